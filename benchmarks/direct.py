@@ -1,7 +1,8 @@
 """Compute the upper tail of a weighted sum of squared normal variables directly: an independent check of egm.gx2.
 
 The integrand is computed in extended precision by a sum over every weight, without clusters of weights. In the
-docstrings K is the cumulant function of the weighted sum, divided by twice the largest weight, and s is its argument.
+docstrings R is the weighted sum divided by twice the largest weight, K is the cumulant function of R, and s is the
+argument of K.
 """
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.optimize import brentq
 
 CHUNK = 50_000  # weights at a time, so that memory suffices for a million of them
 STEP = 0.1  # step of t with u = sinh(t), because the integrand may fall more slowly than exp(-u^2/2)
-BEND = 0.25  # share of the bend of steepest descent, which is too large where many weights are near the largest
+BEND = 0.25  # share of the bend of steepest descent; all of it is too much where many weights are near the largest
 NEGLIGIBLE = 1e-19
 
 
@@ -40,7 +41,7 @@ def direct_tail(x, weights):
 def _saddle(r, x):
     """Return the saddle point of exp(K(s) - s x) / s, which is the number c in (0, 1) with K'(c) = `x` + 1/c.
 
-    K is the cumulant function of the weighted sum, divided by twice the largest weight. `r` is the array of the
+    K is the cumulant function of R, the weighted sum divided by twice the largest weight. `r` is the array of the
     weights, divided by the largest one. The equation is solved for log(c / (1 - c)).
     """
 
@@ -54,9 +55,9 @@ def _saddle(r, x):
 def _growth(v, a, b):
     """Return the complex number K(c + a + ib) - K(c) for real `a` and `b`, which is -1/2 sum log(1 - v (a + ib)).
 
-    K is the cumulant function of the weighted sum, divided by twice the largest weight, and c is the saddle point. `v`
-    is the array r / (1 - r c), where r are the weights, divided by the largest one. The logarithms are computed by real
-    arithmetic.
+    K is the cumulant function of R, the weighted sum divided by twice the largest weight, and c is the saddle point.
+    `v` is the array r / (1 - r c), where r are the weights, divided by the largest one. The logarithms are computed by
+    real arithmetic.
     """
     total = np.clongdouble(0)
     for start in range(0, v.size, CHUNK):

@@ -1,11 +1,13 @@
-"""Ask whether a scaling of the coordinates pays when a model is trained by stochastic gradient descent (DP-SGD).
+"""Measure whether scaling the coordinates of gradients improves training by private gradient descent (DP-SGD).
 
-In each step DP-SGD sums the gradients of a random sample of rows: it clips each gradient, adds normal noise to the sum,
-and takes a step along the result. A transform before the clipping may center and scale the gradients. All transforms
-have the same privacy, because they are public, or depend on earlier noisy sums only. The exceptions are named.
+In each step DP-SGD takes the gradients of a random sample of rows, clips each gradient, adds them up, adds normal noise
+to the sum, and takes a step along the result. Before the clipping, a transform may center and scale the gradients. The
+privacy is the same with every transform that depends only on public rows or on the noisy sums of earlier steps. The
+only other transform, which uses the training rows themselves, is called "not private".
 
 Run it by `python -m benchmarks.gradients`. It needs dp-accounting, which computes the noise for Poisson samples, and
-scikit-learn for the data. The clip norm and the step size are tuned for each transform alike, and not privately.
+scikit-learn for the data. For each transform, the clip norm and the step size are tuned on the same grid, and not
+privately.
 """
 
 import argparse
@@ -21,18 +23,19 @@ from egm import GaussianDataMechanism, scaling
 from egm.study.timing import race
 
 DELTA, EPSILONS = 1e-5, (1.0, 3.0)
-SHARE, STEPS, PUBLIC = 0.2, 100, 100  # of the rows in a sample; steps; public rows, which no method trains with
+SHARE, STEPS, PUBLIC = 0.2, 100, 100  # share of the rows in a sample; numbers of steps and of public rows
 CLIP_NORMS, RATES = (0.1, 0.3, 1.0, 3.0, 10.0), (0.1, 0.3, 1.0, 3.0, 10.0)  # the grid on which each method is tuned
-TUNING, SEEDS = range(100, 103), range(10)  # seeds for tuning, and other ones for the results
+TUNING, SEEDS = range(100, 103), range(10)  # seeds for tuning, and other seeds for the results
 HIDDEN = {"logistic regression": (), "network": (32,)}  # widths of the hidden layers
-FLOOR = 0.1  # least standard deviation of a coordinate, over the root mean square of all coordinates
+FLOOR = 0.1  # least standard deviation of a coordinate, divided by the root mean square of all of them
 
 
 @cache
 def noise_multiplier(epsilon, share=SHARE, steps=STEPS):
-    """Return the standard deviation of the noise, over the clip norm, that `steps` steps need for `epsilon` and DELTA.
+    """Return the standard deviation of the noise, divided by the clip norm, for private training.
 
-    Each step sees every row with probability `share`, and data sets are neighbors if one row is added or removed.
+    With this noise, `steps` steps are together (`epsilon`, DELTA)-differentially private. In each step every row is in
+    the sample with probability `share`. Data sets are neighbors if one row is added or removed.
     """
     import dp_accounting as dp
 
@@ -46,10 +49,11 @@ def noise_multiplier(epsilon, share=SHARE, steps=STEPS):
 
 
 def data(name, seed):
-    """Return training, public and test rows of the data set `name` of scikit-learn, each as a pair (X, Y).
+    """Return training, public and test rows of the data set `name` of scikit-learn, as a list of three pairs (X, Y).
 
-    `name` is "digits" or "breast_cancer". Y has a one in the column of the class. The columns are divided by the
-    largest value (digits) or standardized (breast cancer) beforehand, which is not counted as a privacy loss.
+    `name` is "digits" or "breast_cancer", and `seed` chooses which rows are public and which are for tests. Each row of
+    Y has a one in the column of its class, and zeros elsewhere. Beforehand the columns of X are divided by the largest
+    value (digits) or standardized (breast cancer), which is not counted as a privacy loss.
     """
     import sklearn.datasets
 
@@ -63,7 +67,11 @@ def data(name, seed):
 
 
 class Model:
-    """Classifier with layers of `widths`, from columns to classes: a softmax, with tanh between the layers."""
+    """Classifier: a neural network with tanh between its layers and a softmax at its end.
+
+    The arguments `widths` are the number of columns of the data, the widths of the hidden layers, and the number of
+    classes.
+    """
 
     def __init__(self, *widths):
         self.shapes = [(before + 1, after) for before, after in pairwise(widths)]
@@ -80,7 +88,11 @@ class Model:
         return np.concatenate(parts).astype(np.float32)
 
     def forward(self, theta, X):
-        """Return the inputs of all layers, each with a last column of ones, and the probabilities of the classes."""
+        """Return a list of the inputs of all layers, and the probabilities of the classes, for the rows `X`.
+
+        `theta` is the vector of all parameters. The input of a layer is a matrix with a row for each row of `X`, and
+        with a last column of ones. The probabilities are a matrix with a column for each class.
+        """
         inputs, one = [], np.ones((len(X), 1), np.float32)
         for W in self.layers(theta):
             inputs.append(np.hstack([X if not inputs else np.tanh(X), one]))
@@ -89,7 +101,10 @@ class Model:
         return inputs, X / X.sum(axis=1, keepdims=True)
 
     def gradients(self, theta, X, Y):
-        """Return the gradients of the loss, one row for each row of `X` and `Y`, at the parameters `theta`."""
+        """Return the gradients of the loss at the parameters `theta`, one row for each row of `X` and `Y`.
+
+        The loss is the cross-entropy. Each row of `Y` has a one in the column of its class, and zeros elsewhere.
+        """
         inputs, shares = self.forward(theta, X)
         error, parts = shares - Y, []
         for entering, W in zip(reversed(inputs), reversed(self.layers(theta)), strict=True):
@@ -98,15 +113,19 @@ class Model:
         return np.hstack(parts[::-1])
 
     def accuracy(self, theta, X, Y):
-        """Return the share of the rows `X` whose most probable class is that in `Y`."""
+        """Return the share of the rows `X` whose most probable class, for the parameters `theta`, is that in `Y`.
+
+        Each row of `Y` has a one in the column of its class, and zeros elsewhere.
+        """
         return np.mean(self.forward(theta, X)[1].argmax(axis=1) == Y.argmax(axis=1))
 
 
 def lemma(spread):
-    """Return multipliers proportional to those of Lemma 4.1 for coordinates with the standard deviations `spread`.
+    """Return the multipliers of Lemma 4.1 for coordinates with standard deviations `spread`, up to a common factor.
 
-    They are such that the noise has the same total variance as without multipliers. So clip norms can be compared, and
-    what remains is the shape: which coordinates have how much of the noise.
+    The factor is chosen so that, for a given clip norm, the noise has the same total variance as without multipliers.
+    So clip norms can be compared, and the multipliers only change how the noise is divided among the coordinates. Very
+    small standard deviations are replaced by `FLOOR` times the root mean square of all of them.
     """
     b = scaling.expected_norm(np.maximum(spread, FLOOR * np.sqrt(np.mean(spread**2))))
     return (b * np.sqrt(np.mean(b**-2.0))).astype(np.float32)
@@ -114,30 +133,47 @@ def lemma(spread):
 
 @dataclass
 class Transform:
-    """Center and multipliers of gradients before they are clipped; this base class is plain DP-SGD, without any."""
+    """Center and multipliers of gradients before they are clipped; this base class is plain DP-SGD, without any.
+
+    Before the clipping, `center` is subtracted from each gradient, and the difference is multiplied by `b`. `size` is
+    the number of parameters of the model. Subclasses compute `center` and `b` in one of the two methods, which do
+    nothing here.
+    """
 
     size: int
     center: float | np.ndarray = 0.0
     b: float | np.ndarray = 1.0
 
     def prepare(self, gradients, private, public):
-        """Before a step, see the function `gradients` of rows, and the rows `private` and `public` it may be asked."""
+        """Compute the transform before a step; this base class does nothing.
+
+        `private` are the training rows and `public` the public rows, each a pair (X, Y). `gradients` is a function of X
+        and Y that returns the gradient of each row.
+        """
 
     def learn(self, mean, noise_std):
-        """After a step, see the noisy `mean` of the gradients, and the standard deviation of its noise."""
+        """Update the transform after a step; this base class does nothing.
+
+        `mean` is the noisy mean of the gradients of the sample, and `noise_std` has the standard deviation of the noise
+        in each entry of `mean`.
+        """
 
 
 @dataclass
 class AdaCliP(Transform):
-    """The transform of Pichapati et al. (2019), from running means of noisy gradients and of their squares.
+    """Transform of AdaCliP (Pichapati et al. 2019), computed from running means of noisy gradients and their squares.
 
-    Given the spread, its multipliers are those of Lemma 4.1. Here the clip norm is tuned, which is 1 in the paper.
+    For given standard deviations of the gradients, its multipliers are those of Lemma 4.1. The clip norm is 1 in the
+    paper, but is tuned here. `squares` estimates the variance of each coordinate by a running mean.
     """
 
     squares: float | np.ndarray = 10**-5.5
 
     def learn(self, mean, noise_std):
-        """After a step, update center and multipliers by the noisy `mean` of the gradients and its `noise_std`."""
+        """Update the center and the multipliers after a step.
+
+        `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviations of its noise.
+        """
         seen = np.clip((mean - self.center) ** 2 - noise_std**2, 1e-12, 10.0)
         self.center = 0.99 * self.center + 0.01 * mean
         self.squares = 0.9 * self.squares + 0.1 * seen
@@ -146,9 +182,11 @@ class AdaCliP(Transform):
 
 @dataclass
 class Noisy(Transform):
-    """The scaling of Lemma 4.1 for the mean squares of all earlier noisy gradients, less those of their noise.
+    """Scaling of Lemma 4.1, with standard deviations that are estimated from the noisy gradients of all earlier steps.
 
-    Where a mean square is less than its standard error, it is replaced by the standard error.
+    A variance is estimated by the mean of the squared noisy mean gradients, minus the variance of their noise. If the
+    estimate is less than its standard error, it is replaced by the standard error. `steps` counts the steps, `squares`
+    is the sum of the squares minus the variances, and `errors` is the variance of this sum.
     """
 
     steps: int = 0
@@ -156,7 +194,10 @@ class Noisy(Transform):
     errors: float | np.ndarray = 0.0
 
     def learn(self, mean, noise_std):
-        """After a step, update the multipliers by the noisy `mean` of the gradients and its `noise_std`."""
+        """Update the multipliers after a step.
+
+        `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviations of its noise.
+        """
         self.steps += 1
         self.squares = self.squares + mean**2 - noise_std**2
         self.errors = self.errors + 2 * noise_std**4
@@ -164,18 +205,28 @@ class Noisy(Transform):
 
 
 class Public(Transform):
-    """The scaling of Lemma 4.1 for the mean squares of the gradients of public rows."""
+    """Scaling of Lemma 4.1, where the root mean squares of the gradients of public rows are the standard deviations."""
 
     def prepare(self, gradients, private, public):
-        """Before a step, compute the multipliers from the `gradients` of the rows `public`."""
+        """Compute the multipliers before a step.
+
+        `gradients` is a function that returns the gradients of rows, and `public` are the public rows, a pair (X, Y).
+        """
         self.b = lemma(np.sqrt(np.mean(gradients(*public) ** 2, axis=0)))
 
 
 class Exact(Transform):
-    """The scaling of Lemma 4.1 for the mean squares of the gradients of training rows, which is not private."""
+    """Scaling of Lemma 4.1, where the root mean squares of gradients of training rows are the standard deviations.
+
+    This is not private.
+    """
 
     def prepare(self, gradients, private, public):
-        """Before a step, compute the multipliers from the `gradients` of 300 of the rows `private`."""
+        """Compute the multipliers before a step, from 300 of the training rows.
+
+        `gradients` is a function that returns the gradients of rows, and `private` has the training rows, a pair
+        (X, Y).
+        """
         X, Y = private
         self.b = lemma(np.sqrt(np.mean(gradients(X[:300], Y[:300]) ** 2, axis=0)))
 
@@ -190,10 +241,11 @@ METHODS = {
 
 
 def train(name, model_name, method, z, clip_norm, rate, seed):
-    """Return the accuracy on test rows of a model that was trained by DP-SGD.
+    """Train a model by DP-SGD, and return its accuracy on test rows.
 
     `name` is the data set, `model_name` a key of HIDDEN, and `method` a class of transforms. The noise has the standard
-    deviation `z` times `clip_norm`. `rate` is the step size for clip norm 1; `seed` chooses the rows and the noise.
+    deviation `z` times `clip_norm`, and the step size is `rate` divided by `clip_norm`. `seed` chooses the division
+    into training and test rows, the samples and the noise.
     """
     private, public, test = data(name, seed)
     rng, n = np.random.default_rng(seed), len(private[0])
@@ -214,9 +266,10 @@ def train(name, model_name, method, z, clip_norm, rate, seed):
 
 
 def tuned(*case):
-    """Return the clip norm and the rate of the grid with the best mean accuracy over the seeds TUNING.
+    """Return the pair (clip norm, rate) on the grid CLIP_NORMS x RATES with the best mean accuracy.
 
-    `case` has the first arguments of `train`: the data set, the model, the method and the noise multiplier.
+    The mean is over the seeds TUNING. `case` has the first four arguments of `train`: the data set, the model, the
+    method and the noise multiplier.
     """
 
     def score(pair):
@@ -226,10 +279,10 @@ def tuned(*case):
 
 
 def accuracy(quick):
-    """Train by each method with the same privacy, and yield lines of text with the accuracies on test rows.
+    """Train with each method with the same privacy, and yield lines of text with the accuracies on test rows.
 
     An accuracy is in percent, with its standard error over the seeds. The columns "gain" have the mean difference from
-    plain DP-SGD with the same seeds. If `quick` is true, there are one data set and one model.
+    plain DP-SGD with the same seeds. If `quick` is true, only one data set and one model are used.
     """
     for name, model in list(product(("digits", "breast_cancer"), HIDDEN))[: 1 if quick else 4]:
         columns = [f"{text} eps {epsilon:g}" for text in ("", "gain,") for epsilon in EPSILONS]
@@ -251,15 +304,15 @@ def accuracy(quick):
 
 
 def spread(values):
-    """Return the mean of the list `values` and its standard error, as a text."""
+    """Return the mean of the list `values` and its standard error as a text, such as "93.1 +- 0.4"."""
     return f"{np.mean(values):.1f} +- {np.std(values, ddof=1) / np.sqrt(len(values)):.1f}"
 
 
 def noise_ratio(name, model_name):
-    """Return by what factor Lemma 4.1 changes the variance of the noise for the gradients before the first step.
+    """Return the factor by which the scaling of Lemma 4.1 changes the variance of the noise in the first step.
 
-    The rows are clipped at the root of their mean squared norm. `name` is the data set, and `model_name` a key of
-    HIDDEN.
+    The clip norm is the root mean square norm of the gradients, both with and without scaling. `name` is the data set,
+    and `model_name` a key of HIDDEN.
     """
     private, _, _ = data(name, 0)
     model = Model(private[0].shape[1], *HIDDEN[model_name], private[1].shape[1])
@@ -268,7 +321,10 @@ def noise_ratio(name, model_name):
 
 
 def times():
-    """Measure a simulated release of the sum of 256 gradients of 10 000 numbers; yield lines of text."""
+    """Measure the time to release the sum of 256 gradients of 10 000 numbers with simulated noise; yield lines of text.
+
+    The times are those of the release, of equal work by NumPy alone, and of the construction of the mechanism.
+    """
     n, d = 256, 10_000
     sigma = np.arange(1.0, d + 1) ** -0.5
     rng, X = np.random.default_rng(1), np.random.default_rng(2).normal(0, sigma, (n, d))

@@ -463,9 +463,9 @@ def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
     """Compute the results that are not yet in the database `db` in several processes, and store them there.
 
     A grid point is a distribution of rows and a privacy budget. The results are those of the methods `methods` (names,
-    by default all methods) at the grid points `cells`, for `seeds` seeds. `processes` is the number of processes. The
-    function `say` gets a line of text after each task: after all missing fast, or all missing slow methods at one grid
-    point.
+    by default all methods) at the grid points `cells`, for `seeds` seeds. `processes` is the number of processes. A
+    task has the missing fast methods, or the missing slow methods, at one grid point. The function `say` gets a line of
+    text after each task.
     """
     tasks = missing(cells, seeds, db, methods)
     progress = Progress(tasks, say)

@@ -1,7 +1,7 @@
 """Compare egm.gx2 with other programs: upper tails, quantiles, the grid of the report, and a million weights.
 
-Each of the five measuring functions yields lines to print. The functions that are compared take turns in one run, and
-the median time of each is divided by that of the first one.
+The functions `tails`, `quantiles`, `grid`, `calls` and `million` measure, and yield lines of text to print. The
+programs that are compared take turns in one run, and the median time of each is divided by that of egm.gx2.
 """
 
 import json
@@ -296,10 +296,11 @@ def measure(alpha, n, exponent, quick):
 
 
 def calls(quick):
-    """Compare single tails with Davies' algorithm, and an array of quantiles with single ones; yield lines of text.
+    """Measure further times of egm.gx2, and yield lines of text.
 
-    The weights are 1/j. Davies' algorithm is asked for an absolute error of 1e-9, or of a hundredth of the tail if that
-    is less. If `quick` is true, there are fewer tails.
+    Single tails are compared with Davies' algorithm, which is asked for an absolute error of 1e-9, or of a hundredth of
+    the tail if that is less. An array of quantiles is compared with single quantiles. The first tail in a new process
+    and `clip_moments` are timed alone. The weights are 1/j. If `quick` is true, there are fewer tails.
     """
     levels = (1e-2, 1e-8) if quick else (1e-2, 1e-4, 1e-8, 1e-12)
     yield from heading("one sf, weights 1/j: time of Davies over that of egm.gx2", *(f"p = {power(p)}" for p in levels))
@@ -335,7 +336,11 @@ def calls(quick):
 
 
 def first_calls():
-    """Return the seconds of the first tail in a new process, with and without numba's cache of compiled code."""
+    """Return a list of two times, in seconds, of the first tail that a new process computes.
+
+    In the first case numba finds the compiled code in its cache. In the second case the cache is empty, and the time
+    includes the compilation.
+    """
     code = (
         "import time; from egm import gx2; start = time.perf_counter(); gx2.sf(16.0, [1.0, 0.5]); "
         "print(time.perf_counter() - start)"

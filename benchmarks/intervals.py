@@ -1,15 +1,19 @@
 """`python -m benchmarks.intervals`: measure how often intervals of means contain the exact mean, and how long they are.
 
-Rows of two columns are drawn from each of the fifty laws of `benchmarks.laws`, with four numbers of rows and budgets,
-and two mechanisms release their sum: an `AdaptiveDataMechanism`, and a `GaussianDataMechanism` whose guesses are as
-wrong as it is told, by half a standard deviation in each mean and by a factor of 1.25 in each standard deviation. For
-laws of infinite variance the guess is that of normal rows with the same quartiles.
+Two mechanisms release the sum of rows with two columns: an `AdaptiveDataMechanism` and a `GaussianDataMechanism`. The
+rows are drawn from each of the fifty laws (distributions) of `benchmarks.laws`, in four settings, each with a number of
+rows and a budget. The guesses that the `GaussianDataMechanism` gets are as wrong as it assumes by default: by half a
+standard deviation in each mean, and by a factor of 1.25 in each standard deviation. If a law has infinite variance, the
+standard deviation of normal rows with the same quartiles takes its place.
 
-For the mean of the rows and for that of the population, and for two levels, there are: the share of the columns whose
-mean is in the interval, with its standard error; and the mean length, over that of the shortest interval around the
-same estimates that would have contained the nominal share (twice the quantile of the size of the errors). Rows and
-noise of a run depend on law and number of the run alone. The goals are a share of at least the nominal one, within two
-standard errors, and a length of at most 1.2.
+Each release gives four intervals for each column: for the mean of the rows and for the mean of the distribution, at two
+confidence levels. Two figures are printed for each kind of interval. The first is the share of the intervals that
+contain the mean, with its standard error. The second is the mean length of the intervals, divided by the shortest
+length with which intervals around the same estimates would contain the mean as often as the level promises. This
+shortest length is twice a quantile of the absolute errors. The goals are a share of at least the level, up to two
+standard errors, and a relative length of at most 1.2.
+
+The rows and the noise of a run depend only on the mechanism, the law and the number of the run.
 """
 
 import argparse
@@ -24,22 +28,24 @@ from benchmarks import grid, laws
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, calibration
 from egm.study.tables import zipf_sigma
 
-SETTINGS = (1000, 200), (2000, 600), (2000, 1500), (4000, 5000)  # n and n sqrt(rho), for one run after the other
+SETTINGS = (1000, 200), (2000, 600), (2000, 1500), (4000, 5000)  # pairs (n, n sqrt(rho)), which the runs take in turn
 D, DELTA = 2, 1e-6
 LEVELS, OF = (0.8, 0.95), ("mean", "population")
 RADIUS, SIGMA_RANGE = 1e3, (1e-3, 1e3)
-OFF, FACTOR = 0.5, 1.25  # how wrong the guesses are, which are the defaults of the mechanism
+OFF, FACTOR = 0.5, 1.25  # how wrong the guesses are: in standard deviations, and as a factor; the mechanism's defaults
 LONGEST, ERRORS = 1.2, 2.0  # the goals: length over the shortest, and standard errors below the nominal share
-MEANS = {"Pareto 1.5": 2.0, "t, 2": 0.0, "lognormal 2": math.exp(2)}  # where a sample does not tell them
+MEANS = {"Pareto 1.5": 2.0, "t, 2": 0.0, "lognormal 2": math.exp(2)}  # exact, where a sample does not show them well
 MECHANISMS = "adaptive", "gaussian"
 RUNS = 400
 
 
 @cache
 def population(law):
-    """Return mean and standard deviation of the columns of the law with this name, found from a large sample.
+    """Return the mean and the standard deviation of each column of the law (distribution) with the name `law`.
 
-    The standard deviation is that of normal rows with the same quartiles if the law has none.
+    The result is a pair of arrays of shape (2,), computed from a sample of a million rows. Some means that a sample
+    does not show well are known exactly instead. If the law has infinite variance, the second array has the standard
+    deviation of normal rows with the same quartiles.
     """
     X = laws.LAWS[law](np.random.default_rng(0), 1_000_000, D)
     quarters = np.quantile(X, [0.25, 0.75], axis=0)
@@ -49,7 +55,13 @@ def population(law):
 
 @cache
 def mechanism(kind, law, setting, wrong):
-    """Return a mechanism of one `kind` for a law in one of `SETTINGS`; `wrong` numbers the errors of its guesses."""
+    """Return the mechanism whose intervals are measured, for the law (distribution) with the name `law`.
+
+    `kind` is "adaptive" or "gaussian", and `setting` is the index in SETTINGS of the number of rows and the budget.
+    `wrong` is a number from 0 to 3, and chooses how the guesses of a GaussianDataMechanism are wrong. Those of the
+    standard deviations are too large for 1 and 3, and too small for 0 and 2. Those of the means are too large for 2 and
+    3, and too small for 0 and 1.
+    """
     n, reach = SETTINGS[setting]
     rho, (mean, spread), scale = (reach / n) ** 2, population(law), scales(setting)
     if kind == "adaptive":
@@ -61,15 +73,22 @@ def mechanism(kind, law, setting, wrong):
 
 
 def scales(setting):
-    """Return the scales of the columns in one of `SETTINGS`."""
+    """Return an array with the numbers by which the two columns are multiplied, for an index `setting` in SETTINGS.
+
+    The numbers follow Zipf's law, and their mean is 1.
+    """
     return zipf_sigma(D, laws.ALPHAS[setting], total=D)
 
 
 def release(kind, law, run):
-    """Make one release; return which means are in the intervals for `OF` and `LEVELS`, and the intervals' lengths.
+    """Make one release; return which means are in their intervals, the lengths of the intervals, and the errors.
 
-    Both have the shape (2, 2, d). The third result has the errors of the estimates, of shape (2, d). For the adaptive
-    mechanism the rows of each run are moved by another distance.
+    `kind` is "adaptive" or "gaussian", and `law` is the name of the law (distribution) of the rows. `run` is the number
+    of the run, which chooses the setting, the rows and the noise. The first two results are arrays of shape (2, 2, 2):
+    one entry for each mean of `OF` (that of the rows and that of the population), each level of `LEVELS`, and each
+    column. The third result has the errors of the estimates, and the shape (2, 2): for each mean of `OF` and each
+    column. The adaptive mechanism gets columns that are moved by random distances, because it is not told where they
+    are.
     """
     rng, setting = grid.generator("intervals", law, run), run % len(SETTINGS)
     scale, mean = scales(setting), population(law)[0]
@@ -83,9 +102,13 @@ def release(kind, law, run):
 
 
 def measured(found):
-    """Return the shares of columns inside, their standard errors, and the lengths over the shortest, each (2, 2).
+    """Return the shares of intervals that contain the mean, their standard errors, and the relative lengths.
 
-    `found` is a list with the results of `release` for the runs 0, 1, ..., a multiple of the number of settings.
+    `found` is a list with the results of `release` for the runs 0, 1, ...; its length is a multiple of the number of
+    settings. Each result is an array of shape (2, 2), for the means of `OF` and the levels of `LEVELS`. The standard
+    errors come from the variance between runs. A relative length is the mean length of the intervals, divided by the
+    shortest length with which intervals around the same estimates would contain the mean as often as the level
+    promises. It is computed in each setting, and then averaged over the settings.
     """
     inside, lengths, errors = (np.array(part, dtype=float) for part in zip(*found, strict=True))
     of_runs, ratios = inside.mean(axis=-1), []
@@ -97,7 +120,11 @@ def measured(found):
 
 
 def table(kind, runs, names=tuple(laws.LAWS)):
-    """Yield lines of text about the intervals of one kind of mechanism: one for each law, and what misses the goals."""
+    """Yield lines of text about the intervals of a mechanism: a line for each law, and lists of laws that miss a goal.
+
+    `kind` is "adaptive" or "gaussian", `runs` is the number of runs for each law, and `names` has the names of the laws
+    (distributions of rows).
+    """
     columns = [f"{of} {level:.0%}" for of in OF for level in LEVELS]
     yield f"{kind}: share inside (standard error), length over the shortest; - for too few, + for too long"
     yield " " * 22 + "".join(f"   {column:21}" for column in columns)

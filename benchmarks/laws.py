@@ -11,7 +11,7 @@ import numpy as np
 
 from egm.study.tables import zipf_sigma
 
-ALPHAS = 0.0, 0.5, 1.0, 2.0  # of the Zipf law of the columns' scales, one for each run in turn
+ALPHAS = 0.0, 0.5, 1.0, 2.0  # exponents of Zipf's law for the scales of columns; the runs take them in turn
 FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 

@@ -1,8 +1,9 @@
-"""Compare tails of a kernel statistic by egm.gx2 and by other programs: the table of `book/quadratic-forms.md`.
+"""Compute upper tails of a kernel test statistic by egm.gx2 and by other programs, and compare errors and times.
 
-Run it by `python -m benchmarks.quadratic_forms`, which takes less than a minute. It prints the table as Markdown, and
-the page has a copy of it, by hand. The statistic is the one that the page simulates, divided by its largest weight. The
-exact tails are the enclosures of `egm.gx2.certify`, which are two neighboring doubles, so an error is right to 2e-16.
+Run it by `python -m benchmarks.quadratic_forms`, which takes less than a minute. It prints a table as Markdown, which
+is copied by hand into the page `book/quadratic-forms.md`. The statistic is the one that this page simulates, divided by
+its largest weight. Its exact tails are computed by `egm.gx2.certify`, which encloses each tail between two neighboring
+doubles. So a measured relative error is right to 2e-16.
 """
 
 import warnings
@@ -16,7 +17,7 @@ from benchmarks.gx2 import OWN, error, power, take_turns
 from egm import gx2
 
 P = (1e-4, 1e-8, 1e-16, 1e-30, 1e-100, 1e-300)
-NAMES = {  # in the table of the page, by the names of `rivals.available`
+NAMES = {  # keys of `rivals.available`, with their names in the table
     "Davies (fastlmmclib), acc=1e-9": "Davies, accuracy $10^{-9}$",
     "Davies (fastlmmclib), acc=1e-13": "Davies, accuracy $10^{-13}$",
     "saddlepoint (Lugannani-Rice)": "saddlepoint (Lugannani and Rice)",
@@ -27,10 +28,11 @@ NAMES = {  # in the table of the page, by the names of `rivals.available`
 
 
 def kernel_weights(people=1000, variants=40, seed=1):
-    """Return the weights of the chi-square variables in the statistic of the page: eigenvalues of its kernel matrix.
+    """Return the weights of the chi-square variables in a kernel test statistic: eigenvalues of its kernel matrix.
 
-    The genotypes and the covariates of `people` are simulated by the generator with the `seed`. Rare variants count
-    more, by the density of the beta distribution with the parameters 1 and 25.
+    The genotypes of `people` persons at `variants` variants, and covariates of the persons, are simulated by a
+    generator with the `seed`. Rare variants have larger weights in the kernel, by the density of the beta distribution
+    with the parameters 1 and 25 at the frequency of the variant. Eigenvalues that are zero up to rounding are left out.
     """
     rng = np.random.default_rng(seed)
     genotypes = rng.binomial(2, rng.beta(0.5, 8, variants), (people, variants))
@@ -45,8 +47,9 @@ def kernel_weights(people=1000, variants=40, seed=1):
 def moment_matching(x, weights):
     """Approximate P[sum_j weights_j Z_j**2 > x] as Liu, Tang and Zhang (2009) do, for independent standard normal Z_j.
 
-    The sum is replaced by a chi-square variable, shifted and scaled, with the same mean, variance and skewness. Without
-    noncentralities their method is this one, because the sum's kurtosis is never below that of the chi-square variable.
+    The sum is replaced by a chi-square variable, shifted and scaled, with the same mean, variance and skewness. Their
+    method has a second case, for a kurtosis below that of the chi-square variable. It does not occur for weighted sums
+    without noncentralities.
     """
     c1, c2, c3 = (np.sum(weights**order) for order in (1, 2, 3))
     dof = c2**3 / c3**2
@@ -54,7 +57,7 @@ def moment_matching(x, weights):
 
 
 def rounded(number):
-    """Return `number`, rounded to one digit, as a text that Markdown typesets: 1, or a power of ten times a digit."""
+    """Return `number`, rounded to one digit, as a text in Markdown: a digit, or a digit times a power of ten."""
     digit, exponent = f"{number:.0e}".split("e")
     return digit if int(exponent) == 0 else f"${digit} \\cdot 10^{{{int(exponent)}}}$".replace("$1 \\cdot ", "$")
 
@@ -62,9 +65,9 @@ def rounded(number):
 def table(weights, p=P):
     """Yield the lines of a Markdown table: the relative errors of all methods for the upper tail, and their times.
 
-    The tails are those of sum_j weights_j Z_j**2 at points that it exceeds with the probabilities `p`, nearly. The Z_j
-    are independent standard normal variables. The last column has the least and the largest time at these points, over
-    that of egm.gx2.
+    The tails are those of sum_j weights_j Z_j**2 for independent standard normal Z_j. There is one point for each of
+    the probabilities `p`, and the sum exceeds the point with nearly this probability. The last column has the least and
+    the largest time at these points, divided by that of egm.gx2.
     """
     others = {name: method for name, method in rivals.available().items() if name in NAMES}
     methods = {OWN: gx2.sf, "Liu, Tang and Zhang": moment_matching, **others}

@@ -1,9 +1,13 @@
 """Compute tails and quantiles of random forms by egm.gx2, and count failures and errors above their estimates.
 
-Run `python -m benchmarks.random_forms --count 100000`: it takes some minutes. A form has 1 to 300 weights of one sign
-or of both, spread over up to twenty powers of ten, with whole and fractional degrees of freedom, noncentralities,
-normal terms and offsets. The quantile at a random probability, down to exp(-2000), gives the point x. There the tail is
-computed along a contour with sixteen times as many nodes, and every `--certify`-th one by ball arithmetic, too.
+A form is a random variable: a weighted sum of chi-square variables, to which a normal variable and a constant may be
+added. It has 1 to 300 weights of one sign or of both, spread over up to twenty powers of ten. Its degrees of freedom
+may be fractions, and its chi-square variables may be noncentral. For each form the quantile x at a random probability,
+down to exp(-2000), is computed, and then the tail at x. The tail is compared with the integral along an equal contour
+with sixteen times as many nodes. With `--certify K` every K-th tail is also compared with bounds that are proved by
+ball arithmetic.
+
+Run it by `python -m benchmarks.random_forms --count 100000`, which takes some minutes.
 """
 
 import argparse
@@ -21,7 +25,12 @@ FINER = 16  # nodes of the second contour for each node of the first one
 
 
 def random_form(rng):
-    """Draw the parameters weights, dof, nc, normal and shift of a random variable Q by the Generator `rng`."""
+    """Draw a random form by the Generator `rng`, and return its parameters (weights, dof, nc, normal, shift).
+
+    The form is the random variable sum_j weights_j X_j + normal Z + shift. X_j is a chi-square variable with dof_j
+    degrees of freedom and the noncentrality nc_j, and Z is a standard normal variable. `dof` and `nc` are arrays, or
+    one number for all j.
+    """
     d, kind = int(rng.choice([1, 2, 3, 5, 10, 30, 100, 300])), rng.integers(4)
     weights = np.exp(rng.normal(size=d) * rng.choice([0, 0.1, 1, 3, 8]))
     if kind >= 2:
@@ -33,7 +42,12 @@ def random_form(rng):
 
 
 def finer_tail(crossing, y):
-    """Compute the logarithm of the tail at `y` by many more nodes than `log_tail_at` takes for the same `crossing`."""
+    """Compute the logarithm of a tail of a form at `y` with sixteen times as many nodes as `log_tail_at` has.
+
+    `crossing` is the saddle point at which the contour of the integral crosses the real axis. It holds the form, and
+    `y` is in the units of this form. The contour is the first one along which the quadrature of `egm.gx2` reaches its
+    accuracy.
+    """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at
     shapes = (
@@ -54,7 +68,7 @@ def finer_tail(crossing, y):
 
 
 def main():
-    """Draw random forms, compare, and print every failure and the counts."""
+    """Draw random forms and check the tail of each; print all failures, all errors above their estimates and counts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.random_forms", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)

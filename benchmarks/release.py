@@ -1,6 +1,7 @@
 """Compare time and memory of a private release of a sum with those of `X.sum(axis=0)`.
 
-A release is not expected to be faster than this sum. A release that searches for center and spread is timed as well.
+Releases along a basis, releases for groups and for persons with several rows, and releases that search for center and
+spread are measured as well.
 """
 
 import subprocess
@@ -24,8 +25,8 @@ KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
 def release(quick):
     """Measure private releases of the sum of a million rows of a hundred numbers; yield lines of text.
 
-    The lines have the times, divided by that of X.sum(axis=0), and the memory used. There are only 100 000 rows if
-    `quick` is true.
+    The lines have the times, divided by that of X.sum(axis=0), and the memory used. The rows are held in several ways,
+    such as a file or an array of float32. If `quick` is true, there are only 100 000 rows.
     """
     n, d = 10**5 if quick else 10**6, 100
     sigma = np.arange(1.0, d + 1) ** -0.5
@@ -56,14 +57,14 @@ def release(quick):
 
 
 def beside_sum(X, release):
-    """Return the median time of the function `release`, over that of X.sum(axis=0) for the rows `X`."""
+    """Return the median time of the function `release`, divided by that of X.sum(axis=0) for the rows `X`."""
     total, own = race({"sum": lambda: X.sum(axis=0)[0], "release": release}, repetitions=9)["median"]
     return own / total
 
 
 @contextmanager
 def busy_neighbor():
-    """Keep one core busy by another process, for the time of a with statement."""
+    """Make a context in which another process keeps one core busy."""
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
         try:
             yield
@@ -72,7 +73,7 @@ def busy_neighbor():
 
 
 def wide():
-    """Measure releases of the sum of 256 rows of 10 000 numbers; yield lines of text."""
+    """Measure releases of the sum of 256 rows of 10 000 numbers, secure and simulated; yield lines of text."""
     n, d = 256, 10_000
     rng = np.random.default_rng(1)
     X = rng.normal(size=(n, d))
@@ -91,10 +92,10 @@ def wide():
 
 
 def rotated(quick):
-    """Measure private releases along a basis; yield lines of text with their times over that of X.sum(axis=0).
+    """Measure private releases along a basis; yield lines of text with their times divided by that of X.sum(axis=0).
 
-    Below each release stands the product of the rows with the matrix of the basis by NumPy, a part of what the release
-    has to do. There are fewer rows if `quick` is true.
+    For bases of at most 100 vectors, a second line has the time in which NumPy multiplies the rows by the matrix of the
+    basis. This product is a part of the work of the release. If `quick` is true, there are fewer rows.
     """
     rng = np.random.default_rng(1)
     kinds = {
@@ -123,9 +124,10 @@ def rotated(quick):
 
 
 def grouped(quick):
-    """Measure releases of the sums of 20 groups, and of persons with several rows, against that of one sum.
+    """Measure releases of the sums of 20 groups, and of a sum where persons have several rows; yield lines of text.
 
-    There are ten million rows of ten numbers, or a million if `quick` is true. Yield lines of text.
+    The times are divided by that of a release of one sum of all rows, without groups or persons. There are ten million
+    rows of ten numbers, or a million if `quick` is true.
     """
     n, d, groups = 10**6 if quick else 10**7, 10, 20
     rng = np.random.default_rng(1)

@@ -1,10 +1,12 @@
 """Do three jobs with egm and with other libraries for differential privacy, and compare errors, times and code.
 
-The jobs are means of ten columns of which only a wide bound is known, the same means with public guesses, and sums of a
-column by twenty groups. A release has in all, for all of its columns, (1, 1e-6)-differential privacy or better.
+The first job is to estimate the means of ten columns of which only a wide bound is known. The second job is to estimate
+these means with the help of public guesses of means and standard deviations. The third job is to add up a column in
+each of twenty groups. All that a function releases is, taken together, (1, 1e-6)-differentially private or better.
 
 Run it by `python -m benchmarks.users` in an environment that has some of the libraries; the others are left out. They
-cannot all be installed in one environment. Each function of a job is what a user has to write; its lines are counted.
+cannot all be installed in one environment. Each function for a job has the code that a user of a library has to write,
+and the program counts the lines of this code.
 """
 
 import argparse
@@ -23,19 +25,19 @@ import numpy as np
 import egm
 
 EPSILON, DELTA = 1.0, 1e-6
-RHO = 0.024355972  # egm.calibration.zcdp_rho(EPSILON, DELTA), for libraries that have zCDP
+RHO = 0.02435597  # egm.calibration.zcdp_rho(EPSILON, DELTA), for libraries that have zCDP
 BOUND = 1e6  # all that is known of the numbers in the first job
-COLUMNS, GROUPS, LARGEST = 10, 20, 10_000.0  # the last is a public bound of incomes in the third job
+COLUMNS, GROUPS, LARGEST = 10, 20, 10_000.0  # the last is a public bound on incomes in the third job
 SIZES = 20_000, 2000
-RUNS, PATIENCE = 5, 60.0  # the most runs, and the seconds after which there are no more, but at least two
+RUNS, PATIENCE = 5, 60.0  # at most so many runs; no further one after so many seconds, but at least two
 WIDTH = 4  # in the second job: standard deviations from the guessed mean to a bound, where a library needs bounds
 
 
 def table(kind, n):
-    """Return `n` rows of ten columns, normal or lognormal (`kind`), and public guesses of their means and spreads.
+    """Return (X, center, sigma): rows of ten columns, and public guesses of the means and the standard deviations.
 
-    The guesses of the means are wrong by half a standard deviation, and those of the standard deviations are 1.25 times
-    too large.
+    X has the shape (`n`, 10), and its distribution is `kind`, "normal" or "lognormal". The guesses of the means are
+    wrong by half a standard deviation, and those of the standard deviations are 1.25 times too large.
     """
     rng = np.random.default_rng(0)
     if kind == "normal":
@@ -50,9 +52,10 @@ def table(kind, n):
 
 
 def people(kind, n):
-    """Return the incomes of `n` people, normal or lognormal (`kind`), and the numbers of their regions.
+    """Return (income, region): the incomes of `n` people, and the number of each person's region, from 0 to 19.
 
-    Region k, counted from 1, has a share of the people proportional to 1 / k.
+    The distribution of the incomes is `kind`, "normal" or "lognormal". The share of the people in the k-th region,
+    counted from 1, is proportional to 1 / k.
     """
     rng = np.random.default_rng(1)
     share = 1 / np.arange(1, GROUPS + 1)
@@ -64,7 +67,7 @@ def people(kind, n):
 
 
 def egm_wide(X):
-    """Use egm: it finds center and spread privately."""
+    """Return the means of the ten columns of `X`, estimated by egm, which finds center and spread privately."""
     from egm import AdaptiveDataMechanism
     from egm.calibration import zcdp_rho
 
@@ -74,7 +77,11 @@ def egm_wide(X):
 
 
 def opendp_wide(X):
-    """Use OpenDP: half of the budget for quantiles of each column, the other half for sums between them."""
+    """Return the means of the ten columns of `X`, estimated by OpenDP from entries clipped to private quantiles.
+
+    Half of the budget is spent on two quantiles of each column, at 5 % and 95 %. The other half is spent on the sums of
+    the entries clipped to the interval between these quantiles.
+    """
     import opendp.prelude as dp
     import polars as pl
 
@@ -98,7 +105,11 @@ def opendp_wide(X):
 
 
 def diffprivlib_wide(X):
-    """Use diffprivlib: two quantiles and a mean between them for each column, with advanced composition."""
+    """Return the means of the ten columns of `X`, estimated by diffprivlib from entries clipped to private quantiles.
+
+    The budget is divided equally, by advanced composition, among two quantiles of each column, at 15 % and 85 %, and
+    the mean of the entries clipped to the interval between them.
+    """
     from diffprivlib import BudgetAccountant, tools
 
     accountant, means = BudgetAccountant(EPSILON, DELTA, slack=DELTA), []
@@ -111,7 +122,7 @@ def diffprivlib_wide(X):
 
 
 def pydp_wide(X):
-    """Use PyDP: it finds bounds privately."""
+    """Return the means of the ten columns of `X`, estimated by PyDP, which finds bounds of each column privately."""
     from pydp.algorithms.laplacian import BoundedMean
 
     mean = BoundedMean(epsilon=EPSILON / COLUMNS, dtype="float")
@@ -119,12 +130,19 @@ def pydp_wide(X):
 
 
 def pipelinedp_wide(X):
-    """Use PipelineDP, which has no search for bounds; a user writes `pipelinedp_guessed` and a line more."""
+    """Return the means of the ten columns of `X`, estimated by PipelineDP, with the wide bound for every entry.
+
+    PipelineDP has no search for narrower bounds. A user writes the code of `pipelinedp_guessed` and one more line.
+    """
     return pipelinedp_guessed(X, np.zeros(COLUMNS), np.full(COLUMNS, BOUND / WIDTH))
 
 
 def tumult_wide(X):
-    """Use Tumult Analytics: half of the budget for bounds of each column, the other half for means between them."""
+    """Return the means of the ten columns of `X`, estimated by Tumult Analytics between private bounds.
+
+    Half of the budget is spent on two bounds of each column. The other half is spent on the means of the entries
+    clipped to these bounds.
+    """
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, QueryBuilder, RhoZCDPBudget, Session
 
@@ -143,7 +161,10 @@ def tumult_wide(X):
 
 
 def egm_guessed(X, center, sigma):
-    """Use egm with its defaults; one row is replaced."""
+    """Return the means of the ten columns of `X`, estimated by egm with its defaults; neighbors replace one row.
+
+    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
+    """
     from egm import GaussianDataMechanism
 
     mechanism = GaussianDataMechanism(sigma, len(X), EPSILON, DELTA, center=center)
@@ -151,7 +172,11 @@ def egm_guessed(X, center, sigma):
 
 
 def egm_best(X, center, sigma):
-    """Use egm with its best noise, and the same error for all columns, in standard deviations."""
+    """Return the means of the ten columns of `X`, estimated by egm with its best noise; neighbors replace one row.
+
+    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,). The
+    scaling 1 / `sigma` makes the error of each column proportional to `sigma`.
+    """
     from egm import GaussianDataMechanism
 
     options = {"center": center, "scaling": 1 / sigma, "noise": "best"}
@@ -160,7 +185,11 @@ def egm_best(X, center, sigma):
 
 
 def egm_added(X, center, sigma):
-    """Use egm as before, but one row is added or removed, and the number of rows is not public."""
+    """Return the means of the ten columns of `X`, estimated by egm's best noise; neighbors add or remove one row.
+
+    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,). The
+    number of rows is not public, so the noisy sums are divided by a noisy number of rows.
+    """
     from egm import GaussianDataMechanism
 
     options = {"center": center, "scaling": 1 / sigma, "noise": "best", "neighbors": "add_remove"}
@@ -170,7 +199,10 @@ def egm_added(X, center, sigma):
 
 
 def opendp_guessed(X, center, sigma):
-    """Use OpenDP; one row is replaced."""
+    """Return the means of the ten columns of `X`, estimated by OpenDP; neighbors replace one row.
+
+    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
+    """
     import opendp.prelude as dp
     import polars as pl
 
@@ -189,7 +221,10 @@ def opendp_guessed(X, center, sigma):
 
 
 def diffprivlib_guessed(X, center, sigma):
-    """Use diffprivlib; one row is replaced."""
+    """Return the means of the ten columns of `X`, estimated by diffprivlib; neighbors replace one row.
+
+    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
+    """
     from diffprivlib import tools
 
     ends = center - WIDTH * sigma, center + WIDTH * sigma
@@ -197,7 +232,10 @@ def diffprivlib_guessed(X, center, sigma):
 
 
 def pydp_guessed(X, center, sigma):
-    """Use PyDP; one row is added or removed."""
+    """Return the means of the ten columns of `X`, estimated by PyDP; neighbors add or remove one row.
+
+    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
+    """
     from pydp.algorithms.laplacian import BoundedMean
 
     means = []
@@ -208,7 +246,11 @@ def pydp_guessed(X, center, sigma):
 
 
 def pipelinedp_guessed(X, center, sigma):
-    """Use PipelineDP, with the columns as partitions; one row is added or removed."""
+    """Return the means of the ten columns of `X`, estimated by PipelineDP; neighbors add or remove one row.
+
+    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,). The
+    columns are the partitions of PipelineDP.
+    """
     import pipeline_dp as pdp
 
     accountant = pdp.NaiveBudgetAccountant(EPSILON, DELTA)
@@ -226,7 +268,10 @@ def pipelinedp_guessed(X, center, sigma):
 
 
 def tumult_guessed(X, center, sigma):
-    """Use Tumult Analytics; one row is added or removed."""
+    """Return the means of the ten columns of `X`, estimated by Tumult Analytics; neighbors add or remove one row.
+
+    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
+    """
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, QueryBuilder, RhoZCDPBudget, Session
 
@@ -244,7 +289,11 @@ def tumult_guessed(X, center, sigma):
 
 
 def egm_grouped(income, region):
-    """Use the mechanism of egm for groups, with guesses; one row is added or removed."""
+    """Return the sums of incomes in twenty regions, by egm's mechanism for groups; neighbors add or remove one row.
+
+    `income` and `region` have the income and the number of the region, from 0 to 19, of each person. The mechanism is
+    given guesses of the mean and the standard deviation of the incomes.
+    """
     from egm import GaussianDataMechanism
     from egm.mechanisms import GroupedDataMechanism
 
@@ -255,7 +304,11 @@ def egm_grouped(income, region):
 
 
 def egm_groups(income, region):
-    """Use egm by hand: clip incomes, sum them by region, and add Laplace noise; one row is added or removed."""
+    """Return the sums of incomes in twenty regions, by egm's Laplace mechanism; neighbors add or remove one row.
+
+    `income` and `region` have the income and the number of the region, from 0 to 19, of each person. The function clips
+    the incomes and adds them up by region, and the mechanism adds the noise.
+    """
     from egm import LaplaceMechanism
 
     sums = np.bincount(region, np.clip(income, 0, LARGEST), minlength=GROUPS)
@@ -263,7 +316,10 @@ def egm_groups(income, region):
 
 
 def opendp_groups(income, region):
-    """Use OpenDP; one row is added or removed."""
+    """Return the sums of incomes in twenty regions, by OpenDP; neighbors add or remove one row.
+
+    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
+    """
     import opendp.prelude as dp
     import polars as pl
 
@@ -282,7 +338,10 @@ def opendp_groups(income, region):
 
 
 def diffprivlib_groups(income, region):
-    """Use diffprivlib; one row is added or removed."""
+    """Return the sums of incomes in twenty regions, by diffprivlib; neighbors add or remove one row.
+
+    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
+    """
     from diffprivlib import tools
 
     groups = [income[region == k] for k in range(GROUPS)]
@@ -290,7 +349,10 @@ def diffprivlib_groups(income, region):
 
 
 def pydp_groups(income, region):
-    """Use PyDP; one row is added or removed."""
+    """Return the sums of incomes in twenty regions, by PyDP; neighbors add or remove one row.
+
+    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
+    """
     from pydp.algorithms.laplacian import BoundedSum
 
     total = BoundedSum(epsilon=EPSILON, lower_bound=0.0, upper_bound=LARGEST, dtype="float")
@@ -298,7 +360,10 @@ def pydp_groups(income, region):
 
 
 def pipelinedp_groups(income, region):
-    """Use PipelineDP; one row is added or removed."""
+    """Return the sums of incomes in twenty regions, by PipelineDP; neighbors add or remove one row.
+
+    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
+    """
     import pipeline_dp as pdp
 
     accountant = pdp.NaiveBudgetAccountant(EPSILON, DELTA)
@@ -316,7 +381,10 @@ def pipelinedp_groups(income, region):
 
 
 def tumult_groups(income, region):
-    """Use Tumult Analytics; one row is added or removed."""
+    """Return the sums of incomes in twenty regions, by Tumult Analytics; neighbors add or remove one row.
+
+    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
+    """
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, KeySet, PureDPBudget, QueryBuilder, Session
 
@@ -365,7 +433,10 @@ JOBS = {
 
 
 def installed():
-    """Return {name: version} for the entries of PACKAGES that are installed here; OpenDP counts if polars is, too."""
+    """Return a dictionary from name to version for the libraries in PACKAGES that are installed here.
+
+    OpenDP is left out if polars, which its code here needs, is not installed.
+    """
     found = {}
     for name, package in PACKAGES.items():
         with contextlib.suppress(PackageNotFoundError):
@@ -382,10 +453,11 @@ def lines(function):
 
 
 def measure(function, kind, n):
-    """Return the errors of some calls of `function` in ascending order, and the median CPU time of a call in seconds.
+    """Run `function` several times on the same data; return a sorted list of errors and the median CPU time in seconds.
 
-    `kind` and `n` are those of `table` and `people`. The error of a call is the root mean square over columns or
-    groups, in standard deviations of a column or of the incomes. There are no errors if the library refuses to answer.
+    `function` does one of the jobs. The data have `n` rows and the distribution `kind`, "normal" or "lognormal". The
+    error of a run is the root mean square error over the columns or the groups, divided by the standard deviation of
+    the column or of the incomes. If the library raises an exception, the list is empty and the time is nan.
     """
     if inspect.signature(function).parameters.keys() == {"income", "region"}:
         arguments = people(kind, n)
@@ -401,16 +473,16 @@ def measure(function, kind, n):
             off = (function(*arguments) - exact) / unit
             times.append(process_time() - start)
             errors.append(np.sqrt(np.mean(off**2)))
-    except Exception as error:  # what a library raises is its own affair
+    except Exception as error:  # a library may raise any exception
         print(f"{function.__name__}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
         return [], np.nan
     return sorted(errors), np.median(times)
 
 
 def shown(errors):
-    """Return a text with the median of the sorted list `errors`, and with the largest if that is over twice as large.
+    """Return a text with the median of the sorted list `errors`, and the largest error if it is over twice the median.
 
-    Without errors the text is "refused".
+    If the list is empty, the text is "refused".
     """
     if not errors:
         return "refused"
@@ -421,15 +493,17 @@ def shown(errors):
 def row(label, *cells):
     """Return one line of a printed table: the text `label`, and the texts `cells` in columns.
 
-    It is here because other modules of the benchmarks need what egm needs, which not every library can stand.
+    The function `row` of `benchmarks.gx2` is not used here, because that module needs all dependencies of egm, and some
+    of the libraries cannot be installed beside these.
     """
     return f"{label:20}" + "".join(f"{cell:>17}" for cell in cells)
 
 
 def main():
-    """Print for each job and each library that is installed the lines of code, the errors and the CPU time.
+    """Print, for each job and each installed library, the number of lines of code, the errors and the CPU time.
 
-    The CPU time is that for 20 000 normal rows, and without Spark's own processes.
+    The CPU time is that of one run with 20 000 normal rows. It does not include the processes that Spark starts for
+    Tumult Analytics.
     """
     argparse.ArgumentParser(prog="python -m benchmarks.users", description=__doc__.splitlines()[0]).parse_args()
     warnings.simplefilter("ignore")  # the other programs warn

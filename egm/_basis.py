@@ -1,4 +1,4 @@
-"""Represent an orthonormal basis of rows, and multiply rows by its matrix: a given one, or a fast transform of axes."""
+"""Represent an orthonormal basis for rows, by a matrix, a fast transform or an operator, and multiply rows by it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LEAST = 1e-12  # least eigenvalue of a correlation matrix that is not a roundin
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    r"""Orthonormal basis of the rows of a table: an orthogonal matrix, or a small one for each axis.
+    r"""Orthonormal basis for the rows of a table: an orthogonal matrix, or a small one for each axis of a row.
 
     The functions of `egm.bases` make such objects.
 
@@ -52,13 +52,13 @@ class Basis:
     name : str
         Name of the basis, which messages show.
     sigma : ndarray, shape (d,), optional
-        Standard deviations along the vectors of the basis, if they are known with it.
+        Standard deviations of a row along the vectors of the basis, if they are known.
 
     Notes
     -----
     The matrix of the basis is the Kronecker product :math:`U = F_1 \otimes F_2 \otimes \cdots` of the
     factors. A product with U takes :math:`d \sum_k m_k` multiplications for axes of :math:`m_k`
-    entries, and no array of d times d numbers.
+    entries, and does not need an array of d times d numbers.
 
     Examples
     --------
@@ -206,10 +206,10 @@ class Basis:
 
     @property
     def plan(self) -> tuple[Array, NDArray[np.int64]]:
-        """Return the factors for `egm._rows.kernel`: their entries in one vector, and a matrix with a row for each one.
+        """Return the factors as `egm._rows.kernel` needs them: all their entries in one vector, and a table of sizes.
 
-        Such a row has the number of entries of the axes before the factor's axis, of this axis, and of the axes after
-        it.
+        Only factors that are not None are included. The table has one row (before, m, after) for each of them: m is the
+        length of its axis, and `before` and `after` are the products of the lengths of the axes before and after it.
         """
         steps, entries, before = [], [], 1
         for m, factor in zip(self.shape, self.factors, strict=True):
@@ -226,7 +226,7 @@ class Operator:
     """Orthonormal basis that an operator defines, such as a `scipy.sparse.linalg.LinearOperator`.
 
     `operator` is an object with the methods ``matvec`` and ``rmatvec``, which multiply a vector by the matrix of the
-    basis and by the transposed matrix. Each row is multiplied by itself, so that the result for a row cannot depend on
+    basis and by the transposed matrix. Rows are multiplied one by one, so that the result for a row cannot depend on
     other rows.
     """
 
@@ -247,7 +247,10 @@ class Operator:
         return _each(self.operator.rmatvec, rows)
 
     def variances(self, variances: ArrayLike) -> Array:
-        """Return the variances of the entries of a row; its coordinates have the `variances`, and are uncorrelated."""
+        """Return the variances of the entries of a row whose coordinates along the basis have the given `variances`.
+
+        The coordinates are uncorrelated.
+        """
         found, d = np.zeros(self.size), self.size
         step = max(1, _AT_ONCE // d)
         for start in range(0, d, step):
@@ -256,7 +259,7 @@ class Operator:
         return found
 
     def std(self, covariance: ArrayLike) -> Array:
-        """Return the standard deviations along the vectors, for rows with the covariance matrix `covariance`."""
+        """Return the standard deviations along the vectors of the basis, for rows with the matrix `covariance`."""
         return std_along(self, covariance)
 
 
@@ -273,9 +276,9 @@ def _each(function: Any, rows: ArrayLike) -> Array:
 def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
     """Check that `covariance` is a covariance matrix, up to rounding, and return it as a symmetric array.
 
-    Raise a ValueError for a matrix that is not square, or not symmetric; that has an entry which is not finite, or a
-    variance which is not from 1e-200 to 1e200; or that has a negative eigenvalue or, unless it may be `singular`, one
-    that is not positive.
+    Raise a ValueError for a matrix that is not square or not symmetric, for an entry that is not finite, for a variance
+    that is not from 1e-200 to 1e200, and for a negative eigenvalue. If `singular` is false, an eigenvalue of zero is an
+    error, too.
     """
     given = finite(covariance=covariance)
     if given.ndim != 2 or given.shape[0] != given.shape[1] or not given.size:
@@ -311,15 +314,15 @@ def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
 
 
 def of_columns(basis: BasisLike | None, std: Array) -> Array:
-    """Return the standard deviations of the columns, if uncorrelated coordinates along `basis` have those in `std`.
+    """Return the standard deviations of the columns, from the standard deviations `std` along the vectors of `basis`.
 
-    Without a basis the coordinates are the columns.
+    The coordinates along the basis are uncorrelated. If `basis` is None, the result is `std`.
     """
     return std if basis is None else np.sqrt(basis.variances(std**2))
 
 
 def as_basis(basis: object, d: int) -> BasisLike:
-    """Return the argument `basis` of a mechanism for `d` columns as an object with a forward and an inverse product.
+    """Return the argument `basis` of a mechanism for `d` columns as a `Basis` or an `Operator`.
 
     Raise a ValueError if it is not orthogonal, is for another number of columns, or has an unknown name.
     """
@@ -330,9 +333,10 @@ def as_basis(basis: object, d: int) -> BasisLike:
 
 
 def checked(basis: object) -> BasisLike | str:
-    """Return the argument `basis` of a mechanism as `as_basis` does, but a name of a transform as it is.
+    """Check the argument `basis` of a mechanism whose number of columns is not known yet, and return it.
 
-    The number of columns is not known yet. Raise a ValueError for a basis that is not orthogonal, or an unknown name.
+    The result is a `Basis` or an `Operator`, but the name of a transform is returned as it is. Raise a ValueError for a
+    basis that is not orthogonal, or an unknown name.
     """
     if isinstance(basis, str):
         _named(basis, 1)
@@ -341,7 +345,10 @@ def checked(basis: object) -> BasisLike | str:
 
 
 def _of_any_size(basis: object, d: int) -> BasisLike:
-    """Return `basis` as an object with both products; one that has a name is for `d` columns, or for those it names."""
+    """Return the argument `basis` of a mechanism as a `Basis` or an `Operator`, without a check of its size.
+
+    If `basis` is the name of a transform, it is for `d` columns, unless the name has a shape, such as "dct:8x8".
+    """
     if isinstance(basis, str):
         found: BasisLike = _named(basis, d)
     elif isinstance(basis, Basis | Operator):
@@ -380,7 +387,7 @@ def _tested(operator: Any) -> Operator:
 
 
 def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None) -> Basis:
-    """Return the basis whose vectors are the rows of an orthogonal `matrix`, shape (d, d); `name` and `sigma` are kept.
+    """Return the basis whose vectors are the rows of an orthogonal `matrix`, shape (d, d), with its `name` and `sigma`.
 
     The matrix may be rounded to six digits or more; it is replaced by the nearest orthogonal matrix. Raise a ValueError
     for a matrix that is not square, or not orthogonal up to such rounding.
@@ -403,7 +410,7 @@ def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None)
 
 
 def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Basis:
-    r"""Make the basis of the discrete cosine transform, for rows that are signals, images or tables of time.
+    r"""Make the basis of the discrete cosine transform, for rows that are signals, images or tables with a time axis.
 
     Parameters
     ----------
@@ -429,8 +436,8 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
     -----
     Along an axis of m entries, vector k has the entries :math:`\sqrt{2/m} \cos(\pi k (2 j + 1) /
     (2 m))` for :math:`j = 0, \dots, m - 1`, and :math:`\sqrt{1/m}` for :math:`k = 0` (the transform
-    "DCT-II", normalized). Where neighboring entries are alike, most of the variance is in the slow
-    vectors.
+    "DCT-II", normalized). Where neighboring entries are alike, most of the variance is along the
+    vectors that oscillate slowly.
 
     Examples
     --------
@@ -444,7 +451,7 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
 
 
 def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Basis:
-    r"""Make the basis of the Haar wavelets, for rows that are signals, images or tables of time with sudden changes.
+    r"""Make the basis of the Haar wavelets, for signals, images or tables with a time axis that have sudden changes.
 
     Parameters
     ----------
@@ -483,7 +490,10 @@ def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Ba
 
 
 def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: Sequence[int] | None) -> Basis:
-    """Return the `Basis` called `name` for rows of the `shape`; factor(m) is its matrix along one of `axes`."""
+    """Return the `Basis` called `name` for rows of the given `shape`, transformed along the given `axes` (None: all).
+
+    ``factor(m)`` is the matrix of the transform for an axis of m entries, shape (m, m).
+    """
     lengths = tuple(count(shape=m) for m in ([shape] if np.ndim(shape) == 0 else shape))  # type: ignore[union-attr]  # it has entries
     if not lengths:
         raise ValueError("shape must have at least one axis")

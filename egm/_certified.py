@@ -109,7 +109,7 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
 def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, start: float) -> Enclosure:
     """Enclose the noise scale at which the privacy curve falls to `delta`, by bisection that begins at `start`.
 
-    ``curve(epsilon, scale)`` returns a ball of the smallest delta, from balls of both arguments.
+    ``curve(epsilon, scale)`` takes two balls, and returns a ball that contains the smallest delta.
     """
     flint, bits = ball_arithmetic(), _FIRST_BITS
 
@@ -139,7 +139,7 @@ def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, 
 
 
 def _gaussian_delta(epsilon: Ball, z: Ball) -> Ball:
-    """Return a ball of the smallest delta for Gaussian noise with the noise multiplier `z`, for `epsilon`."""
+    """Return a ball that contains the smallest delta of Gaussian noise with the noise multiplier `z`, for `epsilon`."""
     root, half = (epsilon * 0 + 2).sqrt(), epsilon * 0 + 0.5
     a, b = (1 / (2 * z) - epsilon * z) / root, (1 / (2 * z) + epsilon * z) / root
     scaled = (b * b).hypgeom_u(half, half) / epsilon.pi().sqrt()  # exp(b^2) erfc(b), where epsilon = b^2 - a^2
@@ -147,7 +147,7 @@ def _gaussian_delta(epsilon: Ball, z: Ball) -> Ball:
 
 
 def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
-    """Return a ball of the smallest delta for l2 noise of the scale `s` in `d` dimensions, for `epsilon`."""
+    """Return a ball that contains the smallest delta of l2 noise of the scale `s` in `d` dimensions, for `epsilon`."""
     flint = ball_arithmetic()
     cosine = epsilon * s
     if cosine >= 1:
@@ -163,7 +163,11 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
         return flint.arb.pi().sqrt() * (half + flint.arb(0.5)).gamma() * (2 / z) ** half * z.bessel_i(half)
 
     def density(phi: Ball, _: bool) -> Ball:
-        """Return the integrand at a complex ball `phi`; it is an entire function."""
+        """Return the integrand of the integral in the numerator of delta, at the complex ball `phi`.
+
+        The second argument, a flag of flint that asks whether the integrand is analytic there, is not needed, because
+        the integrand is an entire function.
+        """
         cos, sin = phi.cos(), phi.sin()
         return (z * cos).exp() * sin ** (d - 2) * (ratio + sin * sin) * -(2 * z * (cosine - cos)).expm1()
 

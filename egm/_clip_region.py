@@ -2,7 +2,8 @@
 
 A mechanism with the scaling b and the clip norm C shortens rows to an ellipsoid whose semi-axes are C / b. The variance
 of the noise and the error by clipping depend on the semi-axes alone, and the expected error is a strictly convex
-function of them (chapter 15 of the book). So it has one minimum, and its gradient bounds how far a point is from it.
+function of them (chapter 15 of the book). So it has one minimum, and its gradient at a point bounds how far this point
+is from the minimum.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LEAST_NORM = 1e-3  # least clip norm, divided by a row's typical norm, as in eg
 def error_and_slopes(
     axes: Array, sigma: Array, n: int, offset: Array, factors: Sequence[float] = (1.0,)
 ) -> tuple[float, Array]:
-    """Compute the expected squared error by clipping, and its derivatives by the logarithms of the semi-axes.
+    """Compute the expected squared error by clipping, and its derivatives with respect to the logarithms of semi-axes.
 
     The rows are clipped to the ellipsoid with the semi-axes `axes`. The error is the sum of the two results of
     `egm.forecast.clipping` for the scaling 1 / `axes` and the clip norm 1. The arguments `sigma` (standard deviations),
@@ -56,9 +57,9 @@ def best_axes(
 ) -> Array:
     """Find the semi-axes of the ellipsoid to which rows are clipped for the least expected squared error.
 
-    ``noise(axes)`` returns the total variance of the noise and the derivative of this variance by the sum of the
-    squared semi-axes. The search begins at the semi-axes `start` and never returns semi-axes with a larger error than
-    at `start`. The arguments `sigma` (standard deviations), `n` (number of rows), `offset` (mean minus center) and
+    ``noise(axes)`` returns the total variance of the noise, and the derivative of this variance with respect to the sum
+    of the squared semi-axes. The search begins at the semi-axes `start`, and the error at the result is never larger
+    than at `start`. The arguments `sigma` (standard deviations), `n` (number of rows), `offset` (mean minus center) and
     `factors` (by which `sigma` is multiplied) are those of `egm.forecast.clipping`.
 
     The search is a quasi-Newton method for the coordinates p_j log a_j, where a_j are the semi-axes and p_j is a_j /
@@ -82,9 +83,9 @@ def _descended(
     offset: Array,
     factors: Sequence[float],
 ) -> tuple[Array, float]:
-    """Make one search of `best_axes`, which explains the arguments.
+    """Make one search of `best_axes`, whose docstring explains the arguments.
 
-    Return the changes of the logarithms of the semi-axes, and the share of the error by which it has become smaller.
+    Return the changes of the logarithms of the semi-axes, and the decrease of the error as a share of the error.
     """
     pace = start / np.linalg.norm(start)
     down = np.log(_LEAST_NORM * min(factors) * np.linalg.norm(sigma / start))

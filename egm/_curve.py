@@ -21,11 +21,11 @@ from egm._types import Array, Floats
 _REACH = np.sqrt(80.0)
 _NODES, _WEIGHTS = roots_legendre(96)
 _FAR = 40.0  # beyond it phi(a) is not a double any more, and neither is delta
-_THIN = 0.05  # noise multiplier below which the rule does not resolve exp(-r/z): from 0.02 on it loses digits
+_THIN = 0.05  # noise multiplier below which `_two_terms` is used: below 0.02 the rule does not resolve exp(-r/z)
 
 # One step towards privacy. The curve is computed to a few units of 1e-15, so one step is enough for nearly every input.
 STEP = 1 + 8e-15
-SURE = 1 - 1e-14  # share of delta that the curve is kept below: it is computed to 9e-15
+SURE = 1 - 1e-14  # the computed delta is kept below this share of the allowed one, as it has relative errors of 9e-15
 ROUNDINGS = 2e-15  # largest relative rounding error of a sum of terms > 0, each of a few operations
 LARGEST_DELTA = 1 - 1e-12  # above it the curve, which is a double, cannot tell one delta from the next
 _TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}

@@ -68,7 +68,7 @@ class Enclosure:
 
 
 def ball_arithmetic() -> Any:
-    """Return the module `flint` of the package python-flint, or raise an ImportError that names the extra."""
+    """Return the module `flint` of python-flint, or raise an ImportError that says how to install this package."""
     try:
         import flint
     except ImportError as error:
@@ -85,7 +85,10 @@ def rounded(ball: Any) -> Enclosure:
 
 
 def _down(number: Any) -> float:
-    """Return the largest double that is not above `number`, an exact finite ball of flint, or minus infinity."""
+    """Return the largest double that is not above `number`, a real ball of flint with the radius 0.
+
+    The result is minus infinity if `number` is below all finite doubles, or is not finite itself.
+    """
     largest, tiny = sys.float_info.max, math.ulp(0.0)
     if not -largest <= number < math.inf:
         return -math.inf

@@ -56,7 +56,7 @@ _NODES, _WEIGHTS = ((v + shift) / 2 for v, shift in zip(roots_legendre(96), (1.0
 _REACH = 45.0  # the integrals end where their terms are below exp(-45) of the largest one
 _WIDER = 1.3  # share by which an interval is wider than that of a normal density with the same curvature
 _LARGEST_LOSS = 2e9  # with a larger loss 1 / s, delta is 1 for every epsilon that is allowed
-_SURE = 1 - 1e-11  # share of delta that the curve is kept below: it is computed to 1e-12
+_SURE = 1 - 1e-11  # the computed delta is kept below this share of the allowed one, as it has relative errors of 1e-12
 _STEP = 1 + 1e-12  # one step towards privacy
 _MOST_STEPS = 200  # of the secant method
 
@@ -313,10 +313,10 @@ def _dimension(d: ArrayLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def coordinate_quantile(tail: float, d: int) -> float:
-    """Return the number that one coordinate of l2 noise exceeds with the probability `tail`, in standard deviations.
+    """Return the number of standard deviations that one coordinate of l2 noise exceeds with the probability `tail`.
 
-    `tail` is below 1/2, and the noise has `d` coordinates. Such a coordinate is a normal variable whose variance is
-    itself random: twice a variable with a gamma distribution of shape (d + 1) / 2, for the scale 1.
+    `tail` is below 1/2, and the noise has `d` coordinates. One coordinate of noise of scale 1 is a normal variable
+    whose variance is itself random: twice a variable with a gamma distribution of shape (d + 1) / 2.
     """
     shape = (d + 1) / 2
     logs = np.linspace(np.log(gammaincinv(shape, 1e-30)), np.log(gammainccinv(shape, tail * 1e-9)), 500)

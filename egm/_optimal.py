@@ -19,7 +19,7 @@ _LONGEST = 1.0  # largest correction of log w by the extrapolation
 _SETTLED = 1e-20  # bound on log F above its minimum; then the shares agree within 1e-10, near the rounding of egm.gx2
 _MOST_ROUNDS = 100
 _MOST = 4096  # more standard deviations than this are first replaced by fewer ones
-_RULE, _GRID = 4, 4000  # nodes for a cluster of them; points of the spline
+_RULE, _GRID = 4, 4000  # nodes of the Gauss rule for a cluster of standard deviations; points of the spline
 _DISTINCT = 1e-4  # least pivot of a Gauss rule: the squares of smaller ones are lost in rounding
 
 
@@ -87,9 +87,9 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> Array:
     """Return the weights w with the least noise factor, such that the sum of `count` * w is 1.
 
-    There are `count` coordinates, which need not be a whole number, for each entry of `share`; their standard deviation
-    is proportional to it, and the sum of `count` * `share` is 1. The iteration starts from the weights `start`, and `p`
-    is the clip probability.
+    All arrays have one entry for each group of coordinates with equal standard deviations. `count` has the numbers of
+    coordinates, which need not be whole. `share` is proportional to the standard deviations, and the sum of `count` *
+    `share` is 1. The iteration starts from the weights `start`, and `p` is the clip probability.
     """
     log_weights, best = np.log(start), (np.inf, start)
     iterates: deque[Array] = deque(maxlen=_WINDOW)
@@ -111,13 +111,13 @@ def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> A
 
 
 def _start(sigma: Array, p: float) -> Array:
-    """Return nearly optimal weights for very many standard deviations `sigma`, from a problem with few of them.
+    """Return nearly optimal weights for very many standard deviations `sigma`; they are the start of an iteration.
 
     Only sums over the columns of smooth functions of sigma enter the problem. So the standard deviations of a cluster
-    are replaced by the nodes and weights of a Gauss rule, which has the same sums of powers up to the seventh. The
-    condition that w is proportional to sigma / sqrt(g) then gives sigma as a function of w, and this function is
-    inverted by a spline. `p` is the clip probability. If there are too many clusters, or if the function does not
-    increase, the start is that of few columns.
+    are replaced by the few nodes of a Gauss rule, with weights that give the same sums of powers up to the seventh. The
+    smaller problem is solved. Its condition that w is proportional to sigma / sqrt(g), with the g of `optimal`, gives
+    sigma as a function of w, and this function is inverted by a spline. `p` is the clip probability. If there are too
+    many clusters, or if the function does not increase, the result is sigma / sum(sigma).
     """
     nodes, count = _few_for_many(sigma)
     if nodes.size == 0:
@@ -142,11 +142,12 @@ def _start(sigma: Array, p: float) -> Array:
 
 
 def _few_for_many(sigma: Array) -> tuple[Array, Array]:
-    """Return a vector of few standard deviations and the number of columns, not always whole, that each stands for.
+    """Return (nodes, count): few standard deviations to replace `sigma`, and how many columns each of them stands for.
 
-    For a smooth function f the sum of f over `sigma` is the sum of number times f over the result. The Gauss rule of a
-    cluster follows from the Cholesky factor of the matrix of its moments; fewer distinct entries of the cluster make a
-    shorter rule, which is exact. The result is empty if there are too many clusters.
+    For a smooth function f, the sum of f over `sigma` is nearly the sum of count * f(nodes). The entries of `count`
+    need not be whole. `sigma` is divided into clusters, and the Gauss rule of a cluster follows from the Cholesky
+    factor of the matrix of its moments. If a cluster has fewer distinct entries than the rule has nodes, a shorter rule
+    is exact. Both results are empty if there are too many clusters.
     """
     _, clusters = gather(sigma, np.ones(1), np.zeros(1), 2 * _RULE, _MOST)
     nodes, count = [np.zeros(0)], [np.zeros(0)]
@@ -184,12 +185,12 @@ def excess_of_shares(ratio: Array, noise_share: Array) -> float:
 def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Array:
     """Return weights w that approximately make the noise factor F stationary, by one step from `weights`.
 
-    F is stationary if w_j is proportional to share_j / sqrt(g_j). The sum of `count` * w is 1. Here `share` is ``sigma
-    / sum(sigma)``, and g_j = E[Z_j^2 | Q = q] depends on w, with Q and q as in `optimal`; the array `pull` is g at the
-    present `weights`. Given Q = q, coordinate Z_j is close to normal with variance ``1 / (1 - 2 w_j s_j)``, where s_j
-    is chosen such that this variance is the present g_j. With s_j kept fixed, the condition becomes w_j**2 = a_j (1 - 2
-    w_j s_j) with a_j proportional to share_j**2. This equation is solved. The simpler iteration w = share / sqrt(g)
-    would overshoot, because in a far tail g_j changes many times as much as w_j.
+    `share` and `count` are as in `_stationary_weights`, and the sum of `count` * w is 1. F is stationary if w_j is
+    proportional to share_j / sqrt(g_j). Here g_j = E[Z_j^2 | Q = q], with Q and q as in `optimal`, depends on w. The
+    array `pull` is g at the present `weights`. Given Q = q, coordinate Z_j is close to normal with variance ``1 / (1 -
+    2 w_j s_j)``, where s_j is chosen such that this variance is the present g_j. With s_j kept fixed, the condition
+    becomes w_j**2 = a_j (1 - 2 w_j s_j) with a_j proportional to share_j**2. This equation is solved. The simpler
+    iteration w = share / sqrt(g) would overshoot, because in a far tail g_j changes many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 

@@ -132,9 +132,9 @@ def _labels(vector: object) -> tuple[Hashable, ...] | None:
 
 
 def _as(kind: Literal["DataFrame", "Series"], X: Any) -> Any:
-    """Return `X` as a data frame or a series of narwhals, whichever `kind` says, or None if it is no such thing.
+    """Return `X` as a data frame or a series of narwhals, as `kind` says, or None if `X` is not of this kind.
 
-    Raise ValueError if two columns of a data frame have one name.
+    Raise ValueError if two columns of a data frame have the same name.
     """
     if isinstance(X, np.ndarray) or type(X).__module__.partition(".")[0] in _NO_FRAMES:
         return None
@@ -160,15 +160,15 @@ def _index(found: Any) -> Any:
 
 
 def _is_of_numpy(dtype: DType) -> bool:
-    """Return whether NumPy has numbers like those of a column with the type `dtype` of narwhals."""
+    """Return whether `dtype`, the type of a column of narwhals, is a type of numbers that NumPy has, too."""
     return dtype.is_numeric() and type(dtype).__name__ not in ("Decimal", "Int128", "UInt128")
 
 
 def _others(name: str, frame: Any) -> list[int]:
-    """Return the indices of the columns of `frame`, of narwhals, that must be cast: flags, decimals, categories.
+    """Return the indices of the columns of `frame` whose entries must be cast to doubles, such as booleans or decimals.
 
-    No row is read. Raise TypeError if a column holds neither numbers nor booleans; the message shows the first such
-    column, and calls the frame by `name`.
+    `frame` is a data frame of narwhals, and no row of it is read. Raise TypeError if a column holds neither numbers nor
+    booleans; the message shows the first such column, and calls the frame by `name`.
     """
     empty, found = frame[:0], []
     for j, (column, dtype) in enumerate(empty.schema.items()):
@@ -182,9 +182,9 @@ def _others(name: str, frame: Any) -> list[int]:
 
 
 def _numbers(frame: Any, others: list[int]) -> NDArray[Any]:
-    """Return the numbers of `frame`, of narwhals, as an array (rows, d), in which a missing value is NaN.
+    """Return the numbers of `frame`, a data frame of narwhals, as an array (rows, d), in which a missing value is NaN.
 
-    `others` has the indices of the columns that are cast to doubles before.
+    `others` has the indices of the columns that are first cast to doubles.
     """
     import narwhals.stable.v2 as nw
 
@@ -213,9 +213,9 @@ def shape(**named: object) -> tuple[int, ...] | None:
 def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
     """Return the data frame `X` without the columns that `names` lists, and the entries of each of these columns.
 
-    The entries are an array of integers, floats, flags or dates, or an array of objects, such as strings or the values
-    of categories. Raise TypeError if `X` is no data frame of pandas, polars or Arrow, and ValueError if it has no such
-    column, or if an entry of the column is missing.
+    The entries are an array of integers, floats, booleans or dates, or an array of objects, such as strings or the
+    values of categories. Raise TypeError if `X` is no data frame of pandas, polars or Arrow, and ValueError if it has
+    no such column, or if an entry of the column is missing.
     """
     frame = _as("DataFrame", X)
     if frame is None:
@@ -228,7 +228,10 @@ def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
 
 
 def _keys(name: Hashable, column: Any) -> NDArray[Any]:
-    """Return the entries of a column of narwhals, with the name `name`, as the arrays that `split` returns."""
+    """Return the entries of `column`, a column of narwhals, as an array of one of the types that `split` describes.
+
+    Raise ValueError if an entry is missing; the message calls the column by `name`.
+    """
     missing = np.isnan(column.to_numpy()) if column.dtype.is_float() else column.is_null().to_numpy()
     if missing.any():
         raise ValueError(f"X[{np.argmax(missing)}, {name!r}] must not be missing")
@@ -242,8 +245,8 @@ def _keys(name: Hashable, column: Any) -> NDArray[Any]:
 def label_type(X: Any, label: Any) -> np.dtype[Any] | None:
     """Return the type of the labels `label`, an array or the name of a column of `X`, without reading a value.
 
-    Only the kind of the type has a meaning: that of numbers, texts or dates, or "V" for anything else. The result is
-    None if only the values would tell the type, as for a list, or if there is no such column.
+    Only the `kind` of the type has a meaning: it is that of numbers, texts or dates, or "V" for anything else. The
+    result is None if the type is not known without the values, as for a list, or if `X` has no such column.
     """
     dtype: np.dtype[Any] | None
     if isinstance(label, Hashable) and not hasattr(label, "dtype"):  # a name
@@ -268,7 +271,7 @@ def label_type(X: Any, label: Any) -> np.dtype[Any] | None:
 
 
 def _dtype(column: Any) -> np.dtype[Any] | None:
-    """Return the result of `label_type` for an empty column of narwhals."""
+    """Return the result of `label_type` for labels of the type of `column`, an empty column of narwhals."""
     dtype = column.dtype
     name = type(dtype).__name__
     if name == "Categorical":
@@ -293,17 +296,17 @@ def is_blocks(X: object) -> bool:
 
 
 def is_read_later(X: object) -> bool:
-    """Return whether `X` is an iterator over blocks of rows, or a function that returns one: its shape is not known."""
+    """Return whether `X` is an iterator over blocks of rows, or a function that returns one; such an X has no shape."""
     return isinstance(X, Iterator) or _is_function(X)
 
 
 def _is_function(X: object) -> bool:
-    """Return whether `X` is a function, and no object with rows that happens to be callable."""
+    """Return whether `X` can be called and has no shape; a callable object with a shape is a table, not a function."""
     return callable(X) and not hasattr(X, "shape")
 
 
 def opened(X: Any) -> Any:
-    """Return the iterator over blocks of rows that the function `X` returns; X itself if it is no function.
+    """Return the iterator over blocks of rows that the function `X` returns; if `X` is no function, return `X` itself.
 
     Raise TypeError if the function returns anything else.
     """
@@ -351,9 +354,10 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
     """Return the numbers of the table `X` with its columns in the order of the names in `columns`.
 
     The result is an array, a dask array, or an iterator of arrays that hold a block of rows each. If `X` is an iterator
-    of blocks, the columns of each block are put into this order. An object without names is returned unchanged. The
-    errors are those of `check`; and for a data frame, a TypeError for a column that does not hold numbers, and a
-    ValueError for an entry that is infinite or, unless `gaps` is true, missing. With `gaps`, a missing entry is NaN.
+    of blocks, the columns of each block are put into this order. An object without names is returned unchanged. Columns
+    of `X` that are not in `columns` are left out. If `gaps` is true, a missing entry of a data frame becomes NaN. The
+    errors are those of `check`. For a data frame there is also a TypeError for a column that does not hold numbers, and
+    a ValueError for an entry that is infinite or, unless `gaps` is true, missing.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
@@ -378,7 +382,7 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
 
 
 class Part:
-    """Have some columns of a table that is read in blocks, as such a table itself."""
+    """Table that is read in blocks and has only some columns of another table that is read in blocks."""
 
     def __init__(self, table: Any, names: tuple[Hashable, ...]) -> None:
         """Take the columns called `names`, in this order, of `table`, an object like `egm.files.Table`."""
@@ -386,25 +390,30 @@ class Part:
         self._place = [table.names.index(name) for name in names]
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield the blocks of the table, with these columns only."""
+        """Return an iterator over the blocks of rows, with the chosen columns only."""
         return (block[:, self._place] for block in self._table.blocks())
 
     @property
     def label_types(self) -> Any:
-        """Return the function of the table that tells the types of its columns, or None if it has none."""
+        """Return the function `label_types` of the other table (see `egm.files.Table`), or None if it has none."""
         return getattr(self._table, "label_types", None)
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Yield the blocks of the table, with these columns only, and lists of the further columns called `names`."""
+        """Return an iterator over pairs: a block of rows with the chosen columns, and a list of its labels.
+
+        `names` has the names of the columns of labels, which may be any columns of the other table. The list has an
+        array for each of them.
+        """
         return ((block[:, self._place], labels) for block, labels in self._table.labelled(names))
 
 
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
-    """Return the table `X` with no columns but those in `columns`; X itself if it has no others, or no names.
+    """Return the table `X` with only the columns in `columns`, or `X` itself if it has no other columns or no names.
 
-    If `columns` is None, or if X does not have them all, these are all columns of X but those in `labels`. A table that
-    is read in blocks is returned with its columns in this order. No row is read. Raise ValueError if one of the
-    `labels` is not a column of X, unless X is read from a file, which may have more columns than X.
+    If `columns` is None, or if `X` lacks one of them, all columns of `X` but those in `labels` are kept. A table that
+    is read in blocks is returned with its columns in the order of `columns`. No row is read. Raise ValueError if one of
+    the `labels` is not a column of `X`. There is no such error for a table that is read in blocks, because its file may
+    have more columns than the table.
     """
     names = column_names(X)
     if names is None:
@@ -436,7 +445,7 @@ def _is_dask_frame(X: object) -> bool:
 
 
 def has_another_index(X: object, label: object) -> bool:
-    """Return whether the frame `X` and the series `label` have indexes, as in pandas, that are not the same."""
+    """Return whether the data frame `X` and the series `label` both have an index, as in pandas, and these differ."""
     indexes = [_index(_as(kind, it)) for kind, it in (("DataFrame", X), ("Series", label))]  # type: ignore[arg-type]  # are texts
     return all(index is not None for index in indexes) and not indexes[0].equals(indexes[1])
 
@@ -459,10 +468,10 @@ def refuse_rows_of_tables(X: object) -> None:
 
 
 def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray[Any]]:
-    """Yield arrays of rows of `frame`, of narwhals, with the columns whose indices are in `place`, in that order.
+    """Yield blocks of rows of `frame`, a data frame of narwhals, as arrays with the columns `place`, in that order.
 
-    If `place` is None, all columns are taken as they are. Only one block of rows is copied at a time. The errors are
-    those of `arranged`, which has the argument `gaps`, too.
+    `place` has the indices of the columns, or is None for all columns as they are. Only one block of rows is copied at
+    a time. The argument `gaps` and the errors are those of `arranged`.
     """
 
     def chosen(rows: Any) -> Any:
@@ -530,9 +539,9 @@ def require_one_type(name: str, X: Any) -> None:
 
 
 def _no_numbers(name: str, column: Hashable, kind: object) -> ColumnError:
-    """Return the TypeError for a column of the table `name` that holds no numbers, but entries of the type `kind`.
+    """Return the error for the column `column` of the table `name`, whose type `kind` is not a type of numbers.
 
-    What a type has in parentheses is left out: it may list the categories of the column.
+    The message leaves out what the type has in parentheses, because that may list the categories of the column.
     """
     return ColumnError(
         f"{name} must hold real numbers in every column, but its column {column!r} has the type "

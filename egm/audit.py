@@ -29,14 +29,15 @@ from scipy.special import betaincinv
 
 from egm import samplers
 from egm._types import Array, ArrayLike
+from egm._validate import probability, scalar
 
 __all__ = ["lower_bound", "project", "replay"]
 
 _CHOOSING = 0.2  # share of the releases by which the event is chosen
 _SHARES = np.linspace(0.005, 0.995, 199)  # shares of the releases that lie beyond the thresholds
-_NOISELESS = 1e-13  # variance of a direction, next to the largest, that is only rounding
+_NOISELESS = 1e-13  # a variance that is smaller, relative to the largest variance, comes from rounding alone
 
-# The law and the scale of each number drawn, and the number of random variances that were drawn before it
+# For each number of noise that a release draws: its law, its scale, and how many random variances were drawn before it
 Asked: TypeAlias = tuple[tuple[Any, float, int], ...]
 
 
@@ -64,6 +65,11 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
         Lower bound of epsilon, which holds with probability `confidence` or more; 0.0 if the
         releases give no positive bound.
 
+    Raises
+    ------
+    ValueError
+        If `delta` or `confidence` is outside its range, or `one` and `other` differ in length.
+
     Notes
     -----
     The first fifth of the releases is used to choose an event [1]_: a direction (by `project`), a
@@ -89,7 +95,12 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     >>> 0.9 < lower_bound(one, other, delta=0.0) < 1
     True
     """
+    confidence = scalar(probability, confidence=confidence)
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be at least 0 and below 1, got {delta!r}")
     one, other = (np.asarray(releases, dtype=float).reshape(len(releases), -1) for releases in (one, other))
+    if one.shape != other.shape:
+        raise ValueError(f"one and other must have one shape, got {one.shape} and {other.shape}")
     split = int(_CHOOSING * len(one))
     direction = project(one[:split], other[:split])
     one, other = one @ direction, other @ direction
@@ -200,9 +211,9 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
     Notes
     -----
-    One call of `release` with zeros for the noise gives this value. Then there is one call for each
-    random number that a release draws. In this call the value of the number is the scale of its
-    law, and all other numbers are zero; so the call gives the coefficients of this number. The
+    One call of `release` with zeros for the noise gives the fixed value. Then there is one call for
+    each random number that a release draws. In this call the value of the number is the scale of
+    its law, and all other numbers are zero; so the call gives the coefficients of this number. The
     random variance of l2 noise is replaced by its mean in these calls. Then noise is drawn `size`
     times by the sampler that the release uses, multiplied by the coefficients, and added to the
     value. The first five results are compared with calls of `release` on the same noise. If

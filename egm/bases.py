@@ -9,13 +9,17 @@ noise of a fixed size in the scaled space. For normal rows with the covariance m
 
     \Bigl( \sum_j \sqrt{(U \Sigma U^T)_{jj}} \Bigr)^2.
 
-It is least for the eigenvectors of :math:`\Sigma` (by the theorem of Schur and Horn). The clip norm
-is larger than the root of the mean squared length, though. With the default clip norms, which take
-the coordinates for independent, noise falls by less than the product, but then more rows are clipped
-in the columns; at the same share of clipped rows it often falls by more. `compare` gives the whole
-error. A basis must be public, unless it is found privately (`egm.adaptive`): it comes from public
-rows, from a known covariance matrix, or from the structure of the rows, as the transforms of images
-and signals do.
+It is least for the eigenvectors of :math:`\Sigma` (by the theorem of Schur and Horn). The clip norm,
+though, is larger than the root of the mean squared length. By default it is computed as if the
+coordinates were independent. With these clip norms, a change from the columns to the eigenvectors
+reduces the noise by less than it reduces the product. But without a basis, more rows are then
+clipped than intended, because the columns are correlated. If equal shares of the rows are clipped
+with and without the basis, the noise is often reduced by more than the product. `compare` gives the
+whole error.
+
+A basis must be public, unless it is found privately (`egm.adaptive`). It comes from public rows,
+from a known covariance matrix, or from the structure of the rows, as the transforms of images and
+signals do.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from egm.mechanisms import GaussianDataMechanism
 
 __all__ = ["Basis", "compare", "dct", "from_covariance", "from_public", "haar"]
 
-_SHARES = 0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0  # tried shares of the diagonal
+_SHARES = 0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0  # weights of the diagonal that are tried
 _FOLDS = 6  # parts of the public rows, each of which tests a basis from the others
 _GAIN = 0.95  # largest expected noise, over that of the columns, for which another basis than the columns is taken
 
@@ -79,7 +83,7 @@ def from_covariance(covariance: ArrayLike) -> Basis:
 
 
 def from_public(rows: ArrayLike) -> Basis:
-    r"""Make a basis from public rows, as many as there are: from a few tens on they help.
+    r"""Make a basis from public rows that are like the private ones; a few tens of rows are enough to help.
 
     Parameters
     ----------
@@ -106,8 +110,9 @@ def from_public(rows: ArrayLike) -> Basis:
     covariance. The share s is chosen by cross-validation, for least expected noise: if the
     eigenvectors U and the standard deviations :math:`\hat\sigma` come from a part of the rows, and
     the remaining rows have the second moments :math:`v_j` along U, the noise is proportional to
-    :math:`\sum_j v_j / \hat\sigma_j \cdot \sum_j \hat\sigma_j`. The same rows then correct the size
-    of `sigma`, which few rows underestimate.
+    :math:`\sum_j v_j / \hat\sigma_j \cdot \sum_j \hat\sigma_j`. The standard deviations from few
+    rows tend to be too small. If the remaining rows show this, all entries of `sigma` are enlarged
+    by one factor.
 
     Examples
     --------

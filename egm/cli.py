@@ -1,8 +1,8 @@
-"""Run the commands `egm sum`, `egm adaptive`, `egm plan` and `egm budget`, which read files and write their results.
+"""Run the commands `egm sum`, `egm mean`, `egm adaptive`, `egm plan` and `egm budget`, which read and write files.
 
-The output of `egm sum` and `egm adaptive` holds the public parameters and the release: the
-estimate, the standard deviation of its noise, and other differentially private results. It holds
-nothing else. The output is written to standard output or to a file. Messages go to standard error,
+The output of `egm sum`, `egm mean` and `egm adaptive` holds the public parameters and the release:
+the estimate, the standard deviation of its noise, and other differentially private results. It
+holds nothing else. The output is written to standard output or to a file. Messages go to standard error,
 for the operator alone. The exit code is 0 for success, 2 for a mistake in an option or a file, 1
 for an unexpected error, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
 
@@ -115,7 +115,9 @@ def _stopped(stops: Stops) -> int:
 
 
 def _sum(args: Namespace) -> None:
-    """Run `egm sum`: release the sum of the rows of a file, for a center and a spread that the user has guessed.
+    """Run `egm sum` or `egm mean`: release the sum, or the means, of the rows of a file.
+
+    The center and the standard deviations of the rows are guesses of the user.
 
     `args` holds the options of the command.
     """
@@ -135,7 +137,11 @@ def _sum(args: Namespace) -> None:
 
 
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
-    """Return the noisy numbers of rows in `release`, a release of all rows by `mechanism`, as a dictionary by name."""
+    """Return the noisy numbers of rows and of clipped rows that `release` holds, as a dictionary by name.
+
+    `mechanism` is the mechanism of the release. For a release of groups the dictionary is empty, because the noisy
+    number of rows is among the results for each group.
+    """
     if isinstance(release, GroupedRelease):
         return {}
     counted: dict[str, float] = {} if release.count is None else {"count": release.count}

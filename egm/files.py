@@ -7,10 +7,10 @@ memory, too. If something is wrong with a file, a `FileError` names the file. If
 with one cell, it also names the row and the column, but it never shows the value of the cell, which
 may be private.
 
-A cell in quotes may have line breaks in it, in a CSV file. The path "-" stands for CSV from standard
-input, which is first copied to a temporary file without a name, because most commands read their
-rows more than once. No other user can open it, and it is gone when the process ends, even if that
-is killed.
+In a CSV file a cell in quotes may have line breaks in it. The path "-" stands for CSV from standard
+input. Standard input is first copied to a temporary file without a name, because most commands read
+their rows more than once. No other user can open this file, and it is gone when the process ends,
+even if the process is killed.
 
 A CSV file does not say whether its first line has names or the first person's values. Therefore the
 first line is taken for names only if the caller says that it has names, or knows these names
@@ -184,8 +184,8 @@ def rows(
         the wanted columns exactly once, or has a first line for which "auto" raises the error. The
         message shows no cell of the first line of a CSV file unless `header` is "yes".
     ValueError
-        If `delimiter`, `decimal`, `thousands`, `encoding` or `missing` is none that can be, or if
-        the delimiter or `thousands` is the decimal sign.
+        If `delimiter`, `decimal`, `thousands`, `encoding` or `missing` has a value that is not
+        allowed, or if `delimiter` or `thousands` is the decimal sign.
     TypeError
         If `labels` is a single string.
 
@@ -431,9 +431,9 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
 
 
 def _place(part: Path, target: Path, overwrite: bool) -> None:
-    """Rename the finished file `part` to `target`, or raise FileExistsError if `target` has appeared meanwhile.
+    """Rename the finished file `part` to `target`, or raise FileExistsError if a file `target` has appeared meanwhile.
 
-    With `overwrite`, a file that has the name `target` is replaced and no error is raised.
+    If `overwrite` is true, a file that has the name `target` is replaced and no error is raised.
     """
     if not overwrite:
         try:
@@ -581,10 +581,10 @@ def _few(names: Sequence[str]) -> str:
 def _checked(
     path: Path, names: Sequence[str], pairs: Iterator[tuple[Array, list[Labels]]], missing: str
 ) -> Iterator[tuple[Array, list[Labels]]]:
-    """Yield the `pairs` of a block of rows and its labels unchanged; raise a FileError at a value that is not allowed.
+    """Yield `pairs`, each a block of rows and a list of its labels, unchanged; raise a FileError at a wrong value.
 
-    A value is not allowed if it is infinite or if, unless `missing` is "nan", it is NaN. The error message names the
-    file at `path`, the row and the column of the value; `names` has the names of the columns.
+    A value is wrong if it is infinite, or if it is NaN and `missing` is not "nan". The error message names the file at
+    `path`, the row and the column of the value; `names` has the names of the columns.
     """
     start = 0
     for block, labels in pairs:

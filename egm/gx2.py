@@ -51,9 +51,10 @@ tails and the density are contour integrals over s:
    because the integrand of few weights falls only like a power of s. The trapezoid rule in u converges
    geometrically: the step is halved until two rules agree and the integrand turns slowly from node to
    node (`egm/_gx2/kernel.py`).
-3. At a node, equal degrees of freedom need one logarithm for many weights: the factors
-   :math:`1 - 2 w_j s` are multiplied, and the product's turns around zero are counted. The loops
-   over nodes and weights are compiled by numba, a quarter of a second for the first call of a process.
+3. At a node, many weights with equal degrees of freedom need only one logarithm: the factors
+   :math:`1 - 2 w_j s` are multiplied, and the turns of the product around zero are counted. The loops
+   over nodes and weights are compiled by numba, whose import takes a quarter of a second in the
+   first call of a process.
 4. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
    saddlepoint formula to second order [2]_ gives the start: its relative error is a few percent in
    a tail, and about a tenth elsewhere. Newton's rule with the tail itself ends the search after one or two
@@ -68,9 +69,9 @@ tails and the density are contour integrals over s:
        \qquad \log(1 - V e) = -\sum_{p \geq 1} \frac{(V e)^p}{p}.
 
    A cluster is a sixteenth of an octave of :math:`r = w / \max w` or, near r = 1, of 1 - r, so that
-   :math:`|V e|` is at most 1/16 on the real axis. The leading bits of these numbers say at once to
-   which cluster a weight belongs. This takes one pass over the weights, however many there are;
-   afterwards a tail costs as much as with a few hundred weights (`egm/_gx2/form.py`).
+   :math:`|V e|` is at most 1/16 on the real axis. The leading bits of r or 1 - r say to which cluster
+   a weight belongs. So one pass over the weights is enough to make the clusters; afterwards a tail
+   costs as much as with a few hundred weights (`egm/_gx2/form.py`).
 
 In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
 Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with

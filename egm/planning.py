@@ -45,10 +45,10 @@ from egm.mechanisms import (
 __all__ = ["curve", "solve"]
 
 _EPSILONS = 1e-6, 1e4  # l2 noise is calibrated between them
-_LEAST_RHO = 1e-9  # with ranges, from which a search for rho goes up
+_LEAST_RHO = 1e-9  # smallest rho that is tried if ranges are declared, with which no budget is too small
 _MOST_RHO = 1e6  # largest rho that an AdaptiveDataMechanism takes
 _MOST_ROWS = 2**53  # every whole number up to this one is a double
-_RATIO = 4.0  # of one value to the next in the search for the first value that is enough
+_RATIO = 4.0  # largest ratio of a value to the one before, in the search for the first value that meets the target
 _STEP = 1e-9  # relative tolerance of the result, unless it is a whole number
 
 Field: TypeAlias = Literal["epsilon", "rho", "n"]
@@ -346,9 +346,10 @@ def _imagined(mechanism: AnyMechanism, sigma: ArrayLike | None, center: ArrayLik
 
 
 def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
-    """Return the index of `column`, or a slice of all columns if it is None and there are several.
+    """Return the index of `column`, or a slice of all columns if `column` is None and there are several columns.
 
-    `columns` has the names of the columns, or is None, and `size` is their number.
+    `columns` has the names of the columns, or is None if they have no names. Then `column` is itself an index. `size`
+    is the number of columns. Raise ValueError if there is no such column.
     """
     if column is None:
         return slice(None) if size > 1 else 0
@@ -379,8 +380,8 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
 def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Array:
     """Return the expected squared error of each entry of a release of `mechanism`.
 
-    `imagined` has the arguments of the forecast of an AdaptiveDataMechanism. Without a given number
-    of entries, the result has one entry.
+    `imagined` has the arguments of the forecast of an AdaptiveDataMechanism. For a mechanism that
+    does not know its number of entries, the result has one entry.
     """
     if isinstance(mechanism, GaussianDataMechanism):
         return mechanism.error_by_column()
@@ -410,10 +411,10 @@ def _half_widths(
 
 
 def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
-    """Return a value at which the function `ratio` becomes 1 or less, between `low`, where it is more, and `high`.
+    """Return a value between `low` and `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    The function is 1 or less at the result, and more at a value that is smaller by a factor of
-    nearly 1 - 1e-9.
+    The function is above 1 at `low` and at most 1 at `high`. It is at most 1 at the result, and above
+    1 at a value that is smaller by a factor of nearly 1 - 1e-9.
     """
     ends = math.log(low), math.log(high)
 
@@ -427,9 +428,10 @@ def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _first_whole(ratio: Callable[[float], float], low: int, high: int) -> int:
-    """Return a whole number at which the function `ratio` becomes 1 or less, from `low`, where it is more, to `high`.
+    """Return a whole number from `low` to `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    The function is 1 or less at the result, and more at the number before.
+    The function is above 1 at `low` and at most 1 at `high`. It is at most 1 at the result, and above
+    1 at the number before.
     """
     while high - low > 1:
         middle = (low + high) // 2

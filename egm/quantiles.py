@@ -202,7 +202,9 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     Raises
     ------
     ValueError
-        If `epsilon` is not finite and > 0 and there is no `rng`.
+        If `q` is not above 0 and below 1, or `epsilon` is not finite and > 0.
+    TypeError
+        If `rng` is not a NumPy Generator.
 
     Notes
     -----
@@ -244,6 +246,9 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     >>> quantiles.interval([480, 200, 320], q=0.5, epsilon=10)
     1
     """
+    q, epsilon = scalar(probability, q=q), scalar(positive, epsilon=epsilon)
+    if rng is not None:
+        generator(rng)
     ends = np.cumsum(counts, dtype=np.int64)
     rank = round(q * int(ends[-1]))
     starts = np.concatenate([[0], ends[:-1]])

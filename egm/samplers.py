@@ -128,8 +128,8 @@ def secure_l2(scale: float, size: int) -> list[int]:
     l2 noise, whose density is proportional to :math:`e^{-\|x\| / s}` [1]_, is normal noise with a
     random variance :math:`V = 2 s^2 G`, where G has a gamma distribution with the shape
     (d + 1)/2. Here G is drawn as a sum of independent exponential variables and, for an even d, a
-    gamma variable with the shape 1/2. Each is computed from 128 random bits of the operating
-    system. The entries are then discrete Gaussian with the standard deviation :math:`\sqrt V`.
+    gamma variable with the shape 1/2. Each exponential variable is computed from 128 random bits of
+    the operating system. The entries are then discrete Gaussian with the standard deviation :math:`\sqrt V`.
 
     The relative rounding error of :math:`\sqrt V` is at most :math:`21 \cdot 2^{-53}` if NumPy's
     logarithms and sines are right to four units in the last place. This error changes the law of

@@ -17,7 +17,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 @pytest.fixture(scope="session")
 def do_without():
-    """Return the function that a test calls if this machine lacks a program or a package that the test needs.
+    """Return the function that a test calls, with a reason, if this machine lacks a program or package that it needs.
 
     On a developer's machine the function is pytest.skip, so the test is skipped. In continuous integration, where
     everything must be installed, the function is pytest.fail, so the test fails.

@@ -229,7 +229,7 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
             for outdated in store.glob(f"{chapter.stem}-*"):
                 outdated.unlink()
             record = json.loads(output.with_name("run.json").read_text())
-            # The modules as they were before the run, and all data, because nothing tells which a module reads.
+            # The modules as they were before the run, and all other files, because nothing records which are read.
             files = [*record.pop("modules"), *(file for file in package if not file.endswith(".py"))]
             beside.write_text(json.dumps(record | {"files": {file: package.get(file) for file in files}}, indent=1))
             stored.with_suffix(".json").write_text(json.dumps(findings(notebook), indent=1))

@@ -1,8 +1,8 @@
 """Measure how long the chapters (notebooks) are: `python -m tools.lengths` prints one line for each.
 
-Only what a reader sees without opening a fold is counted: the words of the text (without formulas, tables, captions and
-code), the formulas, and the visible code. The minutes are computed from 200 words a minute, 12 seconds for a displayed
-formula, 2 seconds for a formula in a line of text, and 5 seconds for a line of code.
+Only what a reader sees without opening a folded box is counted: the words of the text (without formulas, tables,
+captions and code), the formulas, and the visible code. The minutes are computed from 200 words a minute, 12 seconds for
+a displayed formula, 2 seconds for a formula in a line of text, and 5 seconds for a line of code.
 """
 
 import re
@@ -55,9 +55,9 @@ class Length:
 
 
 def of_markdown(text):
-    """Return the `Length` of the Markdown `text`, without tables, figures and folded boxes.
+    """Count the words and the formulas of the Markdown `text`, and return them as a `Length`.
 
-    Other boxes are included.
+    Tables, figures and folded boxes are left out. Other boxes are included.
     """
     length, in_table = Length(), False
     for token in MARKDOWN.parse(text):
@@ -77,7 +77,10 @@ def of_markdown(text):
 
 
 def of_notebook(file):
-    """Return the `Length` of the chapter in the notebook `file`, without hidden cells and outputs."""
+    """Count the words, the formulas and the lines of code of the chapter in the notebook `file`; return a `Length`.
+
+    Hidden cells and outputs are left out.
+    """
     length = Length()
     for cell in nbformat.read(file, as_version=4).cells:
         if cell.cell_type == "markdown":

@@ -4,7 +4,7 @@
 
 Nothing is executed: the links are read from the pages, the chapters, the docstrings, the bibliography and the files
 beside the book. The program prints the links that do not work, and ends with an error if there are any. It needs a
-network, which no other tool does.
+network.
 """
 
 import json

@@ -70,7 +70,7 @@ def write(ledger: Ledger, folder: Path) -> None:
 
 
 def copy_figures(saved: Path, folder: Path) -> None:
-    """Copy those figures of the chapters that the page "The paper" shows, too, from the folder `saved` to `folder`.
+    """Copy the chapters' figures that the page "The paper" shows, too, from the folder `saved` to the folder `folder`.
 
     Each figure is copied as SVG and as PDF.
     """

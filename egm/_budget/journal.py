@@ -57,7 +57,7 @@ _ERRORS = {
     sqlite3.SQLITE_READONLY: errno.EACCES,
 }
 
-_uses: set[tuple[int, object]] = set()  # journals in use now: the process, and an object for each use
+_uses: set[tuple[int, object]] = set()  # for each use of a journal now: the id of the process, and a new object
 
 
 class JournalError(ValueError):
@@ -85,7 +85,7 @@ class Memory:
     """Keep the terms of a budget and the costs of its releases (charges) in the memory of one process.
 
     Only the process that has made this object may use it. `given` has the arguments of the budget as the function
-    `checked` returns them. The attribute `terms` has the total of the budget, its rule and its neighbor relation.
+    `rules.checked` returns them. The attribute `terms` has the total of the budget, its rule and its neighbor relation.
     """
 
     name = "in memory"
@@ -142,7 +142,7 @@ class Journal:
     """Keep the terms of a budget (its total and its rule) and the costs of its releases (charges) in a file.
 
     `path` is the path of the file, which is made if it does not exist. `given` has the arguments of the budget as the
-    function `checked` returns them. For an existing file, an argument that is not None must agree with the file.
+    function `rules.checked` returns them. For an existing file, an argument that is not None must agree with the file.
     """
 
     def __init__(self, path: PathLike, given: dict[str, Any]) -> None:

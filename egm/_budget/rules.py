@@ -57,7 +57,7 @@ RULES = "gaussian", "zcdp", "basic", "planned"
 _RELATIONS = "replace_one", "add_remove"
 _ENTRIES, _CHARGES = 1 << 24, 1 << 20  # largest numbers of coordinates and of releases for which rounding is covered
 _POINTS = 1e8  # points of a quantile's lattice: more than fit into memory
-_GRID, _MU_STEP = 2048, 1 + 2.0**-12  # points and steps of a search for the mu of l2 noise
+_GRID, _MU_STEP = 2048, 1 + 2.0**-12  # points of the grid of epsilons and factor from one mu to the next, for l2 noise
 _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
 
 Rule: TypeAlias = Literal["gaussian", "zcdp", "basic", "planned"]

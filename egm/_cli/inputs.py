@@ -51,7 +51,7 @@ __all__ = [
     "values",
 ]
 
-_NAMES = {  # the names of parameters in messages of egm, and of the options of the command line
+_NAMES = {  # for each parameter that a message of egm may name: the option, or other words, by which the user knows it
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
     **{name: spelled(name) for name in ("per_person", "person", "by", "keys", "groups_per_person")},
@@ -106,9 +106,11 @@ def table(args: Namespace) -> files.Table:
 
 
 def labels_of(args: Namespace) -> dict[str, str]:
-    """Return the columns that --person and --by name, as arguments of a release; raise a `Mistake` for half of a pair.
+    """Return the columns that the options --person and --by name, as a dictionary of arguments of a release.
 
-    `args` holds the options of the command.
+    `args` holds the options of the command. Raise a `Mistake`, an error for the user, if --person and --per-person are
+    not given together, or --by and --keys; if --rows is missing beside them; or if --groups-per-person is above 1
+    without --by.
     """
     for name, other in (("person", "per_person"), ("by", "keys")):
         given = {option for option in (name, other) if getattr(args, option, None) is not None}
@@ -155,9 +157,10 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
 
 
 def labelled(table: files.Table, args: Namespace) -> files.Table:
-    """Return `table` such that its blocks show their progress, and the labels of groups are of the type of the keys.
+    """Return a copy of `table` that shows progress while it is read, and whose group labels have the type of the keys.
 
-    These are dates or texts. `args` holds the options of the command.
+    The group labels are those of the column that --by names. They remain dates if they are dates, and otherwise become
+    texts. `args` holds the options of the command.
     """
     by = getattr(args, "by", None)
 
@@ -223,7 +226,11 @@ def _of_release(path: str, name: str) -> Vector | None:
 
 
 def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
-    """Raise a `Mistake` if the release in `content`, the file at `path`, was made along a basis: sigma is then, too."""
+    """Raise a `Mistake` if the vector `name` is sigma and the release in `content` was made along a basis.
+
+    The standard deviations in such a release belong to the vectors of the basis, and not to the columns. `content` is
+    what the file at `path` holds.
+    """
     if name == "sigma" and ("basis" in content or "basis" in content["parameters"]):
         raise Mistake(f"{spelled(name)} {path}: has standard deviations along a basis, and not those of the columns")
 

@@ -38,7 +38,8 @@ def make(args: Namespace) -> None:
 def opened(args: Namespace) -> Budget | None:
     """Return the budget that the options `args` name, or None if they name none.
 
-    Raise a `Mistake` if the file is not a journal, or if it does not go with the option --simulate.
+    Raise a `Mistake` if the file is not a journal, if the budget is for simulations and --simulate is not given, if the
+    budget is not for simulations and --simulate is given, or if --label is given without --budget.
     """
     if args.budget is None:
         if args.label:

@@ -1,6 +1,6 @@
 """Define the options of each command and their help texts, and check which options go together.
 
-In each function the argument `it` is the parser of a command.
+In each function that adds options, the argument `it` is the parser of a command.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ example:
 _BUDGET = """\
 Keep the privacy budget of several releases from the same data in a file, the journal.
 
-`egm budget new` makes a journal with a total. `egm sum` and `egm adaptive` with --budget charge a release to it before
-they read any value, and refuse a release that would exceed the total. `egm budget show` prints the total, what is
-spent, what is left, and the releases so far."""
+`egm budget new` makes a journal with a total. With --budget, `egm sum`, `egm mean` and `egm adaptive` charge a release
+to it before they read any value, and refuse a release that would exceed the total. `egm budget show` prints the total,
+what is spent, what is left, and the releases so far."""
 
 _NEW = """\
 Make a new journal, a file that keeps the privacy budget of several releases from the same data.
@@ -162,7 +162,7 @@ def parser() -> _Parser:
 
 
 def _sum(it: _Parser) -> None:
-    """Add the options of the command `egm sum` to `it`, the parser of this command."""
+    """Add the options of the command `egm sum` or `egm mean` to `it`, the parser of this command."""
     names = "all its cells are names in the file of --sigma, --center or --scaling, or if the --columns are among them"
     _data(it, names)
     _rows(it)
@@ -440,10 +440,11 @@ def require_options_that_fit(args: Namespace) -> None:
 
 
 def _solved(args: Namespace) -> tuple[str, ...]:
-    """Return the names of the options of `egm plan` that are not given, because --solve-for in `args` replaces them.
+    """Return the names of the options of `egm plan` that must be left out, because --solve-for in `args` replaces them.
 
-    Give --solve-for and --measure their defaults if there is a target. Raise a `Mistake`, an error for the user, if
-    there is none, or if an option is given and also solved for.
+    With --target-error, --solve-for and --measure get their defaults in `args`, and a `Mistake` (an error for the user)
+    is raised if an option that is solved for is also given. Without --target-error the result is empty, and a `Mistake`
+    is raised if --solve-for, --measure or --column is given.
     """
     if args.target_error is None:
         for name in _ONLY_WITH_TARGET:
@@ -474,7 +475,7 @@ def _count(text: str) -> int:
 
 
 def _per_person(text: str) -> str | int:
-    """Return `text` if it is "sum" or "mean", or the number of rows that it states."""
+    """Return `text` if it is "sum" or "mean", and otherwise convert it to a number of rows, as `_count` does."""
     return text if text in ("sum", "mean") else _count(text)
 
 

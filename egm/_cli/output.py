@@ -100,7 +100,7 @@ def _vectors(release: Any, args: Namespace) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Return `value`, or None if it is a number that is not finite, or the text of a date, a key of a group."""
+    """Return `value`, but None for a number that is not finite, and text for a date, such as the key of a group."""
     if isinstance(value, datetime.date):
         return value.isoformat()
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -315,9 +315,9 @@ def _lines_of_budget(budget: Document) -> list[str]:
 
 
 def _line_of_target(solved: Document) -> str:
-    """Return a line of text that states the budget or the number of rows that was solved for, and the error with it.
+    """Return a line of text with the budget or the number of rows that was solved for, and with the resulting error.
 
-    `solved` is the entry of this name in a plan.
+    `solved` is the entry "solved" of a plan, which `target.reach` has made.
     """
     name = next(name for name in ("epsilon", "rho", "rows") if name in solved)
     of_column = "" if solved["column"] is None else f" of column {visible(solved['column'])}"

@@ -18,11 +18,11 @@ __all__ = ["reach"]
 
 
 def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float) -> dict[str, Any]:
-    """Set the budget or the number of rows in `args` to the least one that meets the target, and describe this.
+    """Set the budget or the number of rows in `args` to the least one with which the error is at most --target-error.
 
     `args` holds the options of `egm plan`, and `names` and `sigma` the names and the standard deviations of the
-    columns. `confidence` is the probability of an interval. The result is a dictionary for the output; it is empty if
-    the options have no target.
+    columns. `confidence` is the probability of an interval. The result is a dictionary for the output with one entry,
+    "solved": the value that was found, the error and the options of the target. It is empty without --target-error.
     """
     if args.target_error is None:
         return {}
@@ -46,7 +46,8 @@ def _mechanism(
 ) -> tuple[GaussianDataMechanism | AdaptiveDataMechanism, Literal["epsilon", "rho"]]:
     """Return the mechanism that the options `args` describe, and the name of the field that holds its budget.
 
-    The columns have the `names`. What is solved for has a value without a meaning, 2 rows or a budget of 1.
+    `names` has the names of the columns. If an option is missing because it is solved for, the mechanism gets 2 rows or
+    a budget of 1 in its place; this value has no meaning.
     """
     if not args.adaptive:
         epsilon = 1.0 if args.epsilon is None else args.epsilon
@@ -63,11 +64,11 @@ def _enough(
     least: float,
     question: dict[str, Any],
 ) -> tuple[dict[str, float], float]:
-    """Set the budget in `args` to the next number of three digits above `least` that meets the target.
+    """Set the budget in `args` to the least number of three significant digits from `least` on that meets the target.
 
-    `least` is the least value of the field `budget` of `mechanism`, and `question` the arguments of
-    `egm.planning.curve`. If the field is "rho" and `args` has a delta, the budget is set as an epsilon. The results are
-    this budget as a dictionary, by its name, and the error.
+    `least` is the value of the field `budget` of `mechanism` that `egm.planning.solve` has found, and `question` has
+    the arguments of `egm.planning.curve`. If the field is "rho" and `args` has a delta, the budget is set as an
+    epsilon. The results are a dictionary with this budget by its name, and the error.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
     value = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least
@@ -84,7 +85,7 @@ def _enough(
 
 
 def _index(column: str | None, names: Sequence[str]) -> int | None:
-    """Return the index of `column` in `names`, or None if it is None; raise a `Mistake` if it is not among them."""
+    """Return the index of `column` in `names`, or None if `column` is None; raise a `Mistake` if it is no such name."""
     if column is None or column in names:
         return None if column is None else names.index(column)
     shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

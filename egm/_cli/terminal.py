@@ -20,7 +20,7 @@ class Mistake(Exception):
 
 
 class Stops:
-    """Context manager under which Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt and the first is remembered.
+    """Context manager that makes Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, and remembers the first signal.
 
     Some libraries catch every exception while they import another library, and then continue as if
     nothing had happened. Therefore the method `check` raises KeyboardInterrupt again. It is called

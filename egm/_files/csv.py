@@ -32,10 +32,11 @@ _SAY = "say whether it is a header (--header yes or no)"
 
 @dataclass(frozen=True)
 class _Text:
-    """Read the records, cells and numbers of the CSV file at `path`, or of `given.spooled`, which `path` only names.
+    """Read the records, cells and numbers of the CSV file at `path`.
 
     A record is a line or, if a quoted cell has line breaks in it, several lines. `given` holds the delimiter, the
-    decimal sign and the encoding of the file, and says whether a missing value is an error or becomes NaN.
+    decimal sign and the encoding of the file, and says whether a missing value is an error or becomes NaN. If
+    `given.spooled` has the bytes of standard input, these are read, and `path` is only a name for error messages.
     """
 
     path: Path
@@ -57,16 +58,18 @@ class _Text:
                 yield record
 
     def _opened(self) -> Any:
-        """Open the file for reading text."""
+        """Return the file, or the bytes of standard input, opened for reading text."""
         if self.given.spooled is not None:
             return io.TextIOWrapper(io.BufferedReader(_Bytes(self.given.spooled)), self.given.encoding)
         opened = gzip.open if self.path.suffix.lower() == ".gz" else open
         return opened(self.path, "rt", encoding=self.given.encoding)
 
     def _whole(self, line: str, lines: Iterator[str]) -> str:
-        """Return the record that begins with `line`: if a quote is open at its end, with the next ones of the `lines`.
+        """Return the record that begins with `line`.
 
-        No record becomes longer than a cell may be, so that a quote that is never closed does not fetch the whole file.
+        As long as a quote is open at the end of the record, the next line is taken from `lines` and appended. This ends
+        when the record is longer than a cell may be. Otherwise a quote that is never closed would bring the whole file
+        into memory.
         """
         record, is_open = line, line.count('"') % 2 and self._is_open(line)
         while is_open and len(record) <= csv.field_size_limit() and (line := next(lines, "")):
@@ -75,7 +78,7 @@ class _Text:
         return record
 
     def _is_open(self, record: str) -> bool:
-        """Return whether a quote is open at the end of `record`, some lines of the file."""
+        """Return whether a quote is open at the end of `record`, which is one line of the file or several."""
         try:
             list(csv.reader([record], strict=True, delimiter=self.given.delimiter))
         except csv.Error as error:
@@ -131,11 +134,14 @@ class _Text:
         return float(cell.replace(self.given.decimal, "."))
 
     def value(self, cell: str) -> float:
-        """Return the number in `cell`, or NaN if the cell is missing and may be, or raise a ValueError."""
+        """Return the number in `cell`, the text of a cell, or NaN for a missing value if missing values are allowed.
+
+        Raise a ValueError if the cell is neither a number nor an allowed missing value.
+        """
         return math.nan if self.given.missing == "nan" and _is_missing(cell) else self.number(cell)
 
     def values(self, cells: list[str]) -> list[float]:
-        """Return the value of each of the `cells`, or raise a ValueError if one of them has none."""
+        """Return the results of `value` for all `cells`, or raise a ValueError if one of the cells has no value."""
         if self.given.decimal == "." and "_" not in "".join(cells):
             with contextlib.suppress(ValueError):
                 return list(map(float, cells))  # several times faster than what follows
@@ -143,17 +149,17 @@ class _Text:
 
 
 class _Bytes(io.RawIOBase):
-    """Read bytes from `data`, an object that holds them, from the start, as from a file."""
+    """Offer the bytes in `data` as a file that is open for reading; `data` is a bytes object or a memory map."""
 
     def __init__(self, data: Any) -> None:
         self.data, self.place = data, 0
 
     def readable(self) -> bool:
-        """Return that this is for reading."""
+        """Return True, because this file can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` with the next bytes, and return how many there were."""
+        """Copy the next bytes into `buffer`, as many as fit or are left, and return their number."""
         part = self.data[self.place : self.place + len(buffer)]
         buffer[: len(part)] = part
         self.place += len(part)
@@ -168,8 +174,8 @@ def _is_missing(cell: str) -> bool:
 def table(path: Path, given: Given) -> Source:
     """Return the table in the CSV file at `path` as a `Source`, whose rows can be read in blocks.
 
-    The argument `given` holds what the caller has said about the file. The number of rows in the result is None,
-    because a CSV file does not say how many rows it has.
+    `given` holds the arguments of `egm.files.rows`, which say how the file was written. The number of rows in the
+    result is None, because a CSV file does not say how many rows it has.
     """
     text = _Text(path, given)
     if given.header == "no" and given.width and next(text.records(), None) is None:
@@ -197,10 +203,10 @@ def table(path: Path, given: Given) -> Source:
 
 
 def _has_names(text: _Text, cells: list[str]) -> bool:
-    """Return True if `cells`, the cells of line 1 of the file `text`, are names of columns, and False if values.
+    """Return True if `cells`, the cells of line 1 of the file `text`, are names of columns; False if they are values.
 
-    The arguments of `egm.files.rows` in `text.given` decide this. Raise a FileError if the cells can be names or
-    values.
+    The argument `header` of `egm.files.rows`, which is in `text.given`, decides this. If it is "auto", the cells do.
+    Raise a FileError if the cells may be names, but may also be values.
     """
     given, path = text.given, text.path
     if given.header != "auto":

@@ -81,7 +81,7 @@ def reading(path: Path, encoding: str | None = None) -> Iterator[None]:
     """Turn errors of a `with` block that reads the file at `path` into a FileError that names the file.
 
     The errors are those of the operating system and of a damaged gzip file, and the error for text that does not have
-    this `encoding`; None stands for UTF-8 where the user cannot choose.
+    the encoding `encoding`. None stands for UTF-8, for a file whose encoding the user cannot choose.
     """
     try:
         yield

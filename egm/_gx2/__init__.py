@@ -1,5 +1,7 @@
 """Compute the functions of `egm.gx2`, which describe a weighted sum of chi-square variables.
 
-`form` normalizes the parameters, and `contour` integrates along a contour in the complex plane. With these
-integrals `tails`, `quantiles`, `moments` and `clipping` compute the results that a user sees.
+`form` checks and normalizes the parameters. `contour` integrates along a contour in the complex plane, by the compiled
+loops of `kernel`. From such integrals `tails`, `quantiles`, `derivatives` and `clipping` compute their results.
+`moments` needs no integrals, and `frozen` offers the functions as methods of an object. `certify` proves between which
+two doubles a result lies, with the help of `choice`, `enclosed` and `balls`.
 """

@@ -1,6 +1,7 @@
 """Hold the cumulant function of a generalized chi-square variable in ball arithmetic.
 
-The docstring of `enclosed` has the formulas.
+A ball is an interval or, for complex numbers, a rectangle; each operation returns a ball that contains the exact
+result. The docstring of `enclosed` has the formulas.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ _ORDER = 16  # terms kept of the series of a cluster
 
 
 class Group(NamedTuple):
-    """Hold a cluster of weights, or one weight: its center times two, and the halves of sums over the weights.
+    """Hold a cluster of weights, or one weight, as balls.
 
-    `half` is the sum of the degrees of freedom, divided by 2, and `shift` that of the noncentralities. `spread` is a
-    bound on |e_j|, the relative distances of the weights from the center, and `moments` has the pairs of sums of half
-    e_j^p and shift e_j^p, for p = 1 ... ORDER. For one weight `moments` is empty.
+    `twice` is two times the center of the cluster. `half` is half of the sum of the degrees of freedom k_j, and `shift`
+    half of the sum of the noncentralities nc_j. With e_j, the relative distance of a weight from the center, `spread`
+    is a bound on all |e_j|, and `moments` has the pairs of the sums of k_j e_j^p / 2 and of nc_j e_j^p / 2, for p = 1
+    ... `_ORDER`. For one weight `moments` is empty.
     """
 
     twice: Ball
@@ -43,9 +45,10 @@ class Group(NamedTuple):
 class Law:
     """Hold the parameters of Q, a weighted sum of chi-square variables and a normal one, divided by a power of two.
 
-    `groups` has the weights in balls, and `variance` is the variance of the normal term. `largest` and `least` are the
-    largest and the least of 0 and twice the weights. The arrays `twice`, `half` and `shift` have the same numbers as
-    `groups`, in doubles, and `tau` is the standard deviation of the normal term.
+    `groups` has the weights in balls, and `variance` is the variance of the normal term. `largest` is twice the largest
+    weight, or 0 if no weight is positive; `least` is twice the least weight, or 0 if no weight is negative. The arrays
+    `twice`, `half` and `shift` have the same numbers as `groups`, in doubles, and `tau` is the standard deviation of
+    the normal term.
     """
 
     groups: tuple[Group, ...]
@@ -58,7 +61,7 @@ class Law:
     tau: float
 
     def cumulant(self, s: Ball) -> Ball:
-        """Return a ball that contains K(s), for the complex ball `s`, which must not meet the cuts."""
+        """Return a ball that contains K(s), for a complex ball `s` that does not meet the cuts on the real axis."""
         total = self.variance * s * s / 2
         for group in self.groups:
             inverse = 1 / (1 - group.twice * s)
@@ -132,7 +135,7 @@ def _sums(numbers: Array, starts: Indices) -> list[Ball]:
 
 
 def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
-    """Return the sums of values_j e_j^p for p = 1 ... ORDER, where `values` and `e` are lists of real balls."""
+    """Return the sums of values_j e_j^p for p = 1 ... `_ORDER`, where `values` and `e` are lists of real balls."""
     zero = ball_arithmetic().arb(0)
     if all(value.is_zero() for value in values):
         return [zero] * _ORDER
@@ -146,8 +149,8 @@ def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
 def _cuts(values: Array) -> Indices:
     """Return the indices at which the clusters of the sorted different weights `values` begin.
 
-    A cluster is at most WIDTH long in log(r / (1 - r)), where r is a weight divided by the largest weight of its sign.
-    The largest weight of each sign stands alone.
+    A cluster is at most `_WIDTH` long in log(r / (1 - r)), where r is a weight divided by the largest weight of its
+    sign. The largest weight of each sign is a cluster by itself.
     """
     extreme = np.where(values > 0, values[-1], values[0])
     with np.errstate(divide="ignore"):

@@ -176,7 +176,7 @@ class _Variable:
         return 1.0 if self.normal == 0 and np.all(self.weights < 0) and y >= 0 else None
 
     def tail(self, y: Ball, bits: float) -> tuple[Ball, bool]:
-        """Return a ball for one of both tails at the scaled point `y`, and whether it is the upper tail of Q.
+        """Return a ball that contains a tail of Q at the scaled point `y`, and whether this is the upper tail.
 
         About `bits` bits of the tail are certain.
         """
@@ -187,7 +187,7 @@ class _Variable:
         return contour_of(law, size, upper, bits).enclose(size), upper != mirrored
 
     def density(self, y: Ball, bits: float) -> Ball:
-        """Return a ball for the density of Q at the scaled point `y`, with about `bits` certain bits."""
+        """Return a ball that contains the density of Q at the scaled point `y`, with about `bits` certain bits."""
         law, size = self.law(bool(y < 0)), abs(y)
         value = contour_of(law, size, float(size) > law.mean, bits).enclose(size, density=True)
         return value * ball_arithmetic().arb(2) ** -self.exponent
@@ -318,7 +318,7 @@ class _Quantile:
         raise ArithmeticError("no start was found for the search of a quantile")
 
     def plan(self, y: Ball) -> None:
-        """Choose the contour for the scaled point `y`."""
+        """Choose the contour for the scaled point `y`: for Q or, if `y` is negative, for -Q and its opposite tail."""
         mirrored = bool(y < 0)
         if mirrored != self.mirrored:
             self.mirrored, self.upper = mirrored, not self.upper
@@ -327,11 +327,11 @@ class _Quantile:
 
     @property
     def target(self) -> Ball:
-        """Return the ball of the tail that the contour gives, at the x that is searched."""
+        """Return the given probability, a ball, of that tail of Q which the present contour computes."""
         return self.tails[self.upper == self.mirrored]
 
     def exceeds(self, x: float) -> bool | None:
-        """Return True if P[Q > `x`] is proved to be at least the given one, False if at most, and otherwise None."""
+        """Return True if P[Q > `x`] is proved to be at least the given probability, False if at most, else None."""
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:
             return limit == 0

@@ -66,7 +66,10 @@ def start(law: Law, log_p: float, upper: bool) -> float:
 
 
 def _bisect(falling: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
-    """Return the root of the function `falling` between `low` and `high`, or the nearest end, after some `steps`."""
+    """Return the root of the decreasing function `falling` between `low` and `high`, or the end nearest to the root.
+
+    The interval is halved `steps` times.
+    """
     for _ in range(steps):
         middle = (low + high) / 2
         low, high = (middle, high) if falling(middle) > 0 else (low, middle)
@@ -74,13 +77,14 @@ def _bisect(falling: Callable[[float], float], low: float, high: float, steps: i
 
 
 class _Axis:
-    """Compute with the integrand on the real axis, between 0 and the nearest point of a cut on one side of 0.
+    """Compute the integrand F and the saddlepoint formula on the real axis, between 0 and the cut on one side of 0.
 
-    The points are s(t), where t is a real number between `near` (s is next to 0) and `far`.
+    The points are s(t), where t is a real number between `near` (s is next to 0) and `far` (s is next to the cut or,
+    without a cut, far away).
     """
 
     def __init__(self, law: Law, upper: bool) -> None:
-        """Prepare the side of `law` on which the contours of the upper tail lie if `upper` is true, or the other."""
+        """Choose the side s > 0, for the upper tail of the variable of `law`, if `upper` is true; otherwise s < 0."""
         self.law, self.sign = law, 1.0 if upper else -1.0
         extreme = float(law.largest if upper else -law.least)
         self.bound = 1 / extreme if extreme > 0 else math.inf
@@ -114,12 +118,15 @@ class _Search:
     """Search the parameters of a `Contour` with the least number of nodes, in doubles."""
 
     def __init__(self, law: Law, y: float, upper: bool, goal: float) -> None:
-        """Keep the arguments of `contour_of`, with the accuracy `goal` as a natural logarithm."""
+        """Keep the arguments of `contour_of`; `goal` is minus the logarithm of the relative error that is allowed."""
         self.law, self.y, self.upper, self.goal = law, y, upper, goal
         self.axis = _Axis(law, upper)
 
     def best(self) -> tuple[Contour, float] | None:
-        """Return the best of some contours and the logarithm of the allowed error, or None if none is possible."""
+        """Return the contour with the fewest nodes among some, and the logarithm of the error that is allowed.
+
+        The result is None if no contour is possible.
+        """
         axis, y, law = self.axis, self.y, self.law
         sign = axis.sign
         saddle = _bisect(lambda t: sign * (y - axis.y_of(axis.point(t))), axis.near, axis.far)
@@ -148,10 +155,11 @@ class _Search:
     def _with(
         self, ends: list[float], low: float, high: float, tail: float, size: float
     ) -> tuple[float, Contour] | None:
-        """Return a cost and the contour whose strip has the angles from `low` to `high`, or None if it is impossible.
+        """Return a contour whose strip has the angles from `low` to `high`, or None if none is possible.
 
-        The strip crosses the real axis between the two `ends`. `tail` is an estimate of the logarithm of the tail, and
-        `size` one of the largest number in the exponent of F.
+        The result is a pair of the number of nodes and the contour. The strip crosses the real axis between the two
+        `ends`. `tail` is an estimate of the logarithm of the tail, and `size` one of the largest number in the exponent
+        of F.
         """
         rho = (ends[1] - ends[0]) / (math.sin(high) - math.sin(low))
         m = ends[0] - rho * math.sin(low)
@@ -171,9 +179,10 @@ class _Search:
         return count, Contour(self.law, self.upper, m, rho, low, high, step, count, reaches, whole + _SLACK - 3, bits)
 
     def _sizes(self, m: float, rho: float, angle: float, floor: float | None) -> tuple[Array, Array] | None:
-        """Return numbers u >= 0 and log |f| there, on the hyperbola m + rho sin(angle + i u), or None if that fails.
+        """Return numbers u >= 0 and the values of log |f| at m + rho sin(angle + i u), or None if no numbers are found.
 
-        Before the last number log |f| falls below `floor` or, if `floor` is None, by DEPTH below its largest value.
+        The numbers u begin at 0 and have equal steps. They reach so far that log |f| is below `floor` at the last one
+        or, if `floor` is None, by more than `_DEPTH` below its largest value.
         """
         law, end = self.law, 4.0
         for _ in range(30):

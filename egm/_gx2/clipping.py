@@ -27,14 +27,18 @@ from egm._types import Array, ArrayLike, Complex
 from egm._validate import positive, scalar
 
 _NEGLIGIBLE = 1e-17  # probability that a mean of bounded numbers need not count
-_NEAR = 1.0  # where |z| is at least so large, `kernel.lost_shares` serves
+_NEAR = 1.0  # for |z| of at least this size `kernel.lost_shares` is used
 _LEGENDRE = np.polynomial.legendre.leggauss(12)
-_STEP, _REACH = 0.25, 80.0  # of a trapezoid rule in the logarithm, whose integrand falls like exp(-|v| / 2)
-_FIRST, _EQUAL, _NARROWEST = 10, 1e-11, 1e-14  # first intervals, relative error of one, and its least length
-# Point and nodes of a contour, and the masses of the nodes for four functions g of Q: L, L^2, and the derivatives of
-# L^2 and of L by Q / x. The mean of g(Q) times a factor with the image F(s) under the integral is the sum of Im mass F
-# over the nodes of all pieces.
-Point: TypeAlias = tuple[Crossing, Complex, Complex, float]  # the same for one value of Q, and u = sqrt(x / Q)
+# Step and largest |v| of a trapezoid rule in v, the logarithm of t, whose integrand falls like exp(-|v| / 2).
+_STEP, _REACH = 0.25, 80.0
+# First number of intervals; relative error below which an interval is not halved; least length of an interval.
+_FIRST, _EQUAL, _NARROWEST = 10, 1e-11, 1e-14
+# A `Piece` has the crossing of a contour, its nodes s - c, and the masses of the nodes for four functions g of Q: L,
+# L^2, and the derivatives of L^2 and of L by Q / x. Let a factor in a mean, such as a chi-square variable, appear as
+# F(s) under the contour integral. Then the mean of g(Q) times this factor is the sum of Im mass F(s) over all nodes of
+# all pieces. A `Point` has the crossing, the nodes and the masses for the density at one value of Q, and also
+# u = sqrt(x / Q).
+Point: TypeAlias = tuple[Crossing, Complex, Complex, float]
 Piece: TypeAlias = tuple[Crossing, Complex, tuple[Complex, Complex, Complex, Complex]]
 
 
@@ -192,7 +196,7 @@ def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
 
 
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
-    """Compute the result of `lost_in_tail` from the quadratures that `_in_tail` or `_by_density` yields.
+    """Compute the result of `lost_in_tail` from `pieces`, the quadratures of `_in_tail` or `_by_complement`.
 
     Each entry of `pieces` is a triple: a `Crossing` of the contour, the nodes s - c, and the masses of the nodes for L,
     for L^2 and for two further functions of Q, which are not used here. The vector `weights` holds the weights in Q.
@@ -229,12 +233,12 @@ def _in_tail(form: Form, x: Real) -> Piece:
 
 
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
-    """Yield quadratures whose sum has the result of `_in_tail`, for an `x` that few rows or none stay below.
+    """Yield quadratures that together compute the means of `_in_tail`, for an `x` so small that Q is rarely below it.
 
-    `form` and `x` are those of `_in_tail`. With u = sqrt(x / Q) the functions of `Piece` are those of the share 1 - u,
-    which is negative for Q < x. They are integrated over all Q: E[Q^-a F] is the integral of t^(a-1) exp(K(-t)) F(-t) /
-    Gamma(a) over t > 0, where F has an image F(s) on the real axis. The part with Q < x, if it is not negligible, is
-    then subtracted, by `_below`.
+    `form` and `x` are those of `_in_tail`. With u = sqrt(x / Q) the functions of `Piece` are first taken for the share
+    1 - u, which is negative for Q < x, and integrated over all Q. For this, the mean of Q^-a times a factor that
+    appears as F(s) under a contour integral is the integral of t^(a-1) exp(K(-t)) F(-t) / Gamma(a) over t > 0. The part
+    with Q < x, if it is not negligible, is then subtracted, by means of `_below`.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
@@ -256,10 +260,10 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
 
 
 def _below(form: Form, low: float, x: float) -> Iterator[Point]:
-    """Yield a quadrature for the means E[g(Q) F; low < Q < x] by the density of Q, on intervals of log Q.
+    """Yield the points of a quadrature for means over low < Q < x, by the density of Q, on intervals of log Q.
 
     `form` holds the parameters of Q; `low` and `x` are divided by its unit. An interval is halved until the mean of u^2
-    agrees with that of its halves.
+    = x / Q over the interval agrees with the sum of the means over its halves.
     """
     edges = np.linspace(np.log(low), np.log(x), _FIRST + 1)
     stack = [(*ends, _points(form, *ends, x)) for ends in itertools.pairwise(edges)]
@@ -275,7 +279,7 @@ def _below(form: Form, low: float, x: float) -> Iterator[Point]:
 
 
 def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
-    """Return the points of `_below` for Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`.
+    """Return a list of `Point` for Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`.
 
     `form` and `x` are those of `_below`.
     """
@@ -290,12 +294,13 @@ def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
 
 
 def _lost_shares(z: Complex) -> Complex:
-    """Compute int_1^inf (1 - t^-1/2)^k exp(-z (t - 1)) dt for k = 1 and k = 2, and for complex z with Re z > 0.
+    """Compute the integrals of (1 - t^(-1/2))^k exp(-z (t - 1)) over t from 1 to infinity, for k = 1 and k = 2.
 
-    With t = Q / x these two integrals are the Laplace transforms, in t - 1, of L and of L^2, where L = 1 - sqrt(x / Q)
-    is the share of a row that clipping removes. The result has a row for each of them. Let J_m be the integral of
-    t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity. Then the integral for k = 1 is 1/z - J_1, and that for k = 2 is
-    1/z - 2 J_1 + J_2. If z is so large that these terms cancel, other integrals J_m are used instead.
+    The entries of `z` are complex, with Re z > 0. With t = Q / x these two integrals are the Laplace transforms, in t -
+    1, of L and of L^2, where L = 1 - sqrt(x / Q) is the share of a row that clipping removes. The result has a row for
+    each of them. Let J_m be the integral of t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity. Then the integral for k
+    = 1 is 1/z - J_1, and that for k = 2 is 1/z - 2 J_1 + J_2. If z is so large that these terms cancel, other integrals
+    J_m are used instead.
     """
     far = np.abs(z) >= _NEAR
     if far.all():

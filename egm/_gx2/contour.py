@@ -21,7 +21,7 @@ from egm._types import Array, Complex
 _EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
 _WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
-_REACH = 8.0  # of a contour: beyond, its nodes spread exponentially
+_REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
 Quadrature: TypeAlias = tuple[Complex, Complex, float, Array]  # nodes, masses, relative error, three integrals
 T = TypeVar("T")
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @cache
 def kernel() -> ModuleType:
-    """Return the module of compiled functions, which takes a quarter of a second to import."""
+    """Return the module of compiled functions. The first call imports it, which takes a quarter of a second."""
     from egm._gx2 import kernel
 
     return kernel
@@ -249,8 +249,8 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float]
     """Yield the shapes of the contours to be tried in turn, as `kernel.quadrature` takes them.
 
     The arguments are those of `integrate`. The first hyperbola follows the path of steepest descent to third order, if
-    this bends to the side on which exp(-s x) falls: to the right for positive `x`. The second one leaves it earlier,
-    and the last one is a straight line.
+    this path bends to the side on which exp(-s x) falls: to the right for positive `x`. The second hyperbola leaves the
+    path nearer to the saddle point, and the last contour is a straight line.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -319,10 +319,10 @@ def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors:
 
 
 def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:
-    """Compute 1 / (1 - r s) for every node s = c + shift and every entry of `weights`: shape (nodes, weights).
+    """Compute 1 / (1 - r s) for every node s = c + shift and every entry of `weights`.
 
     Here c is the point of `crossing`, `shift` has an entry for each node, and r is the weight divided by the largest
-    one.
+    one. The result has the shape (nodes, weights).
     """
     largest = crossing.form.unit / 2
     slack = (

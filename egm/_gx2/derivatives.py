@@ -1,4 +1,4 @@
-"""Compute what the density of a generalized chi-square variable Q tells at a point: conditional means and gradients."""
+"""Compute derivatives of the upper tail of a generalized chi-square variable Q, and conditional means given Q = x."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def gradients(
 
 @dataclass(frozen=True)
 class _Point:
-    """Hold what a quadrature finds at a point x of Q.
+    """Hold the results of one quadrature at a point x of Q.
 
     `density` is the density f of Q at x and `slope` its derivative. `means` are the conditional means E[Y_j | Q = x],
     and `by_nc` the derivatives of P[Q > x] by the noncentralities.
@@ -129,8 +129,8 @@ class _Point:
 def _point(x: float, law: Law) -> _Point:
     """Compute the `_Point` at `x` for the distribution with the parameters `law`.
 
-    The smaller tail says which contour is taken. If it is a contour for -Q, weights and x change their signs, and the
-    density does not.
+    The contour is that of the upper tail if x is at or above the mean of Q, and otherwise that of the lower tail. If it
+    is a contour for -Q, the weights and x change their signs, and the density does not.
     """
     x = scalar(finite, x=x)
     low, high = law.support

@@ -8,9 +8,10 @@ of two. Its cumulant function is
     K(s) = \sum_j \Bigl[ -\frac{k_j}{2} \log(1 - 2 w_j s) + \frac{\lambda_j w_j s}{1 - 2 w_j s} \Bigr]
            + \frac{\tau^2 s^2}{2},
 
-with cuts along the real axis: right of :math:`\beta`, the least positive :math:`p_j = 1 / (2 w_j)`, and left of
-:math:`\alpha`, the negative one next to 0. For :math:`y \ge 0` the tails are integrals of
-:math:`F(s) = e^{K(s) - s y} / s`, and the density is that of :math:`s F(s)`:
+which is analytic except on cuts along the real axis. Let :math:`p_j = 1 / (2 w_j)`. One cut lies right of
+:math:`\beta`, the least positive :math:`p_j`, and one lies left of :math:`\alpha`, the negative :math:`p_j` nearest
+to 0. For :math:`y \ge 0` the tails are integrals of :math:`F(s) = e^{K(s) - s y} / s`, and the density is the integral
+of :math:`s F(s)`:
 
 .. math::
 
@@ -23,13 +24,14 @@ with cuts along the real axis: right of :math:`\beta`, the least positive :math:
 and at u = 0 they cross it at :math:`m + \rho \sin \varphi`. Hence the integrand :math:`f(u) = F(s(u)) \, s'(u)` is
 analytic in the strip :math:`\varphi - v \in [\varphi_0, \varphi_1]` if the interval from :math:`m + \rho \sin
 \varphi_0` to :math:`m + \rho \sin \varphi_1` lies in :math:`(0, \beta)` for the upper tail, or in :math:`(\alpha, 0)`
-for the lower one. This is checked. The strip falls off at both ends because :math:`\mathrm{Re}(s y)` grows or, for y
-= 0, because |F| falls like a power of |s|; if :math:`\tau > 0` the angles are below :math:`\pi / 4`, so that
+for the lower one. This is checked. At both ends of the strip |F| falls to 0, because :math:`\mathrm{Re}(s y)` grows
+or, for y = 0, because |F| falls like a power of |s|. If :math:`\tau > 0`, the angles are below :math:`\pi / 4`, so that
 :math:`\mathrm{Re}\, s^2` falls. So the vertical line may be replaced by the hyperbola.
 
-*The error of the sum.* With the angle in the middle and :math:`a = (\varphi_1 - \varphi_0) / 2`, the trapezoid rule of
-step h has an error of at most :math:`(B_0 + B_1) / (e^{2 \pi a / h} - 1)`, where :math:`B_i` is the integral of |f|
-along the hyperbola of the angle :math:`\varphi_i` [1]_.
+*The error of the sum.* The trapezoid rule of step h is used on the hyperbola of the middle angle,
+:math:`(\varphi_0 + \varphi_1) / 2`. With :math:`a = (\varphi_1 - \varphi_0) / 2` its error is at most
+:math:`(B_0 + B_1) / (e^{2 \pi a / h} - 1)`, where :math:`B_i` is the integral of |f| along the hyperbola of the angle
+:math:`\varphi_i` [1]_.
 
 *The integral of |f|.* Let :math:`C = \cosh u`, and for a real point p let :math:`q = (p - m) / \rho` and
 :math:`b = q \sin \varphi`. Then
@@ -43,8 +45,8 @@ along the hyperbola of the angle :math:`\varphi_i` [1]_.
 So for C in an interval each factor of |F| has a simple bound, and the integral over :math:`|u| \le U` is bounded by a
 sum over short intervals of u.
 
-*The rest.* For :math:`C \ge C_U = \cosh U` the derivative of log |F| without the noncentral terms, multiplied by C, is
-at most minus the number
+*The rest.* This is a bound for u > U. For :math:`C \ge C_U = \cosh U`, take the derivative by C of log |F| without the
+noncentral terms, and multiply it by C. The product is at most minus the number
 
 .. math::
 
@@ -69,8 +71,8 @@ h |f(j h)| over j > J are at most :math:`|F(C_U)| \, \rho C_U / ((r - 1) \sqrt{1
 
 The sums of :math:`e_j^p` are balls, and the rest of each series is bounded by a geometric one.
 
-All of this is computed in balls, except the parameters of the contour: any of them are right, and good ones make the
-enclosure narrow. They are found in doubles, from the saddle point of F.
+All of this is computed in balls, except the parameters of the contour, which are found in doubles, from the saddle
+point of F. The enclosure is right with any parameters, and good ones make it narrow.
 
 References
 ----------
@@ -98,11 +100,12 @@ _MOST_BOXES = 3000
 class Contour:
     """Hold a hyperbola, the strip around it and the nodes of the trapezoid rule, for the variable Q of a `Law`.
 
-    The hyperbola is m + rho sin(phi + i u). The angle phi is the middle of `low` and `high`, the least and the largest
-    angle of the strip. It gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u =
-    j `step` for |j| <= `count`. Beyond |u| = `ends[0]` or `ends[1]` the integral of |f| along the hyperbolas with the
-    angles `low` and `high` is bounded as a whole. `level` is the logarithm of an integral of |f| that is small enough
-    for each of the two, and `bits` is the precision in which the nodes are computed.
+    The names are those of the docstring of the module. The hyperbola is m + rho sin(phi + i u). The angle phi is the
+    middle of `low` and `high`, the least and the largest angle of the strip. The integral along the hyperbola gives the
+    upper tail if `upper` is true, and otherwise the lower one. The nodes are u = j `step` for |j| <= `count`. The
+    integral of |f| is bounded along the hyperbola with the angle `low`, where one bound serves for all |u| above about
+    `ends[0]`, and along that with the angle `high`, with `ends[1]`. `level` is the logarithm of a bound that is small
+    enough for each of these two integrals, and `bits` is the precision in which the nodes are computed.
     """
 
     law: Law
@@ -177,10 +180,13 @@ class Contour:
 
 
 class Edge:
-    """Bound |f| along the hyperbola with one angle, as the docstring of the module explains."""
+    """Bound |f| and its integral along the hyperbola with one angle, as the docstring of the module explains."""
 
     def __init__(self, contour: Contour, angle: Ball, y: Ball, density: bool) -> None:
-        """Prepare the bounds for the hyperbola of the real ball `angle` at the point `y`; for the tail or `density`."""
+        """Prepare the bounds for the hyperbola that has m and rho of `contour` and the real ball `angle` as its angle.
+
+        The bounds are for the density at `y`, a real ball, if `density` is true, and otherwise for the tail.
+        """
         self.law, self.y = contour.law, y
         self.m, self.rho = y * 0 + contour.m, y * 0 + contour.rho
         self.sine, self.cosine = angle.sin(), angle.cos()
@@ -198,12 +204,18 @@ class Edge:
                 self.others.append((group, *place))
 
     def _place(self, p: Ball) -> tuple[Ball, Ball, Ball, Ball]:
-        """Return q, b, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real point `p`."""
+        """Return the four balls q, b = q sin phi, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real point `p`.
+
+        Here q is (p - m) / rho.
+        """
         q = (p - self.m) / self.rho
         return q, q * self.sine, (q * q - 1) * self.cosine**2, (p / self.rho) ** 2
 
     def log_size(self, c: Ball, central: bool = False) -> Ball:
-        """Return a bound on log |F| for all C = cosh u in the real ball `c`; without noncentral terms if `central`."""
+        """Return an upper bound on log |F| for all C = cosh u in the real ball `c`.
+
+        For the density the bound is that of log |s F|. Noncentral terms are left out if `central` is true.
+        """
         low, high = c.lower(), c.upper()
         length = ((abs(self.m) + self.rho * self.sine * high) ** 2 + (self.rho * self.cosine * high) ** 2).sqrt()
         total = -self.y * (self.m + self.rho * self.sine * low)
@@ -268,7 +280,7 @@ class Edge:
             count, before = 2 * count, total
 
     def rest(self, end: Ball) -> Ball:
-        """Return a bound on the integral of |f| over u > `end`, a real ball, or infinity if the bound fails."""
+        """Return a bound on the integral of |f| over u > `end`, a real ball, or infinity if there is no such bound."""
         infinite, c = end.pos_inf(), end.cosh()
         fall, helped, noncentral = self.y * self.rho * self.sine, 0 * end, 0 * end
         terms = [(group, *place) for group, place in zip(self.law.groups, self.places, strict=True)]

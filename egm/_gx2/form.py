@@ -55,8 +55,9 @@ class Form:
     def series(self) -> Array:
         """Return what the spread of weights within clusters adds to the cumulant function, as power series.
 
-        For each group these are the coefficients of V, V^2, ..., where V = r s / (1 - r s); there are none without
-        clusters. With the pairs k_p, n_p in `moments` the series is the sum of k_p V^p / (2 p) + n_p (1 + V) V^p / 2.
+        The result has one column for each group, with the coefficients of V, V^2, ..., where V = r s / (1 - r s). It
+        has no rows if there are no clusters. If k_p and n_p are the two numbers of a group in `moments` for the power
+        p, the series is the sum over p of k_p V^p / (2 p) + n_p (1 + V) V^p / 2.
         """
         order, (k, nc) = self.moments.shape[1], self.moments / 2
         found = np.zeros((order + 1 if order else 0, self.k.size))
@@ -104,11 +105,11 @@ class Side:
     shift: float
 
     def scaled(self, x: Real) -> Real:
-        """Return the point of the variable of `form` that belongs to the point `x` of Q."""
+        """Return sign * (x - shift) / unit, the value of the variable of `form` if Q has the value `x`."""
         return self.sign * (np.longdouble(x) - self.shift) / self.form.unit
 
     def unscaled(self, y: Any) -> Any:
-        """Return the point of Q, or the array of points, that belongs to `y` of the variable of `form`."""
+        """Return sign * unit * y + shift, the value of Q if the variable of `form` has the value (or values) `y`."""
         return self.sign * self.form.unit * y + self.shift
 
 
@@ -116,9 +117,10 @@ class Side:
 class Law:
     """Hold the checked parameters of Q = sum_j w_j chi2(dof_j, nc_j) + normal * Z + shift, where Z is standard normal.
 
-    A contour for the upper tail needs the largest positive weight of Q as its unit, and a contour for the lower tail
-    the largest negative one. So a variable with weights of both signs has two forms, of Q and of -Q. If all weights
-    have one sign, one form serves both tails.
+    `weights`, `dof` and `nc` hold the w_j, dof_j and nc_j. For the integral of the upper tail, Q is divided by twice
+    its largest positive weight. For the lower tail it is divided by twice the negative weight that is largest in size.
+    So a variable with weights of both signs has two forms, of Q and of -Q. If all weights have one sign, one form
+    serves both tails.
     """
 
     weights: Array
@@ -199,7 +201,10 @@ def _repeated(values: Array, size: int) -> Array:
 
 
 def distinct(values: Array) -> Array:
-    """Return the one number that a vector repeats if `parameters` has made the vector from a number, else `values`."""
+    """Return `values`, a vector that `parameters` has returned, or a vector of length one if it repeats one number.
+
+    The short vector is returned only if the stride of `values` is 0, that is, if a number was broadcast.
+    """
     return values[:1].copy() if values.strides == (0,) else values
 
 
@@ -224,8 +229,8 @@ def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
 
     The vectors `weights`, `dof` (degrees of freedom) and `nc` (noncentralities) are results of `parameters`, and
     `normal` is the standard deviation of the normal variable. Equal weights become one group. If there are more than
-    256 weights, close weights are gathered in clusters, and each cluster is a group. But if there would be more
-    clusters than a sixteenth of the number of weights, only equal weights are gathered.
+    256 weights, close weights are gathered in clusters, and each cluster is a group. But if there would be more than
+    4096 clusters, or more than a sixteenth of the number of weights, only equal weights are gathered.
     """
     if weights.size > _EXACT:
         clustered = _clustered(weights, dof, nc, normal)
@@ -252,9 +257,10 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
 
 
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
-    """Return the largest weight, and the clusters in ascending order, one in a row, as `kernel.gather` describes them.
+    """Return the largest weight, and an array with one row for each cluster of weights, in ascending order of weight.
 
-    The arguments are those of `kernel.gather`, but `dof` and `nc` may be broadcast vectors.
+    The arguments and the columns of the array are those of `kernel.gather`, but `dof` and `nc` may be broadcast
+    vectors.
     """
     from egm._gx2 import kernel
 
@@ -263,10 +269,12 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 
 
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
-    """Return the `Form` with one group for each cluster of weights, or None if there are more than a sixteenth as many.
+    """Return the `Form` with one group for each cluster of close weights, or None if there are too many clusters.
 
-    The arguments are those of `form_of`. A cluster is a sixteenth of an octave of |r| or, for r > 1/2, of 1 - r, where
-    r is the weight divided by the largest one: so |V e| is at most 1/16 in the series of the docstring of `egm.gx2`.
+    The arguments are those of `form_of`, which says how many clusters are too many. Let r be a weight divided by the
+    largest one. A cluster is a sixteenth of an octave of |r| or, for r > 1/2, of 1 - r. It is so narrow that the power
+    series in V e, by which the docstring of `egm.gx2` replaces the weights of a cluster, converges fast: |V e| is at
+    most 1/16.
     """
     largest, found = gather(weights, dof, nc, ORDER, min(weights.size // 16, _MOST))
     if found.shape[0] == 0:

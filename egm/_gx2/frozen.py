@@ -15,7 +15,7 @@ from egm._gx2.tails import log_densities, lower_tails, upper_tails
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import finite, matrix, probability, scalar
 
-_REACH = 45.0  # of the integral for the entropy, in the logit of the probability
+_REACH = 45.0  # largest absolute value of the logit of the probability, in the integral for the entropy
 
 
 class rv:
@@ -237,7 +237,8 @@ class rv:
         Parameters
         ----------
         moments : str, default "mv"
-            Letters that name the results: "m", "v", "s" and "k".
+            Letters that name the results: "m" for the mean, "v" for the variance, "s" for the
+            skewness and "k" for the excess kurtosis.
 
         Returns
         -------
@@ -265,7 +266,7 @@ class rv:
         return float(self.ppf(0.5))
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Compute an interval with equal tails.
+        """Compute the interval with equal tails in which Q lies with a given probability.
 
         Parameters
         ----------
@@ -275,7 +276,7 @@ class rv:
         Returns
         -------
         tuple of float
-            The ends of the interval.
+            The lower and the upper end of the interval.
         """
         rest = (1 - scalar(probability, confidence=confidence)) / 2
         return float(self.ppf(rest)), float(self.isf(rest))
@@ -286,7 +287,7 @@ class rv:
         Returns
         -------
         tuple of float
-            The ends, which may be infinite.
+            The lower and the upper end, which may be infinite.
         """
         return self._law.support
 
@@ -300,8 +301,9 @@ class rv:
 
         Notes
         -----
-        The mean is an integral over the probability u of the quantile x(u), with the logit of u as the variable. It is
-        divided at the constant term of Q, where the density may have a kink or a pole.
+        The mean is an integral of minus the log density at the quantile x(u), over the probability u. The variable of
+        integration is the logit of u. The integral is divided at the constant term of Q, where the density may have a
+        kink or a pole.
         """
         centered = rv(self.weights, self.dof, self.nc, self.normal)
 

@@ -5,7 +5,8 @@ r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal 
 by the largest weight. `normal` is the standard deviation of the normal term, divided by the unit of the `Form`.
 `series` is as in `Form`.
 
-A point c of the real axis is given by the number `theta` and by `lower`, as in `egm._gx2.contour.Crossing`.
+A point c where a contour crosses the real axis is given by the number `theta` and by `lower`. If `lower` is true, c is
+-exp(theta), for the lower tail. Otherwise c is 1 / (1 + exp(-theta)), for the upper tail.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand
 _ROOM, _MOST_NODES = 256, 8192
 _HALVINGS = 5
 _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of the exponent comes on top
-TOP = 1 - 0.5 * math.log(2 * math.pi)  # limit of the saddlepoint formula at the near end of a tail: none is larger
+TOP = 1 - 0.5 * math.log(2 * math.pi)  # largest logarithm of a tail that the saddlepoint formula can give
 _ROUNDING = 2e-14  # relative error of a sum over the nodes, for an integrand that is largest at the saddle point
 _TURN = 2.8  # most turn of the integrand in one step, in radians
-_SMALL = 64.0  # in a run of factors to be multiplied, degrees of freedom times the root of its length
-_FRACTION = 200.0  # terms of the continued fraction, times |z| + Re z
+_SMALL = 64.0  # factors are multiplied only if degrees of freedom times the root of their number is at most this
+_FRACTION = 200.0  # number of terms of the continued fraction, times |z| + Re z
 _TOGETHER = 16  # nodes for which factors are multiplied at a time
 # Where the parts of the vector of nodes begin, after the real parts of the nodes: for the imaginary parts, the
 # derivatives by u, the real and the imaginary part of the growth, and a product of factors with its turns and scalings;
@@ -37,7 +38,8 @@ _SCALED = 8  # factors that are multiplied before their product is scaled, if it
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 _BELOW, _ABOVE = 1 << 15, 1022 << 5  # in `gather`, numbers of keys of negative weights, and of keys for r > 1/2
 _BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster that it adds, at a time
-DIED, GROWS, ROUGH = 0, 1, 2  # how a quadrature ended
+# How a quadrature ended: it is accurate; the integrand grows or does not die away; the last two sums do not agree.
+DIED, GROWS, ROUGH = 0, 1, 2
 
 
 @compiled(inline="always")
@@ -54,8 +56,9 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
     The rows of the array `at`, of the shape (2, groups), are filled with 1 - r c and with v = r c / (1 - r c). The
-    results are c; d log|c| / d theta; the positive terms of c K'(c), and minus the sum of its negative terms; the same
-    two parts of c^2 K''(c); and c^3 K'''(c).
+    seven results are c; d log|c| / d theta; the sum of the positive terms of c K'(c), and minus the sum of its negative
+    terms; the sum of those terms of c^2 K''(c) that belong to the positive ones, and of those that belong to the
+    negative ones; and c^3 K'''(c). A cluster counts as if all its weights were equal to its center.
     """
     c, rest, pace = place(theta, lower)
     nn = (normal * c) ** 2 if normal else 0.0
@@ -79,9 +82,10 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 
 @compiled()
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
-    """Compute K(c), and the sum of the absolute values of its terms and of their arguments, which bounds the rounding.
+    """Compute K(c) without the part in `series`, and a number from which its rounding error is bounded.
 
-    `at` was filled by `cross` at c.
+    The number is the sum of the absolute values of the terms of K(c) and of the arguments of their logarithms. `at` was
+    filled by `cross` at c.
     """
     size = (normal * c) ** 2 if normal else 0.0
     height = size / 2
@@ -95,10 +99,11 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 
 @compiled()
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
-    """Take one step towards the zero of an increasing function, which lies between `low` and `high`.
+    """Take one step from `u` towards the zero of an increasing function, if the zero lies between `low` and `high`.
 
-    `value` and `slope` are those of the function at `u`. The results are the next u, by Newton's method or, if that
-    leaves the bracket, by bisection; and both ends of the new bracket, which may be infinite.
+    `value` and `slope` are the value and the derivative of the function at `u`. The three results are the next u, by
+    Newton's method or, if that leaves the bracket, by bisection; and the lower and the upper end of the new bracket,
+    which may be infinite.
     """
     low, high = (u, high) if value < 0 else (low, u)
     target = u + (min(max(-value / slope, -30.0), 30.0) if slope > 0 else -math.copysign(1.0, value))
@@ -109,10 +114,10 @@ def newton(u: float, value: float, slope: float, low: float, high: float) -> tup
 def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
-    K is the cumulant function of the distribution, and `at` is an array for `cross`. At the saddle point c K'(c) - c x
-    - 1 is zero. It is the difference of two sums of positive terms, and the logarithm of the ratio of these sums
-    increases in theta, nearly along a straight line. Newton's method finds its zero, between the points where the sign
-    is known.
+    K is the cumulant function of the distribution, and `at` is an array of the shape (2, groups), which `cross` fills.
+    At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
+    terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
+    method finds the zero of the logarithm. It keeps a bracket of the zero by the signs that it has seen.
     """
     mean, variance = 0.0, normal * normal
     for j in range(table.shape[1]):
@@ -157,8 +162,8 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
 
     The other arguments are those of `formula`. Let a be the largest logarithm that the formula can give. Then a minus
-    the log tail is nearly proportional to a power of exp(theta), so that its logarithm is nearly a straight line.
-    Newton's method finds the zero, between the points where the sign is known.
+    the log tail is nearly proportional to a power of exp(theta). So log((a - log tail) / (a - log_p)) is nearly a
+    straight line in theta. Newton's method finds its zero, and keeps a bracket of it by the signs that it has seen.
     """
     variance = normal * normal
     for j in range(table.shape[1]):
@@ -179,12 +184,13 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 
 @compiled(inline="always")
 def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> None:
-    """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the growth at each node a + i b.
+    """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the result at each node a + i b.
 
-    `nodes` is the array of `_growth`. All q_j have the same sign. The factors are multiplied, so that only one
-    logarithm is taken. Each factor turns the product by less than 180 degrees, always in the same direction, so that
-    the full turns can be counted: each of them crosses the negative axis once. The innermost loops are over the nodes,
-    at constant distances in one vector, and the compiler runs them for several nodes at a time.
+    `nodes` is the array of `_growth`, with the nodes and the results. All q_j have the same sign. The factors are
+    multiplied, so that only one logarithm is taken. Each factor turns the product around zero by less than 180 degrees,
+    always in the same direction. So the full turns can be counted: each full turn crosses the negative axis once. The
+    innermost loops are over the nodes, at constant distances in one vector, and the compiler runs them for several
+    nodes at a time.
     """
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
@@ -214,8 +220,10 @@ def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> Non
 def _ends(table: Array, clustered: bool) -> Array:
     """Find the runs of groups with weights of one sign and equal degrees of freedom k, whose factors may be multiplied.
 
-    The result has the end of the run at its first group, and 0 elsewhere. A run has at least four groups. Rounding
-    makes an error of about k times the root of their number, which must not be large. In clusters the numbers k differ.
+    The result has an entry for each group: for the first group of a run, the index after the last group of the run, and
+    otherwise 0. A run has at least four groups. The rounding error of their product is about k times the root of their
+    number, which must not exceed `_SMALL`. If the groups are clusters (`clustered`), there are no runs, because the
+    numbers k of clusters differ.
     """
     size = table.shape[1]
     ends, first = np.zeros(size), 0
@@ -231,8 +239,8 @@ def _ends(table: Array, clustered: bool) -> Array:
 def _series(series: Array, at: Array, q: Array, a: float, b: float, room: Array) -> tuple[float, float]:
     """Compute the real and the imaginary part of the power series with the coefficients `series` at c + a + i b.
 
-    The arguments are those of `_growth`. The loops are over real numbers, and the compiler runs them for several
-    clusters at a time.
+    The arguments are those of `_growth`, but a and b belong to a single node. The loops are over real numbers, and the
+    compiler runs them for several clusters at a time.
     """
     for j in range(q.size):
         slack, turn = 1 - q[j] * a, q[j] * b
@@ -331,16 +339,16 @@ def quadrature(
     shape: tuple[float, float, float],
     density: float,
 ) -> tuple[int, Complex, Complex, float, Array]:
-    """Integrate exp(K(s) - K(c) - (s - c) x) / s, and the same without 1 / s, along a contour through c.
+    """Integrate f(s) / s and f(s), where f(s) = exp(K(s) - K(c) - (s - c) x), along a contour through c.
 
     `at` was filled by `cross` at c; `series` and `beyond` are as in `_growth`. `shape` holds the constants h, reach and
     tilt of the hyperbola whose nodes s - c are reach h (tilt (cosh(u / reach) - 1) + i sinh(u / reach)). At u = 0 the
     derivative by u is i h, and the curvature is h tilt / reach. Beyond u = reach the nodes spread exponentially, and
     the hyperbola nears a line that is turned from the vertical by the angle whose tangent is tilt. The step of the
-    trapezoid rule in u is halved until the last two sums agree. `density` is the share of the error of the second
-    integral, that without 1 / s, which counts. The results are how the quadrature ended; the nodes s - c and their
-    masses; the estimated relative error; and an array of the three integrals with the factors c / s, 1 and (s - c) / c,
-    each divided by 2 i |c|.
+    trapezoid rule in u is halved until the last two sums agree. `density` is a factor, at most 1, by which the error of
+    the integral of f(s) counts beside that of f(s) / s. The five results are how the quadrature ended (`DIED`, `GROWS`
+    or `ROUGH`); the nodes s - c; their masses; the estimated relative error; and an array of the integrals of f(s)
+    times c / s, 1 and (s - c) / c, each divided by 2 i |c|.
     """
     h, reach, tilt = shape
     q, ends, together = np.empty(table.shape[1]), _ends(table, series.shape[0] > 0), 1
@@ -348,7 +356,8 @@ def quadrature(
         q[j] = table[0, j] / at[0, j]
         together = _TOGETHER if ends[j] else together
     room, nodes = np.empty((4, q.size)), np.zeros(_WHOLE)
-    kept = np.empty((6, _ROOM))  # of each node, the real and the imaginary part of s - c and of the mass; turns; sizes
+    # Of each node, the real and the imaginary part of s - c and of the mass; the angle and the size of the integrand.
+    kept = np.empty((6, _ROOM))
     sums, others, coarse, fine = np.zeros(4), np.zeros(4), np.zeros(4), np.zeros(4)
     step, count, smallest, peak, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, np.inf, False
     for level in range(_HALVINGS + 1):
@@ -448,7 +457,8 @@ def _choose(n: int, k: int) -> float:
 def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, most: int, terms: int) -> Array:
     """Compute the coefficients of the power series in e that `contour.sums_of_inverses` evaluates.
 
-    `at` was filled by `cross`. The result has the shape (`terms`, integrals, `most`, groups).
+    `at` was filled by `cross`; `shift`, `masses` and `most` are the arguments of `contour.sums_of_inverses`. The result
+    has the shape (`terms`, integrals, `most`, groups), where `terms` is the number of terms of the series.
     """
     size, q = table.shape[1], table[0] / at[0]
     result = np.zeros((terms, masses.shape[0], most, size))
@@ -525,7 +535,8 @@ def _scaled_integral(z: complex, p: float) -> complex:
 def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> Complex:
     """Compute the result of `contour.inverses_summed` from `amounts`, of the shape (terms, powers, groups).
 
-    `at` was filled by `cross`. The entries of `amounts` are the sums of the factors times e^p over each group.
+    `at` was filled by `cross`. The entries of `amounts` are the sums, over each group, of the factors times e^p, where
+    e is the relative distance of a weight from the center of its group.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)
@@ -549,11 +560,11 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
     """Gather weights in clusters; return the largest weight, and an array with a row for each cluster.
 
     The vectors `dof` and `nc` have one entry, or one for each of the `weights`. A cluster has the weights whose number
-    r, the weight divided by the largest one, has the same sign, exponent and first four bits; for r > 1/2, those of 1 -
-    r count. A row holds a key that orders the clusters by weight; the center of the cluster; its smallest weight; its
-    sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ... `order`, where e_j is
-    the relative distance of the weight from the center, and `order` is even. If there would be more than `most`
-    clusters, the array has no rows.
+    r, the weight divided by the largest one, has the same sign, exponent and first four bits of the mantissa; for r >
+    1/2, those of 1 - r count. A row holds a key that orders the clusters by weight; the center of the cluster; its
+    smallest weight; its sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ...
+    `order`, where e_j is the relative distance of the weight from the center, and `order` is even. If there would be
+    more than `most` clusters, the array has no rows.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.
@@ -604,11 +615,11 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 
 @compiled(fastmath={"reassoc"})
 def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Array, room: Array) -> None:
-    """Add weights to `cluster`, a row of `gather`; the rows of `held` are their w_j, dof_j and nc_j.
+    """Add weights to the sums in `cluster`, a row of the result of `gather`.
 
-    The second row counts only if `dof` has several entries, and the third one only if not all weights are `central`.
-    The compiler chooses the order of the terms in each sum, as it does in `egm._rows.kernel`. `room` has space for two
-    numbers for each weight.
+    The rows of `held` are the w_j, dof_j and nc_j of these weights. The second row is used only if `dof` has several
+    entries, and the third one only if `central` is false. `order` is the largest power in the sums. `room` has space
+    for two numbers for each weight. The compiler chooses the order of the terms in each sum, as in `egm._rows.kernel`.
     """
     key, center = cluster[0], cluster[1]
     tiny = key == _BELOW or key == _BELOW - 1  # |r| is below the least double
@@ -638,9 +649,11 @@ def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Arr
 
 @compiled()
 def _recenter(cluster: Array, order: int) -> None:
-    """Move the center of a cluster, a row of `gather`, to the mean of its weights, so that a saddle point fits it well.
+    """Move the center of `cluster`, a row of the result of `gather`, to the mean of its weights; update its sums.
 
-    With the relative distance t of the new center from the old one, e becomes (e - t) / (1 + t).
+    A saddle point is found as if all weights of a cluster were equal to its center, and the mean represents them best.
+    If t is the relative distance of the new center from the old one, e becomes (e - t) / (1 + t). `order` is the
+    largest power of e in the sums.
     """
     old = cluster[1]
     cluster[1] = old * (1 + (cluster[5] + cluster[5 + order]) / (cluster[3] + cluster[4]))

@@ -14,7 +14,7 @@ from egm._gx2.tails import at_each, log_complement, log_tail_at, tail_and_densit
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
-_FEW = 48  # so many quantiles, or fewer, are computed one by one
+_FEW = 48  # up to this number of quantiles are computed one by one
 _NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
 _SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
@@ -213,7 +213,8 @@ def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
 def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
 
-    Where there are many, those on one side of the mean are interpolated together.
+    The parameters of Q are in `law`. If there are more than `_FEW` log probabilities, the quantiles above the mean are
+    interpolated together, and those below the mean, too.
     """
     flat = np.ravel(logs)
     if flat.size <= _FEW:
@@ -234,12 +235,13 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
 
 
 def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
-    """Compute what `search` finds, for every entry of `logs`, by Chebyshev interpolation where there are many of them.
+    """Compute the result of `search` for every entry of `logs`, by Chebyshev interpolation where entries are dense.
 
-    The variable of the interpolation is the logarithm of a minus the log tail, where a is the largest logarithm of the
-    saddlepoint formula. It is divided into panels, and each panel has `_NODES` nodes. If the last coefficients are not
-    negligible, the entries of the panel are computed one by one. For positive weights without a normal term the
-    logarithm of the quantile is interpolated, since it may range over many powers of ten.
+    The variable of the interpolation is the logarithm of a minus the log tail, where a is the largest logarithm that
+    the saddlepoint formula can give. Its range is divided into panels, and each panel has `_NODES` nodes. The entries
+    of a panel are computed one by one if there are at most `_FEW`, or if the last coefficients are not negligible. For
+    positive weights without a normal term the logarithm of the quantile is interpolated, because the quantile may range
+    over many powers of ten.
     """
     top = kernel().TOP
     t = np.log(top - logs)
@@ -305,7 +307,7 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 
 
 def _log_upper_at_mean(law: Law) -> float:
-    """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, but less than 0.
+    """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, or -0.001 if that is less.
 
     `law` holds the parameters of Q. If x lies above the mean, a quantile is searched by the upper tail, and otherwise
     by the lower tail. Both searches end at the same x, but a tail that is close to 1 makes the search inaccurate.
@@ -349,8 +351,8 @@ def search(form: Form, log_p: float, lower: bool) -> float:
 def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
     """Return a better solution than `x` of the problem of `search`, for weights of both signs.
 
-    The density of Q may be infinite at the constant term of Q, and close to it the last step of `search` is not exact.
-    The secant rule needs only the tail.
+    The other arguments are those of `search`. The density of Q may be infinite at the constant term of Q, and close to
+    this term the last step of `search` is not accurate. The secant rule, which is used here, needs only the tail.
     """
 
     def excess(x: float) -> float:

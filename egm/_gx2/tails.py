@@ -473,14 +473,17 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
 
 
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
-    """Compute the first two results of `tail_and_density`, also where the density is infinite."""
+    """Compute the logarithm of a tail at `x`, and the estimated error of this logarithm, along one contour.
+
+    The arguments are those of `tail_and_density`, but the density is not computed and may be infinite.
+    """
     _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     height, rounding = crossing.log_height(x)
     return height + math.log(tail / math.pi), error + rounding
 
 
 def tail_on(side: Side, x: Real) -> Estimate:
-    """Compute the logarithm of a tail of Q at `x`, and its estimated error, by the contour of `side`."""
+    """Compute the logarithm of a tail of Q at `x`, and its estimated error; `side` says which tail."""
     y = side.scaled(x)
     return log_tail_at(saddle(side.form, y, side.lower), y)
 
@@ -560,7 +563,7 @@ def _log_density_at_end(law: Law) -> float:
     """Compute the logarithm of the density of Q divided by the unit of its form, at the end of the support of Q.
 
     All weights of `law` have one sign, and there is no normal variable. The density is the limit from within the
-    support: inf if the degrees of freedom sum to less than two, and -inf if they sum to more than two.
+    support. Its logarithm is inf if the degrees of freedom sum to less than two, and -inf if they sum to more than two.
     """
     form = law.upper.form
     total = np.sum(form.k)

@@ -199,11 +199,11 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 
 
 def room(law: NoiseLaw, noise: float) -> float:
-    """Return the largest standard deviation of the noise for which 64-bit integers must have room.
+    """Return the largest standard deviation of normal noise for which 64-bit integers must be large enough.
 
     `law` is the name of the law of the noise, and `noise` the standard deviation of each
     coordinate. For "gaussian" the result is `noise`. For "l2" the result is 16 times `noise`,
-    because l2 noise is normal noise whose standard deviation is itself random.
+    because l2 noise is normal noise with a random standard deviation, which may exceed `noise`.
     """
     return noise if law == "gaussian" else 16 * noise
 

@@ -197,8 +197,9 @@ class GaussianDataMechanism(Mechanism):
     clip_norm : float
         Norm :math:`C` to which a centered and scaled row is shortened if it is longer.
     count_weight : float
-        For "add_remove", the number by which the number of rows is multiplied before it is released
-        together with the sum; at least a tenth of `clip_norm`. For "replace_one" it is 0.0.
+        Number by which the number of rows is multiplied before it is released together with the
+        sum; at least a tenth of `clip_norm`. It is 0.0 if the number of rows is not released: under
+        "replace_one", unless `missing` is "drop_row" or `per_person` is a number.
     clipped_std : float or None
         Standard deviation of the noise in `Release.clipped`, the released number of clipped rows.
         None unless `count_clipped` is True.
@@ -417,9 +418,9 @@ class GaussianDataMechanism(Mechanism):
         fix(self, sigma_factor=factor)
 
     def _along(self, rows: Array) -> Array:
-        """Return the coordinates along the vectors of the basis of a vector, or of rows, in the units of the data.
+        """Return the coordinates of `rows`, one vector or several rows in data units, along the vectors of the basis.
 
-        Without a basis these are the vector or the rows themselves.
+        Without a basis, `rows` is returned.
         """
         return rows if self.basis is None else self.basis.forward(rows)
 
@@ -474,7 +475,7 @@ class GaussianDataMechanism(Mechanism):
         return b, clip_norm, float(gx2.sf(clip_norm**2, (b * self.sigma) ** 2))
 
     def _noise(self, axes: Array) -> tuple[float, float]:
-        """Return the total variance of the noise, and its derivative by the sum of the squared semi-axes.
+        """Return the total variance of the noise, and its derivative with respect to the sum of squared semi-axes.
 
         The array `axes` has the semi-axes C / b of the ellipsoid to which rows are clipped, with
         the clip norm C and the scaling b.
@@ -652,7 +653,8 @@ class GaussianDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If `level` is not in (0, 1), or if `neighbors` is not "replace_one".
+            If `level` is not in (0, 1), if `neighbors` is not "replace_one", or if the number of
+            rows is released with noise.
         TypeError
             If `level` is not a real number.
 
@@ -705,10 +707,10 @@ class GaussianDataMechanism(Mechanism):
         return float(max(radii))
 
     def _parts(self, noise_std: Array, n: float, count_std: float) -> Parts:
-        """Return how far a noisy sum of `n` rows may be from the exact one, if the guesses are as good as declared.
+        """Return, as `Parts`, how far the noisy sum of `n` rows may be from the exact sum.
 
-        `noise_std` has the standard deviations of the noise in the columns of the sum, and `count_std` is that of the
-        noise in the number of rows.
+        The guesses of center and spread are assumed to be as good as declared. `noise_std` has the standard deviations
+        of the noise in the columns of the sum, and `count_std` is that of the noise in the number of rows.
         """
         (variance, squared_bias), (_, factors) = self._lost, self._doubts
         spread, bias = factors[0] * self.sigma, n * np.sqrt(squared_bias)
@@ -722,7 +724,10 @@ class GaussianDataMechanism(Mechanism):
 
     @cached_property
     def _lost(self) -> tuple[Array, Array]:
-        """Return variance and squared mean of what clipping takes from a row, for guesses as wrong as declared."""
+        """Return the variance and the squared mean of what clipping takes from each coordinate of a row.
+
+        The guesses are assumed to be as wrong as declared. Each of the two results has the shape (d,).
+        """
         offset, factors = self._doubts
         return forecast.loss_of_a_row(factors[0] * self.sigma, self.b, self.clip_norm, offset)
 
@@ -748,9 +753,9 @@ class GaussianDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If `X` does not have d columns or, under "replace_one", does not have `n` rows; if its
-            names are not those of `columns`; or if `person` is given and the mechanism has no
-            `per_person`, or the other way round.
+            If `X` does not have d columns; if the number of rows is public, each row is a person
+            and `X` does not have `n` rows; if its names are not those of `columns`; or if `person`
+            is given and the mechanism has no `per_person`, or the other way round.
         TypeError
             If the type of `X` shows that it does not hold real numbers.
 
@@ -774,9 +779,10 @@ class GaussianDataMechanism(Mechanism):
         self._check_rows(X, people.label_names(X, person=person), counted)
 
     def _check_rows(self, X: Any, labels: Sequence[Hashable], counted: bool) -> None:
-        """Raise the errors of `check` for the rows `X`, some of whose columns are `labels` and have these names.
+        """Raise the errors of `check` for the rows `X`, whose columns called `labels` are not part of the data.
 
-        Unless `counted` is true, the number of rows must be the declared one.
+        These columns say to which person, or to which group, a row belongs. Unless `counted` is true, the number of
+        rows must be the declared one.
         """
         if _tables.is_read_later(X):
             return
@@ -821,15 +827,16 @@ class GaussianDataMechanism(Mechanism):
         -------
         DataRelease
             The estimate has shape (d,), in the units of the data. The release has a noisy number of
-            rows, `count`, under "add_remove", and a noisy number of clipped rows, `clipped`, under
+            rows, `count`, if this number is private (under "add_remove", if `missing` is "drop_row"
+            or if `per_person` is a number), and a noisy number of clipped rows, `clipped`, under
             `count_clipped`.
 
         Raises
         ------
         ValueError
-            If `X` does not have d columns or, under "replace_one", does not have `n` rows; if its
-            names are not those of `columns`; if a value is not finite; or if `check_noise` raises a
-            ValueError.
+            If `X` does not have d columns; if the number of rows (of persons, if a person may have
+            several rows) is public and is not `n`; if the names of `X` are not those of `columns`;
+            if a value is not finite; or if `check` or `check_noise` raises a ValueError.
         TypeError
             If `X` does not hold real numbers, or if `rng` is not a NumPy Generator.
 
@@ -895,7 +902,7 @@ class GaussianDataMechanism(Mechanism):
 
         `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
         is the number of clipped rows. `rows` is the number of rows. The number of rows is released
-        only under "add_remove", and the number of clipped rows only under `count_clipped`.
+        only if it is private, and the number of clipped rows only under `count_clipped`.
         """
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
@@ -955,7 +962,7 @@ class GaussianDataMechanism(Mechanism):
 
         `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
         is the number of clipped rows. `rows` is the number of rows. The number of rows is released
-        only under "add_remove", and the number of clipped rows only under `count_clipped`.
+        only if it is private, and the number of clipped rows only under `count_clipped`.
         """
         sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
         clipped_weight = CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
@@ -966,7 +973,7 @@ class GaussianDataMechanism(Mechanism):
         return self._released(estimate, simulated=True, **counts)
 
     def _released(self, estimate: Array, *, simulated: bool, **counts: float) -> DataRelease:
-        """Return the release of `estimate`, a noisy sum; `counts` has its noisy numbers of rows by name."""
+        """Return the release of the noisy sum `estimate`; `counts` may have the entries "count" and "clipped"."""
         law, std = self.noise_law, self._count_std
         return DataRelease(estimate, self.noise_std, simulated, noise_law=law, mechanism=self, count_std=std, **counts)
 
@@ -1096,17 +1103,17 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, ...]) -> tuple[Whole, int]:
-    """Return the result of `egm._rows.sums.clipped_sum` for what is left of the rows of each person.
+    """Return the result of `egm._rows.sums.clipped_sum` for the sums, the means or the first rows of each person.
 
-    The blocks of `source` are sorted by person, `how` says what is left, and `rule` has the arguments of `clipped_sum`
-    but the first.
+    The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism. `rule` has the
+    arguments of `clipped_sum` but the first.
     """
     kept = people.gathered(source, how, rule[-1] != "error")
     return sums.clipped_sum((block.values for block in kept), *rule)
 
 
 def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:
-    """Return the scaling vector b that `choice`, the argument `scaling` of the mechanism, asks for.
+    """Return the scaling vector b that the argument `scaling` of the mechanism, here `choice`, stands for.
 
     If `choice` is a name, b is computed for the standard deviations `sigma` and the probability
     `clip_probability` that a row is clipped. If `choice` is an array, it is returned.

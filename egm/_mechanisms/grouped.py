@@ -59,7 +59,7 @@ class GroupedRelease(Mapping[Hashable, DataRelease]):
         return len(self.releases)
 
     def rows(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Return the columns of `to_frame` as a dictionary of lists, which no other library is needed for.
+        """Return the table of `to_frame` as a dictionary of lists, for which no library of data frames is needed.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class GroupedDataMechanism(Mechanism):
     Rows are clipped as a `GaussianDataMechanism` does it, and added up by group. The sum of each
     group is released with the noisy number of its rows. Because a person is in one group, or in
     few, the noise of a group does not depend on the number of groups. The keys of the groups are
-    public; each key gets a release, also if no row has it.
+    public; there is a release for each key, even if no row has this key.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class GroupedDataMechanism(Mechanism):
     Raises
     ------
     ValueError
-        If `keys` are none or one occurs twice; if the mechanism has ``count_clipped``, or l2 noise
+        If there is no key, or a key occurs twice; if the mechanism has ``count_clipped``, or l2 noise
         although a person may change several groups; if `groups_per_person` is above 1 without a
         `per_person` of "sum" or "mean"; or if more than a million numbers would be released.
     TypeError
@@ -179,9 +179,9 @@ class GroupedDataMechanism(Mechanism):
     removed, the sensitivity of all groups together is :math:`\sqrt m \sqrt{C^2 + w^2}`. If a person
     is replaced, it is :math:`\sqrt m \max(2 C, \sqrt{2 (C^2 + w^2)})`, because joint vectors of
     different groups are orthogonal, and those of one group have an inner product of at least
-    :math:`w^2 - C^2`. With w = C the numbers of rows cost nothing then. If a person has up to k rows
-    (`per_person` is k), these may be in any groups, and :math:`\sqrt m` is replaced by k. Chapter 18
-    of the book proves this.
+    :math:`w^2 - C^2`. So under replacement with w = C, the numbers of rows are released without more
+    noise. If a person has up to k rows (`per_person` is k), these may be in any groups, and
+    :math:`\sqrt m` is replaced by k. Chapter 18 of the book proves this.
 
     Among all ways to divide the noise between groups, the same noise in each has the least total
     squared error (Proposition "Equal noise" of chapter 18).
@@ -250,7 +250,7 @@ class GroupedDataMechanism(Mechanism):
 
     @property
     def _joint(self) -> Joint:
-        """Return what a release consists of, as a `Joint`."""
+        """Return what a release consists of, as a `Joint`, which knows what one person can change in it."""
         rows = self.mechanism.per_person
         reach_squared = rows**2 if isinstance(rows, int) else self.groups_per_person
         return Joint(self.neighbors, counted=True, reach_squared=reach_squared, groups=True)
@@ -272,12 +272,12 @@ class GroupedDataMechanism(Mechanism):
 
     @property
     def noise_law(self) -> NoiseLaw:
-        """Return the law of the noise, which is "gaussian"."""
+        """Return the law of the noise, "gaussian" or "l2", which is that of the mechanism."""
         return self.mechanism.noise_law
 
     @property
     def noise_multiplier(self) -> float:
-        """Return the standard deviation of the noise for a sum of sensitivity 1."""
+        """Return the standard deviation of each coordinate of the noise for a query of sensitivity 1."""
         return self.mechanism.noise_multiplier
 
     def check(self, X: RowSource, *, by: object, person: object = None) -> None:
@@ -295,13 +295,15 @@ class GroupedDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If `X` does not have d columns besides those of the labels, or other names; or if
-            `person` is given and the mechanism has no `per_person`, or the other way round.
+            If `X` does not have d columns besides those of `by` and `person`, or not the names of
+            the mechanism's `columns`; if `by` is None; or if `person` is given and the mechanism
+            has no `per_person`, or the other way round.
         TypeError
-            If the type of `X` shows that it does not hold real numbers, or if the type of the column
-            or of the array `by` shows that no label can be one of the keys: all labels are numbers,
-            texts or dates, as the keys are. The types of lists, of arrays of objects and of the
-            blocks of an iterator are known only when they are read.
+            If the type of `X` shows that it does not hold real numbers, or if the type of the
+            column or of the array `by` shows that no label can be one of the keys, for example
+            because the labels are texts and the keys are numbers. The types of lists, of arrays of
+            objects and of the blocks of an iterator are not checked here, because they are known
+            only when values are read.
 
         Examples
         --------
@@ -350,8 +352,8 @@ class GroupedDataMechanism(Mechanism):
         Parameters
         ----------
         X : array_like, table, iterator of tables or function, shape (n, d)
-            Real numbers, as for `GaussianDataMechanism.release`, besides the columns of the labels.
-            `X` is read once and never changed.
+            Real numbers, as for `GaussianDataMechanism.release`; a table also has the columns that
+            `by` and `person` name. `X` is read once and never changed.
         by : hashable or array_like, shape (n,)
             Group of each row: the name of a column of `X`, or an array. Each entry is one of the
             `keys`, or the row is left out.
@@ -371,8 +373,8 @@ class GroupedDataMechanism(Mechanism):
             If a value is not finite, if a label is missing, or if `check` or `check_noise` raises a
             ValueError.
         TypeError
-            If `X` does not hold real numbers, if labels cannot be compared, or if `rng` is not a
-            NumPy Generator.
+            If `X` does not hold real numbers, if the labels in `by` are of another type than the
+            keys, or if `rng` is not a NumPy Generator.
 
         Warns
         -----
@@ -447,10 +449,11 @@ def _of_groups(
     most: int | None,
     rule: tuple[Any, ...],
 ) -> tuple[Whole, Whole]:
-    """Return the result of `egm._rows.sums.group_sums` for blocks of rows, or for what is left of the rows of persons.
+    """Return the sums of the rows of all groups and their numbers of rows, as `egm._rows.sums.group_sums` does.
 
-    If the blocks of `source` have persons, they are sorted by person, and `how` and `most` say what is left. `keys` has
-    the keys of the groups, and `rule` the arguments of `group_sums` but the first two.
+    If `how` is not None, the blocks of `source` are sorted by person, and the rows of each person are first added up,
+    averaged or left out by `egm._rows.people.gathered`, which explains `how` and `most`. `keys` has the keys of the
+    groups, and `rule` the arguments of `group_sums` but the first two.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)

@@ -18,9 +18,9 @@ the inner product 0. Therefore the sensitivity is at most
 - :math:`k \max(2 C, \sqrt{C^2 + w^2})` if a person is replaced and there is one group: if the two persons have a and b
   rows, the square of the change is at most :math:`(a + b)^2 C^2 + (a - b)^2 w^2`, which is largest for b = a or b = 0.
 
-For a weight of C or less, and without groups of :math:`\sqrt 3 C` or less, the second and the third one are the
-sensitivity 2 r C of the sum without the number of rows. So under replacement the number of rows is released at no cost,
-even if it is private.
+If a person is replaced and the weight w is at most C (or :math:`\sqrt 3 C` if there is one group), this bound is 2 r C.
+The sum without the number of rows has this sensitivity, too. So under replacement the number of rows is released
+without more noise, even if it is private.
 
 Chapter 18 of the book proves this.
 """
@@ -37,13 +37,13 @@ from egm._types import Neighbors
 
 __all__ = ["CLIPPED_SHARE", "Joint"]
 
-CLIPPED_SHARE = 1 / 8  # weight of a clipped row over the other sensitivity: 0.8 percent more noise
+CLIPPED_SHARE = 1 / 8  # weight of the number of clipped rows, over the sensitivity of the rest: 0.8 percent more noise
 _LEAST_WEIGHT = 1 / 10  # of the number of rows over the clip norm, if a person is added or removed
 
 
 @dataclass(frozen=True)
 class Joint:
-    """Vector that is released at once: a sum of clipped rows and, on request, two numbers of rows.
+    """Describe the vector that is released at once: a sum of clipped rows and, on request, two numbers of rows.
 
     `neighbors` is the neighbor relation. `counted` and `clipped` say whether the number of rows, and whether the number
     of clipped rows is released. `reach_squared` is the square of the number r in the docstring of this module. `groups`
@@ -57,9 +57,10 @@ class Joint:
     groups: bool = False
 
     def sensitivity(self, clip_norm: Any, weight: Any) -> Any:
-        """Return the sensitivity of the sum, together with the number of rows times `weight`, for a reach of 1.
+        """Return the sensitivity of the sum, together with the number of rows times `weight`, if a person has one row.
 
-        Rows are clipped to the norm `clip_norm`. If the number of rows is not released, `weight` is 0.
+        Rows are clipped to the norm `clip_norm`. If the number of rows is not released, `weight` is 0. Several rows of
+        a person, and the number of clipped rows, are allowed for by `stretch`.
         """
         joint = np.hypot(clip_norm, weight)
         if self.neighbors == "add_remove":
@@ -72,8 +73,10 @@ class Joint:
         For the sensitivity s, the noise of the sum of the rows has the variance A s**2, and that of the number of rows
         adds B s**2 / w**2, because this number is multiplied by the center. Let `ratio` be the root of B / A. Since
         s**2 grows like C**2 + w**2 with the clip norm C, `clip_norm`, the best weight is the root of C times `ratio`.
-        The weight is at least C / 10; then the number of rows is known up to 10 noise multipliers, which costs one
-        percent of the variance. If a person is replaced, the weight is at least that which costs nothing.
+        If a person is added or removed, the weight is at least C / 10. With this weight the noise in the number of rows
+        has a standard deviation of about 10 noise multipliers, and the variance of the noise in the sum of the rows
+        grows by one percent. If a person is replaced, the weight is at least the largest one that does not increase the
+        noise.
         """
         if not self.counted:
             return 0.0
@@ -83,15 +86,19 @@ class Joint:
 
     @property
     def stretch(self) -> float:
-        """Return the factor by which the noise grows because of the reach and of the number of clipped rows."""
+        """Return the factor by which the noise must be larger than the result of `sensitivity` alone requires.
+
+        It is the number r in the docstring of this module, which allows for several rows of a person, times about 1.008
+        if the number of clipped rows is released.
+        """
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
     def on_lattice(self, radius: int, weight: int) -> tuple[int, float]:
         """Return the weight of the number of clipped rows, an integer, and the sensitivity of all that is released.
 
         Rows are vectors of integers, of norm at most `radius`, and the number of rows is multiplied by the integer
-        `weight`. The sensitivity is never below its exact value. The weight is 0 if the number of clipped rows is not
-        released.
+        `weight`. The first result is 0 if the number of clipped rows is not released. The sensitivity is never below
+        its exact value.
         """
         joint = radius**2 + weight**2
         square = joint

@@ -3,14 +3,15 @@ r"""Turn a noisy sum of rows into what is published: means, intervals, and a tab
 If the number of rows is private, a mean is a ratio of two noisy numbers. With the center c, the noisy sum S of the
 centered rows and the noisy number N of rows, the estimate of the mean is c + S / N. For the exact mean m of the rows,
 the difference S - N (m - c) consists of noise and of what clipping took, whatever m is. So the interval for m has all
-numbers for which this difference is not too large (Fieller 1954):
+numbers m for which this difference is not too large (Fieller 1954):
 
 .. math::
 
     |S - N (m - c)| \le q \sqrt{v_S + (m - c)^2 v_N} + \beta,
 
 where :math:`v_S` and :math:`v_N` are the variances of S and N, :math:`\beta` is the mean of what clipping took, and q
-is the quantile of the noise. It is right for small numbers of rows, too; if N may be zero, it is unbounded.
+is the quantile of the noise. The interval is right for small numbers of rows, too. It is unbounded if the exact number
+of rows may be zero, in view of N and its noise.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ Of: TypeAlias = Literal["sum", "mean", "population"]
 
 
 class Parts:
-    """Describe how far the noisy sum of centered rows may be from the exact one, for each column.
+    """Describe how far the noisy sum of centered rows may be from the exact sum, for each column.
 
-    `std` is the standard deviation of its noise and of what clipping took, `bias` a bound of the mean of what clipping
-    took, and `spread` a standard deviation of the rows, all shape (d,). `count_std` is the standard deviation of the
-    noise in the number of rows, or 0 if this number is public.
+    Four attributes are vectors of shape (d,): `center` is subtracted from each row; `std` is the standard deviation of
+    the noise and of what clipping took, together; `bias` is a bound of the mean of what clipping took from the sum; and
+    `spread` is a standard deviation of the rows. `count_std` is the standard deviation of the noise in the number of
+    rows, or 0 if this number is public.
     """
 
     def __init__(self, center: Array, std: Array, bias: Array, spread: Array, count_std: float) -> None:
@@ -83,7 +85,7 @@ class RowSum(ABC):
         return np.sqrt(np.maximum(centered, 0.0) + (parts.count_std * (self.mean - parts.center)) ** 2) / self.n
 
     def interval(self, confidence: float = 0.95, *, of: Of = "sum", simultaneous: bool = False) -> tuple[Array, Array]:
-        """Compute an interval for each column that contains an exact number with the probability `confidence`.
+        """Compute for each column an interval that contains the exact sum, or mean, with a given probability.
 
         Parameters
         ----------
@@ -112,22 +114,24 @@ class RowSum(ABC):
 
         Notes
         -----
-        An interval allows for the noise, for the variation of what clipping takes from the rows, and
-        for the mean of what it takes, as far as the center and the standard deviations are as good
-        as the mechanism was told, or as the search has found. The interval for the population also
-        allows for the variation of the rows; with k rows of each person, for that of equal rows.
-        If the number of rows is private, the interval of a
-        mean is that of Fieller (1954). It is right for small numbers of rows, too: if their number
-        may be zero, the interval is unbounded.
+        An interval allows for the noise, and for the mean and the variation of what clipping takes
+        from the rows. It assumes that the guesses of center and standard deviations are as good as
+        they were declared to the mechanism, or as the search of an adaptive mechanism has found. The
+        interval for the population also allows for the variation of the rows. If a person may have k
+        rows, these are taken to be equal, which is the worst case. If the number of rows is private,
+        the interval of a mean is that of Fieller (1954), which is right for small numbers of rows,
+        too: if the number of rows may be zero, the interval is unbounded.
 
         A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping takes
-        more than the interval allows for, always in one direction if the law is skewed, and the
-        interval of the mean is too short where this exceeds the noise. ``benchmarks.intervals``
-        simulates 400 releases from each of fifty laws, with guesses as wrong as declared and two
-        columns: of the 95 percent intervals, 96.5 percent contain the mean of normal rows, 97 to 98
-        of bounded ones, 89 of rows with the law t with 10 degrees of freedom or that of Poisson, 67
-        of exponential and 41 of lognormal rows. So ask for `count_clipped`, whose excess shows this,
-        or take an `egm.adaptive.AdaptiveDataMechanism`, which measures the long rows.
+        more from the rows than the interval allows for. If the law is skewed, what it takes always
+        has the same sign, and the interval of the mean is too short where this exceeds the noise.
+        ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with guesses as wrong
+        as declared and two columns. Of the intervals with 95 percent confidence, 96.5 percent contain
+        the mean of normal rows, 97 to 98 percent that of bounded rows, 89 percent that of rows with a
+        Poisson law or a t law with 10 degrees of freedom, 67 percent that of exponential rows and 41
+        percent that of lognormal rows. Set `count_clipped` and look at
+        `GaussianDataMechanism.excess_clipped` to find out about this, or take an
+        `egm.adaptive.AdaptiveDataMechanism`, which estimates how many rows are long.
 
         Examples
         --------
@@ -198,7 +202,7 @@ class RowSum(ABC):
         return table(self.rows(confidence), backend)
 
     def rows(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Return the columns of `to_frame` as a dictionary of lists, which no other library is needed for.
+        """Return the table of `to_frame` as a dictionary of lists, for which no library of data frames is needed.
 
         Parameters
         ----------
@@ -230,7 +234,8 @@ class RowSum(ABC):
 def _ratio(S: Array, N: float, variance: Array, count_variance: float, bias: Array, q: float) -> tuple[Array, Array]:
     """Return the least and the greatest t with |S - N t| <= q sqrt(variance + t**2 count_variance) + bias.
 
-    `S`, `variance` and `bias` are vectors. If N may be zero, so that t is unbounded, the ends are infinite.
+    `S`, `variance`, `bias` and both results are vectors. If `count_variance` is so large that the exact count may be
+    zero, t is unbounded, and the results are infinite.
     """
     if not count_variance:
         half = q * np.sqrt(variance) + bias

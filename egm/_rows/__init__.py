@@ -1,1 +1,1 @@
-"""Clip rows, round them to integers, and add them up exactly: rows of an array, of several blocks, or of dask."""
+"""Read rows in blocks, bring the rows of one person together, and add up clipped rows exactly, as integers."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Sum", "in_blocks", "is_dask", "results", "shuffled"]
 
-_PIECES = 64  # into which the rows of a block are divided, at most
-_WIDTH = 16  # results that are added by one task, and at most how many are returned
+_PIECES = 64  # largest number of pieces into which the rows of a block are divided
+_WIDTH = 16  # number of sums that one task adds, and largest number of sums that `results` returns
 
 Sum: TypeAlias = tuple[Any, Any]  # a total, and the number of rows in it, or in each group of it
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def is_dask(X: object) -> bool:
 
 
 def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
-    """Sum each block of rows of a dask array `X` by `partial`, and add the sums of blocks to at most 16 results.
+    """Sum each block of rows of a dask array `X` by `partial`, and add up consecutive sums until at most 16 are left.
 
     X has the shape (n, d), in any chunks; n and the sizes of the chunks of rows need not be known. `partial` is a
     function that can be pickled. It maps a block, which is an array (m, d), to a pair (total, number of rows), and
@@ -55,12 +55,14 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
 def shuffled(
     X: Any, of_part: Callable[[Any], T], divided: Callable[[T, int], list[T]] | None, together: Callable[[list[T]], Sum]
 ) -> list[Sum]:
-    """Bring rows of `X` together that are in several blocks, and return the sums over what is brought together.
+    """Divide each block of rows of `X` into pieces, and return for each k the sum over the pieces k of all blocks.
 
-    `X` is a dask array (n, d) or a dask frame. The function `of_part` makes an object of each block. `divided` divides
-    such an object into a number of pieces, and `together` returns the sum (total, number of rows) over a list of
-    pieces with the same index, in the order of the blocks. If `divided` is None, each object is summed alone. All are
-    functions that can be pickled, and whose results depend on their arguments alone.
+    `X` is a dask array (n, d) or a dask frame. The function `of_part` makes an object of each block, and
+    ``divided(object, count)`` divides this object into a list of `count` pieces. The function `together` takes a list
+    of pieces, the k-th of each block in the order of the blocks, and returns their sum (total, number of rows). So rows
+    that must be summed together, such as those of one person, need the same k in all blocks. If `divided` is None,
+    the object of each block is summed alone. All are functions that can be pickled, and whose results depend on their
+    arguments alone.
     """
     import dask
 
@@ -76,10 +78,11 @@ def shuffled(
 
 
 def in_blocks(X: Any, numbers: int) -> Any:
-    """Return the dask array `X`, shape (n, d), in blocks of whole rows that have about the given number of `numbers`.
+    """Return the dask array `X`, shape (n, d), in blocks of whole rows, each with at most `numbers` entries.
 
-    The number of rows in a block depends on d alone, and only the last block may have fewer. If the sizes of the chunks
-    of `X` are not known, they are computed, for which all rows are read once. Errors are those of `results`.
+    A block has at least one row. The number of rows in a block depends on d and `numbers` alone, and only the last
+    block may have fewer. If the sizes of the chunks of `X` are not known, they are computed, for which all rows are
+    read once. Errors are those of `results`.
     """
     X = _whole_rows(X)
     if any(map(np.isnan, X.chunks[0])):

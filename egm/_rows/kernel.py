@@ -19,10 +19,10 @@ __all__ = ["FAR", "add_grouped", "add_narrow_rows", "add_rotated", "add_rows", "
 
 _ROUGH = 1e-280, 1e300  # a squared norm outside this range may have lost digits
 _LARGEST = 1e300
-_FLUSH = 4096  # rows of integers up to 2**40 whose sum is a double without rounding
-_TOGETHER = 64, 1 << 16  # most rows that are rotated at a time, and about how many numbers
-_FEW = 64, 1 << 14  # most narrow rows that are made doubles at a time, and about how many numbers
-FAR = 1e290  # entries of a row that are cut before it is rotated, if there was an overflow
+_FLUSH = 4096  # rows that are added up in doubles: sums of so many integers up to 2**40 have no rounding error
+_TOGETHER = 64, 1 << 16  # largest number of rows that are rotated at a time, and of their entries
+_FEW = 64, 1 << 14  # largest number of rows that are converted to doubles at a time, and of their entries
+FAR = 1e290  # size to which larger entries of a row are cut, so that its rotation does not overflow
 
 
 @compiled(fastmath={"reassoc"})
@@ -79,11 +79,12 @@ def _first_nan(y: Array) -> int:
 
 @compiled()
 def _rough(row: Array, y: Array) -> tuple[int, float]:
-    """Return the index of the first entry of `row` that is not finite, or -1, and the norm of `y`.
+    """Find the first entry of `row` that is not finite, and compute the norm of `y`; return the pair (index, norm).
 
-    The squares of `y` overflow or underflow. `y` is the row after centering and scaling. The row is read again,
-    to tell an infinite entry from an overflow. Somebody may have written to it since, so y is checked, too: a row with
-    NaN has no norm.
+    `y` is the row after centering and scaling, and its squares overflow or underflow. The index is -1 if all entries of
+    the row are finite, which tells an overflow from an infinite entry. Another thread may have changed the row after
+    `y` was computed. So if the row is finite but `y` has a NaN, the index is that of the first NaN. The norm is 0 if
+    the index is not -1.
     """
     place = _first_not_finite(row)
     if place < 0:
@@ -141,7 +142,10 @@ def add_rows(
 
 @compiled()
 def _at_a_time(most: tuple[int, int], d: int) -> int:
-    """Return how many rows of `d` numbers are taken at a time, a multiple of 4: at most so many rows, and numbers."""
+    """Return how many rows of `d` numbers are processed at a time: a multiple of 4, and at least 4.
+
+    `most` is a pair: the largest number of rows, and the largest number of their entries.
+    """
     return max(4, min(most[0], most[1] // d // 4 * 4))
 
 
@@ -155,7 +159,7 @@ def add_narrow_rows(
     total: NDArray[np.int64],
     clipped: NDArray[np.int64],
 ) -> int:
-    """Do what `add_rows` does for rows of narrow numbers, a few of which are made doubles at a time."""
+    """Do what `add_rows` does for a matrix `X` that is not of doubles, and convert a few rows at a time to doubles."""
     n, d = X.shape
     few = _at_a_time(_FEW, d)
     rows = np.empty((few, d))
@@ -227,10 +231,11 @@ def add_rotated(
     """Rotate, clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many were shortened.
 
     The function does what `add_rows` does, with y = U (x - center) * scaling for the matrix U of a basis. `entries` and
-    `plan` are the results of `egm._basis.Basis.plan`, which defines U. All sums of a row are added in one order, by
-    additions and multiplications of doubles, so that y is the same for a row x wherever it is in `X`.
+    `plan` are the results of `egm._basis.Basis.plan`, which define U. The products for a row are added in a fixed
+    order, so that y is the same for a row x wherever it is in `X`.
 
-    Rows are the last axis while they are rotated: so the processor multiplies several rows at a time.
+    The numbers are stored column by column while the rows are rotated, so that the processor multiplies several rows at
+    a time.
     """
     n, d = X.shape
     width = _at_a_time(_TOGETHER, d)
@@ -285,9 +290,10 @@ def add_rotated(
 
 @compiled()
 def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
-    """Return the rows of `X` multiplied by the matrix of a basis, each as `add_rotated` does.
+    """Return the product U x for each row x of `X`, shape (n, d), where U is the matrix of a basis.
 
-    So the product is the same, bit for bit, wherever the row is in `X`. A product of matrices by BLAS is not.
+    `entries` and `plan` are the results of `egm._basis.Basis.plan`, which define U. As in `add_rotated`, the product
+    for a row is the same, bit for bit, wherever the row is in `X`. This is not true of a product of matrices by BLAS.
     """
     n, d = X.shape
     width = _at_a_time(_TOGETHER, d)
@@ -306,10 +312,11 @@ def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
 
 @compiled()
 def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width: int) -> tuple[Array, Array]:
-    """Multiply `width` rows by the matrix of a basis; return an array with the products, and one without meaning.
+    """Multiply `width` rows by the matrix of a basis; return an array with the products, and one for further use.
 
-    `z` has the rows, shape (d, width) in one vector, and `y` is an array of the same size; both are changed. `entries`
-    and `plan` are the results of `egm._basis.Basis.plan`.
+    `z` has the rows as the columns of a matrix (d, width), which is written as one vector in C order. `y` is an array
+    of the same size for intermediate results. The function overwrites both, and returns these two arrays: first the
+    one with the products, in the layout of `z`. `entries` and `plan` are the results of `egm._basis.Basis.plan`.
     """
     done = 0
     for step in range(plan.shape[0]):
@@ -357,7 +364,10 @@ def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int,
 
 @compiled()
 def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
-    """Write a weighted sum of `m` vectors into `y`, from the index base + place; see `_two_sums`."""
+    """Write a weighted sum of `m` vectors, with the weights `weights`, into `y` from the index base + place.
+
+    The vectors have `run` entries each, and follow each other in `z` from the index `base`.
+    """
     out = y[base + place : base + place + run]
     out[:] = 0.0
     for k in range(m):

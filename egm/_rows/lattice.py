@@ -33,9 +33,9 @@ noise with the distribution :math:`p` are private for this epsilon and for
 The noise is calibrated for delta minus six times the additional term, which is :math:`(1 + e^\varepsilon) d / (4 s^2)`.
 The surplus also covers the tails of the noise, which 64-bit integers cut off.
 
-l2 noise of scale s is Gaussian noise whose variance V is random, one for all coordinates, with the mean of 1/V equal to
-:math:`1 / (s^2 (d - 1))`. Therefore its discrete form, a discrete Gaussian with the same random variance, is within
-:math:`d / (24 s^2 (d - 1))` of rounded l2 noise if d is at least 2, and within
+l2 noise of scale s is Gaussian noise with a random variance V, which all coordinates share. The mean of 1/V is
+:math:`1 / (s^2 (d - 1))`. The discrete form of l2 noise is a discrete Gaussian with this random variance. Its total
+variation distance from rounded l2 noise is at most :math:`d / (24 s^2 (d - 1))` if d is at least 2, and at most
 :math:`(1 + \log(1 + 48 s^2)) / (48 s^2)` if d is 1 (chapter 14 of the book).
 """
 
@@ -63,13 +63,13 @@ __all__ = ["EXCESS", "Lattice", "delta_of", "gaussian_std", "l2_distance", "l2_s
 
 EXCESS = 2.0**-30  # share by which noise is larger than necessary; it covers the rounding of numbers computed from it
 
-_FINEST = 40  # bits of a clipped row's norm
-_HIGHEST = 56  # bits of the noise's standard deviation, well within 64
+_FINEST = 40  # largest k: a clipped row becomes an integer vector of norm at most 2**k
+_HIGHEST = 56  # bits of the largest standard deviation of the noise, well within 64
 _MOST = 1 << 20  # rows whose sum has less than 62 bits
 _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles in C order
 _GROUPED = 1 << 19  # numbers that are put into the order of their groups at a time
-_WORTH_A_THREAD = 1 << 19  # numbers
-_RANGES, _FEWEST = 8, 64  # of rows for each core, and rows of one: if one core is slow, the others take more of them
+_WORTH_A_THREAD = 1 << 19  # numbers of a matrix for each range of rows that a thread sums
+_RANGES, _FEWEST = 8, 64  # ranges for each core, and least rows in one: if a core is slow, others take more ranges
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -166,10 +166,11 @@ class Lattice:
         return joint[:, :-1], joint[:, -1].astype(np.int64)
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
-        """Return a function that adds the rows of a block, an array of doubles, to a sum and to a number of rows.
+        """Return a function of `X`, `total` and `clipped` that adds up rows as `egm._rows.kernel.add_rows` does.
 
-        The arguments `center`, `scaling` and `basis` are those of `sum`. The function is one of `egm._rows.kernel`, of
-        which only the arguments `X`, `total` and `clipped` are left.
+        The arguments `center`, `scaling` and `basis` are those of `sum`. The function adds the integer vectors of the
+        rows to `total` and the number of clipped rows to `clipped`, both in place. It returns -1, or the index, in the
+        flattened `X`, of the first entry that is not finite. `X` holds doubles or, without a basis, float32.
         """
         from egm._rows import kernel  # compiles
 
@@ -202,8 +203,8 @@ class Lattice:
     def _part(self, X: NDArray[Any], part: range, add: Callable[..., int], as_it_is: bool) -> NDArray[np.int64]:
         """Sum the integer vectors of the rows of `X` with indices in `part`, and count the clipped rows among them.
 
-        `add` is a result of `_adder`. If `as_it_is` is false, it gets the rows as doubles in C order. The result is one
-        array of shape (d + 1,): the sum, and as its last entry the number of clipped rows.
+        `add` is a result of `_adder`. If `as_it_is` is false, the rows are converted to doubles in C order for `add`.
+        The result is one array of shape (d + 1,): the sum, and as its last entry the number of clipped rows.
         """
         joint = np.zeros(X.shape[1] + 1, dtype=np.int64)
         total, clipped = joint[:-1], joint[-1:]
@@ -227,9 +228,9 @@ def _group_part(
 ) -> NDArray[np.int64]:
     """Sum the integer vectors of the rows of `X` with indices in `part` for each group, and count these rows.
 
-    `codes` has the groups of the rows, of which there are `groups`. `add` adds rows to the array of totals, as
-    `egm._rows.kernel.add_grouped` does it. The result has the shape (groups, d + 1), with the numbers of rows in the
-    last column.
+    `codes` has the group of each row of `X`, from 0 to `groups` - 1, or -1. ``add(rows, codes, total)`` adds some rows
+    to the array of totals, as `egm._rows.kernel.add_grouped` does. The result has the shape (groups, d + 1), with the
+    numbers of rows in the last column.
     """
     total = np.zeros((groups, X.shape[1] + 1), dtype=np.int64)
     step = max(1, _GROUPED // X.shape[1])
@@ -246,9 +247,11 @@ def _group_part(
 
 
 def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add: Callable[..., int]) -> int:
-    """Add the rows of `block` to `total`, as `egm._rows.kernel.add_grouped` does, by the function `add` for one group.
+    """Add each row of `block` to the row of `total` for its group: sort rows by group, and call `add` for each group.
 
-    `codes` has the groups of the rows, and `add` is a result of `Lattice._adder`.
+    `codes` has the group of each row, or -1 for a row that is left out. `total` has the shape (groups, d + 1), with the
+    numbers of rows in its last column. The function `add`, a result of `Lattice._adder`, sums the rows of one group.
+    The result is -1, or the index, in the flattened `block`, of an entry that is not finite.
     """
     order, clipped = np.argsort(codes, kind="stable"), np.zeros(1, dtype=np.int64)  # rows of no group stand first
     rows, ends = block[order], np.searchsorted(codes[order], np.arange(len(total) + 1))
@@ -279,7 +282,7 @@ def _parts(rows: int, d: int, each: int) -> list[range]:
 def _exact_sum(totals: list[NDArray[np.int64]], shape: tuple[int, ...]) -> Whole:
     """Return the sum of arrays of 64-bit integers, of the given `shape`, in Python integers.
 
-    There may be no array. The two halves of their bits are added apart.
+    Without any array the sum is zero. The high and the low 32 bits are added separately, so that no sum overflows.
     """
     if len(totals) < 2:
         return totals[0].astype(object) if totals else np.zeros(shape, dtype=object)

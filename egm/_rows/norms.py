@@ -15,15 +15,15 @@ from egm._types import Array
 
 __all__ = ["clip", "norms"]
 
-_BUFFER = 8192  # numbers that NumPy adds in one order
+_BUFFER = 8192  # largest number of terms that NumPy adds in a fixed order
 
 
 def norms(rows: Array) -> Array:
     """Return the Euclidean norm of each row, shape (n,), of the matrix `rows`, shape (n, d).
 
-    The squares of the entries may overflow or underflow. The norm of a row is the same to the last bit wherever the row
-    is in the matrix. For this the squares are added in pieces: NumPy adds more than its buffer holds in an order that
-    depends on the number of rows.
+    The norm is right even if the squares of the entries overflow or underflow. It is the same to the last bit wherever
+    the row is in the matrix. For this, the squares of 8192 columns at a time are added up: NumPy would add more terms
+    than that in an order that depends on the number of rows.
     """
     longest = np.max(np.abs(rows), axis=1)
     unit = np.where(longest > 0, longest, 1.0)

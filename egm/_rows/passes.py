@@ -30,9 +30,9 @@ T = TypeVar("T")
 class Passes:
     """Hold rows that can be read several times, a matrix of real numbers with the shape (n, d).
 
-    `X` is an array, a dask array, or a function without arguments that returns an iterator over blocks of the rows; for
-    such a function `shape` must be given; its n may be None, if the number of rows is private. The attribute `number`
-    is the number of passes so far: how often all rows have been read.
+    `X` is an array, a dask array, or a function without arguments that returns an iterator over blocks of the rows. For
+    a function the shape (n, d) must be given as `shape`, where n may be None if the number of rows is private. The
+    attribute `number` says how often all rows have been read (the number of passes).
     """
 
     def __init__(self, X: Any, shape: tuple[int | None, int] | None = None) -> None:
@@ -45,7 +45,8 @@ class Passes:
         """Return the sum of function(block) over all blocks of rows, which are arrays of doubles in C order.
 
         The function must not change the block and, for a dask array, must be an object that can be pickled. Raise a
-        ValueError if the number of rows is not n, because a file may have changed.
+        ValueError if the number of rows is not n, because a file may have changed. If n is None, the first call of this
+        method sets it to the number of rows.
         """
         self.number += 1
         counted = functools.partial(_counted, function)
@@ -61,7 +62,7 @@ class Passes:
     def require_finite(self) -> None:
         """Raise a ValueError with the row and the column of the first number that is not finite, if there is one.
 
-        This is a pass of its own, which is made before the first question.
+        All rows are read for this check alone. It is made before anything is computed from the rows.
         """
         start = 0
         for rows, place in self.total(_first_wrong):
@@ -81,10 +82,11 @@ class Passes:
 
 
 class Reopened:
-    """Hold a function `X` that returns a new iterator over blocks of rows, as a table that is read in blocks.
+    """Represent a function `X`, which returns a new iterator over blocks of rows at each call, as a table.
 
-    A block is an array or a data frame, and the table has the names of the columns of the first one: `named` is false
-    if it has none. Raise TypeError if the function returns one iterator twice, and ValueError if there is no block.
+    A block is an array or a data frame. The attribute `names` has the names of the columns of the first block or, if it
+    has none, the texts "1", "2" and so on; `named` is false in this case. `count` is None, because the number of rows
+    is not known. Raise TypeError if the function returns one iterator twice, and ValueError if there is no block.
     """
 
     count = None
@@ -119,7 +121,7 @@ def peeked(blocks: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
 
 
 def _doubles(block: Any) -> Array:
-    """Return a block of rows as an array of doubles in C order; too large a long double becomes infinite."""
+    """Return a block of rows as an array of doubles in C order; a long double that is too large becomes infinite."""
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(block, dtype=float)
 
@@ -127,8 +129,8 @@ def _doubles(block: Any) -> Array:
 def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
     """Yield the rows of the `blocks`, which have `d` columns, in blocks of `step` rows; the last one may have fewer.
 
-    There is at least one block, which may have no rows. All blocks that are yielded are parts of one array, which is
-    written again and again.
+    There is at least one block, which may have no rows. All blocks are parts of one array, which the next block
+    overwrites. So a block must be used before the next one is taken.
     """
     held, filled, none = np.empty((step, d)), 0, True
     for block in map(_doubles, blocks):
@@ -155,9 +157,9 @@ def _added(one: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
 
 
 def _first_wrong(block: Array) -> list[tuple[int, int | None]]:
-    """Return a list with one pair: the number of rows, and the place of the first number that is not finite, or None.
+    """Return a list with one pair: the number of rows, and the index of the first number that is not finite, or None.
 
-    The place counts the numbers of the block in C order.
+    The index is that in the flattened block. The sum of the lists of several blocks has one pair for each block.
     """
     finite = np.isfinite(block)
     return [(len(block), None if finite.all() else int(np.argmin(finite)))]

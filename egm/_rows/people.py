@@ -50,7 +50,7 @@ PerPerson: TypeAlias = Literal["sum", "mean"] | int | None
 
 
 class Block(NamedTuple):
-    """Rows, with the person and the group of each row; None where there are no such labels."""
+    """Block of rows, with vectors of the person and the group of each row, each None if rows have no such labels."""
 
     values: Array
     persons: Labels | None = None
@@ -63,9 +63,10 @@ class Block(NamedTuple):
 def label_names(X: Any, **labels: Any) -> list[Hashable]:
     """Return those of the keyword arguments `labels` that are names of columns of `X`, and neither arrays nor None.
 
-    Raise TypeError for a name if `X` has no names, for an array if `X` is read in blocks, and for labels whose type is
-    known without reading one and is not that of labels. Raise ValueError for an array that does not have one entry for
-    each row of `X`.
+    Raise TypeError for a name if `X` has no names, for an array if `X` is read in blocks, and for labels that are
+    known, without reading one, to be neither numbers nor texts nor dates. Raise ValueError for an array that does not
+    have one entry for each row of `X`, for a Series with another index than `X`, and for a name that is no column of a
+    file.
     """
     names: list[Hashable] = []
     for key, label in labels.items():
@@ -91,9 +92,9 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
 
 
 def require_keys(X: Any, by: Any, keys: tuple[Hashable, ...]) -> None:
-    """Raise TypeError if labels `by` are of another type than the `keys`, as far as this is known without a row of `X`.
+    """Raise TypeError if the labels `by` are known, without reading a row of `X`, to have another type than the `keys`.
 
-    `by` is the name of a column of `X`, or an array.
+    `by` is the name of a column of `X`, or an array. Types are alike if both are numbers, both texts or both dates.
     """
     dtype = _tables.label_type(X, by)
     if dtype is not None:
@@ -101,7 +102,10 @@ def require_keys(X: Any, by: Any, keys: tuple[Hashable, ...]) -> None:
 
 
 def _require_alike(found: str, known: str) -> None:
-    """Raise TypeError unless labels and keys of the kinds `found` and `known`, of NumPy, can be compared."""
+    """Raise TypeError unless labels and keys can be compared: both are numbers, both texts, or both dates.
+
+    `found` and `known` are the `dtype.kind` of the labels and of the keys, for example "i" or "U".
+    """
     labels, keys = _KIND_NAMES[found], _KIND_NAMES[known]
     if labels != keys:
         raise TypeError(f"by must have labels of the type of the keys: the keys are {keys}, and the labels {labels}")
@@ -177,8 +181,8 @@ def vector(name: str, labels: Any) -> Labels:
 def _typed(name: str, found: Labels) -> Labels:
     """Return the vector of objects `found` with a type of NumPy: texts, dates, flags, integers or floats.
 
-    It is returned as it is if its entries are of several types, or of another one. Raise ValueError for a missing
-    entry, and for texts that NumPy does not tell apart.
+    It is returned as it is if its entries are of several types, or of a type that is not in this list. Raise ValueError
+    for a missing entry, and for texts that NumPy does not tell apart.
     """
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
@@ -209,8 +213,8 @@ def _is_date(label: object) -> bool:
 class Source:
     """Say which columns of a table are summed, and which say to whom and to what group a row belongs.
 
-    `columns` has the names of the d columns that are summed, or is None. `person` and `by` are names of columns, or
-    arrays with one entry for each row, or None. Missing entries are allowed if `gaps` is true.
+    `columns` has the names of the columns that are summed, or is None; `d` is their number. `person` and `by` are names
+    of columns, or arrays with one entry for each row, or None. Missing entries are allowed if `gaps` is true.
     """
 
     columns: Columns
@@ -220,11 +224,12 @@ class Source:
     gaps: bool = False
 
     def results(self, X: Any, summed: Callable[[Iterator[Block]], dask.Sum]) -> list[dask.Sum]:
-        """Return the results of the function `summed` for blocks of the rows of `X` with labels, sorted by person.
+        """Return a list of sums of the rows of `X`: the results of one or several calls of the function `summed`.
 
-        All rows of one person are in the blocks of one call. `X` is an array, a data frame, a table of `egm.files`, an
-        iterator of data frames, or a dask array or frame. Raise ValueError if blocks of rows are not sorted by person,
-        or if a label is missing.
+        ``summed(blocks)`` takes an iterator of `Block` objects that are sorted by person, if there are persons, and
+        returns a pair (total, number of rows). All rows of one person are in the blocks of one call; there are several
+        calls only for dask. `X` is an array, a data frame, a table of `egm.files`, an iterator of data frames, or a
+        dask array or frame. Raise ValueError if blocks of rows are not sorted by person, or if a label is missing.
         """
         if not dask.is_dask(X):
             return [summed(self._blocks(X))]
@@ -232,11 +237,14 @@ class Source:
         return dask.shuffled(X, of_part, None if self.person is None else _divided, partial(_together, summed=summed))
 
     def _names(self, X: object) -> list[Hashable]:
-        """Return those of the labels that are names of columns of `X`."""
+        """Return those of the labels `person` and `by` that are names of columns of `X`."""
         return label_names(X, person=self.person, by=self.by)
 
     def _of_part(self, part: Any, names: tuple[Hashable, ...] | None) -> Block:
-        """Return the rows of `part`, a partition of a dask frame, or a block of a dask array with columns `names`."""
+        """Return as one `Block` the rows and labels of `part`, a partition of a dask frame or a block of a dask array.
+
+        The columns of a dask array have the names `names`.
+        """
         labels = self.person, self.by
         if isinstance(part, np.ndarray):
             assert names is not None
@@ -246,7 +254,10 @@ class Source:
         return _joined(*self._blocks(part))
 
     def _blocks(self, X: Any) -> Iterator[Block]:
-        """Yield the rows of `X`, no object of dask, in blocks with their labels; sorted by person, if there are any."""
+        """Yield the rows of `X` in blocks with their labels; sorted by person, if persons are given.
+
+        `X` is as for `results`, but no object of dask. Raise the errors of `results`.
+        """
         names = self._names(X)
         parts: Iterable[tuple[Any, list[Labels]]]
         if _tables.is_blocks(X):
@@ -265,7 +276,7 @@ class Source:
             yield Block(self._values(rest), persons, labels.get(self.by))
 
     def _in_memory(self, X: Any) -> Iterator[Block]:
-        """Yield the rows of an array or a data frame `X` in blocks; sorted by person, if there are any.
+        """Yield the rows of an array or a frame `X` in blocks with labels; sorted by person, if persons are given.
 
         The rows of one person keep their order.
         """
@@ -285,7 +296,7 @@ class Source:
             yield _cut(whole, order[start : start + step])
 
     def _values(self, rest: Any) -> Any:
-        """Return the numbers of `rest`, an array or a table without its labels, as an array with d columns."""
+        """Return the numbers of `rest`, an array or a table without columns of labels, as an array with d columns."""
         found = _tables.arranged(rest, self.columns, self.gaps)
         if isinstance(found, Iterator):
             found = np.concatenate([np.empty((0, self.d)), *found])
@@ -293,14 +304,14 @@ class Source:
 
 
 def _named(block: Any) -> Any:
-    """Return `block`; raise TypeError if it has no names of columns, among which a label could be."""
+    """Return `block`; raise TypeError if its columns have no names, one of which could be that of a label."""
     if _tables.column_names(block) is None:
         raise TypeError("X must be made of data frames if person or by is the name of a column")
     return block
 
 
 class _Order:
-    """Check that blocks are sorted by person, and so that no person appears again after another one.
+    """Check that blocks of rows are sorted by person, so that the rows of one person follow each other.
 
     Texts may be sorted as texts or, if they are whole numbers, as numbers.
     """
@@ -309,7 +320,10 @@ class _Order:
         self.last, self.ways = np.empty(0), {"as they are", "as numbers"}
 
     def check(self, persons: Labels) -> None:
-        """Raise ValueError unless `persons`, those of the next block, ascend after those of all blocks before it."""
+        """Raise ValueError unless the persons of all blocks so far are in ascending order.
+
+        `persons` has the persons of the next block. One person may have several rows, also in consecutive blocks.
+        """
         persons = _end_to_end(self.last, persons)
         if persons.dtype.kind != "U":
             self.ways.discard("as numbers")
@@ -329,7 +343,10 @@ class _Order:
 
 
 def _divided(block: Block, pieces: int) -> list[Block]:
-    """Divide `block` into as many blocks as `pieces` says, such that all rows of a person are in one of them."""
+    """Divide the rows of `block` by a hash of the person, and return as many blocks as `pieces` says.
+
+    All rows of one person are in one of these blocks. It has the same index if other blocks are divided, too.
+    """
     assert block.persons is not None
     persons = vector("person", block.persons)
     if persons.dtype.kind == "U":
@@ -345,7 +362,7 @@ def _divided(block: Block, pieces: int) -> list[Block]:
 
 
 def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]) -> dask.Sum:
-    """Return the result of the function `summed` for the rows of all `pieces`, blocks that are not sorted by person."""
+    """Join the blocks in `pieces`, sort their rows by person if there are any, and return the result of `summed`."""
     block = _joined(*pieces)
     if block.persons is not None:
         block = _cut(block, np.argsort(block.persons, kind="stable"))
@@ -356,13 +373,14 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
 
 
 def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int | None = None) -> Iterator[Block]:
-    """Yield what is left of the rows of each person, in blocks; the blocks of `source` are sorted by person.
+    """Add up or average the rows of each person, or keep the first k of them; yield the resulting rows in blocks.
 
-    If `how` is "sum" or "mean", the rows of one person, or those of one person in one group, become one row; missing
-    entries are left out, and the result is missing if all of them are. If it is a
-    number k, the first k rows of each person are kept. If the rows have groups, these are codes; rows with the code -1,
-    of no group, are left out, and of each person the first `most` groups are kept. Unless `missing` is true, raise
-    ValueError for an entry that is not finite; an infinite entry is never accepted.
+    The blocks of `source` are sorted by person. If `how` is "sum" or "mean", all rows of one person become one row or,
+    if rows have groups, all rows of one person in one group. Missing entries are left out of a sum or a mean, which is
+    missing if all its entries are. If `how` is a number k, the first k rows of each person are kept. The groups of rows
+    are numbers; rows with the number -1, of no group, are left out, and for "sum" and "mean" only the first `most`
+    groups of each person are kept (None: all). Raise ValueError for an infinite entry and, unless `missing` is true,
+    for NaN.
     """
     kept: Block | None = None
     for block in source:
@@ -383,7 +401,7 @@ def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int |
 
 
 def _cut(block: Block, rows: Any) -> Block:
-    """Return the block of those `rows` of `block`, a slice or indices."""
+    """Return the block of some rows of `block` with their labels; `rows` is a slice, a mask or an array of indices."""
     return Block(*(None if part is None else part[rows] for part in block))  # type: ignore[arg-type]  # values are no None
 
 
@@ -394,7 +412,7 @@ def _joined(*blocks: Block) -> Block:
 
 
 def _end_to_end(*parts: Labels) -> Labels:
-    """Return vectors of labels, one behind the other; raise a TypeError if NumPy would have to change their type."""
+    """Return the concatenation of vectors of labels; raise a TypeError if NumPy would have to change their types."""
     filled = [part for part in parts if part.size] or parts[:1]
     if len({part.dtype.kind for part in filled}) > 1:
         raise TypeError("person and by must have labels of one type in all blocks of X")
@@ -402,10 +420,14 @@ def _end_to_end(*parts: Labels) -> Labels:
 
 
 def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
-    """Return what is left of `block`, all rows of some persons, sorted by person; as `gathered` does it."""
+    """Add up or average the rows of each person in `block`, or keep the first k of them, as `gathered` describes it.
+
+    `block` has all rows of some persons, sorted by person. `how` and `most` are arguments of `gathered`. The result is
+    a block without persons.
+    """
     values, persons, groups = block
     assert persons is not None
-    number = np.cumsum(np.append(False, persons[1:] != persons[:-1]))  # of the person of each row, from 0 on
+    number = np.cumsum(np.append(False, persons[1:] != persons[:-1]))  # the number of each row's person, from 0 on
     if isinstance(how, int):
         kept = _rank(number) < how
         return Block(values[kept], None, None if groups is None else groups[kept])
@@ -425,8 +447,8 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
 def _pairs(number: Labels, groups: Labels, most: int | None) -> tuple[Labels, Labels, Labels]:
     """Sort rows by their pairs of person and group, and leave out all but the first `most` groups of each person.
 
-    `number` has the ascending number of each row's person, and `groups` the code of its group. The result has, for each
-    row that is kept, the number of its pair, the index of the row, and the code of its group.
+    `number` has the number of each row's person, in ascending order, and `groups` the number of its group. The three
+    vectors that are returned have, for each row that is kept, the number of its pair, its index, and its group.
     """
     span = int(groups.max()) + 1
     _, first, pair = np.unique(number * span + groups, return_index=True, return_inverse=True)

@@ -80,8 +80,8 @@ def _of_incomplete(
 ) -> tuple[Whole, int]:
     """Return the result of `clipped_sum` for one array or list `X` of rows that may have missing entries.
 
-    The function `of_complete` computes it for rows without missing entries. `center` and `missing` are arguments of
-    `clipped_sum`.
+    The function `of_complete` computes this result for an array of rows without missing entries. `center` and `missing`
+    are arguments of `clipped_sum`.
     """
     if isinstance(X, list | tuple) and not len(X):
         X = np.empty((0, center.size))
@@ -92,9 +92,10 @@ def _of_incomplete(
 
 
 def filled(X: Any, center: Array, missing: Missing) -> tuple[Array, NDArray[np.bool]]:
-    """Return rows without missing entries for the rows of the array `X`, and which rows of X they stand for.
+    """Fill in or leave out missing entries; return the complete rows, and for each row of `X` whether it is among them.
 
-    An entry that is NaN becomes that of `center`, or its row is left out, as `missing` says.
+    If `missing` is "center", an entry of the array `X` that is NaN becomes the entry of `center` for its column. If
+    `missing` is "drop_row", rows with NaN are left out.
     """
     absent = np.isnan(X)
     if missing == "center":
@@ -114,8 +115,9 @@ def group_sums(
 ) -> tuple[Whole, NDArray[np.int64]]:
     """Sum the rows of each group as `clipped_sum` sums all rows; return the sums (groups, d), and the numbers of rows.
 
-    Each block is a pair: an array of rows, and the code of the group of each row, from 0 to `groups` - 1, or -1 for a
-    row of no group, which is left out. The other arguments are those of `clipped_sum`.
+    Each of the `blocks` is a pair: an array of rows, and a vector with the number of each row's group. The numbers are
+    from 0 to `groups` - 1, or -1 for a row of no group, which is left out. The numbers of rows that are returned form a
+    vector with one entry for each group. The other arguments are those of `clipped_sum`.
     """
     total, rows = np.zeros((groups, center.size), dtype=object), np.zeros(groups, dtype=np.int64)
     for X, codes in blocks:

@@ -41,8 +41,9 @@ def plant(bug: str) -> Iterator[None]:
         the data" the mean of the rows replaces the public center. With "random variance of too small
         a shape" the variance of l2 noise has a gamma distribution of too small a shape. With "rounding
         away from zero" rows are rounded away from zero instead of towards zero. With "a person counted
-        twice" each row of a person counts as a person, as if every block of rows were read alone. With
-        "groups not limited" the rows of a person count in all groups.
+        twice" each row of a person counts as a person of its own, because rows are read in blocks of one
+        row, and the blocks are not put together. With "groups not limited" the rows of a person count in
+        all groups, although the mechanism limits their number.
 
     Yields
     ------
@@ -139,13 +140,22 @@ def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) ->
 
 
 def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: Any) -> Iterator[Any]:
-    """Yield what the function `right` leaves of the rows of each person, each block of `source` by itself: a bug."""
+    """Yield what the function `right` yields for each block of `source`, read as if it were the only block: a bug.
+
+    The bug is that rows of one person in two blocks are not put together. `right` is `egm._rows.people.gathered`, which
+    combines the rows of each person; `given` are its other arguments. This function takes its place.
+    """
     for block in source:
         yield from right([block], *given)
 
 
 def _unlimited(right: Callable[..., Any], number: Any, groups: Any, most: int | None) -> Any:
-    """Return what the function `right` makes of the pairs of person and group, all of which are kept: a bug."""
+    """Call the function `right` without its limit on the number of groups of a person, and return its result: a bug.
+
+    `right` is `egm._rows.people._pairs`, which finds the pairs of person and group. `number` has the number of the
+    person of each row, and `groups` the code of its group. `most`, the limit, is not used. This function takes the
+    place of `right`.
+    """
     return right(number, groups, None)
 
 

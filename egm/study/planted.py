@@ -208,8 +208,8 @@ def _persons(mechanism: GaussianDataMechanism, groups: str = "") -> tuple[Any, .
     """Return two neighboring data sets for an audit of `mechanism`, where the first has an additional person.
 
     A data set is a pair: rows, and a dictionary of their labels. The additional person has two rows far away from the
-    center; the other person has one row at the center. If there are `groups`, two letters, each of the two rows is in
-    another group.
+    center; the other person has one row at the center. If `groups` has two letters, they are the names of two groups:
+    the rows of the additional person are in different groups, and the row of the other person is in the first group.
     """
     rows, _ = _replaced(mechanism)
     labels = {"person": [0, 1, 1], **({"by": [groups[0], *groups]} if groups else {})}
@@ -221,10 +221,10 @@ def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] 
     """Return a function (data set, number m of releases, random generator) that draws m releases of `mechanism`.
 
     The function returns an array with one row for each release: its estimate, followed by the noisy number of rows if
-    the mechanism releases this number; one behind the other for a release of groups. A data set may be a pair of values
-    and a dictionary of labels. If the function gets None for the generator, the noise is secure. `setting` is a
-    function without arguments that returns a context manager; the mechanism's method `release` is called inside this
-    context.
+    the mechanism releases this number. For a mechanism for groups, a row has these numbers of all groups, one group
+    after the other. A data set is an array, or a pair of an array and a dictionary of labels. If the function gets None
+    for the generator, the noise is secure. `setting` is a function without arguments that returns a context manager;
+    the mechanism's method `release` is called inside this context.
     """
 
     def once(data: Any, rng: Rng | None) -> Array:

@@ -5,8 +5,8 @@ Each function draws on the axes that it is given, and most return these axes.
 A figure has to be readable on paper, on a phone, in gray, for readers who do not see all hues, and in the book's dark
 theme. So the hues are those of Okabe and Ito, each darkened until text in it can be read on white. Lines also differ in
 their dashes, and points in their markers; each line has its name beside it. In the dark theme the book shows dark
-colors as light ones, so a figure must not have a background behind its lines and its text. Text in a figure has the
-size of the book's text, because figures are not scaled.
+colors as light ones and light colors as dark ones, so a figure must not have a background of its own. Text in a figure
+has the size of the book's text, because figures are not scaled.
 """
 
 from egm.study._plots import base
@@ -36,9 +36,9 @@ __all__ = [
     "trace",
 ]
 
-#: The grays of text and axes, of rules, and of the grid.
+#: Three grays: of text and axes, of reference lines, and of the grid.
 GREYS = base.GREYS
 #: The colors of curves and points, in the order in which a figure uses them.
 COLORS = base.COLORS
-#: The style, by its number, of what many figures show: it looks the same in all of them.
+#: Dictionary from names of methods to numbers of styles, so that a method looks the same in all figures.
 STYLES = base.STYLES

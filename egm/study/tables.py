@@ -247,7 +247,7 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
 
     Notes
     -----
-    Let K be the cumulant function, s the point where :math:`K'(s) = x`, and
+    Let K be the cumulant function of the sum, s the point where :math:`K'(s) = x`, and
     :math:`v_j = 2 w_j s / (1 - 2 w_j s)`. With
 
     .. math:: r^2 = 2 (s x - K(s)), \qquad u^2 = s^2 K''(s) = \tfrac12 \sum_j v_j^2,

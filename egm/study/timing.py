@@ -9,7 +9,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 
 from egm._types import StructuredArray
-from egm._validate import count
+from egm._validate import count, positive, scalar
 
 __all__ = ["race"]
 
@@ -40,7 +40,7 @@ def race(
     Raises
     ------
     ValueError
-        If `repetitions` is not a whole number >= 1.
+        If `repetitions` is not a whole number >= 1, or `patience` is not finite and > 0.
 
     Examples
     --------
@@ -53,6 +53,7 @@ def race(
     """
     values: dict[str, Any] = {}
     seconds: dict[str, list[float]] = {name: [] for name in functions}
+    patience = scalar(positive, patience=patience)
     for _ in range(count(repetitions=repetitions)):
         for name, function in functions.items():
             if sum(seconds[name]) < patience:

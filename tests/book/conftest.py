@@ -146,7 +146,7 @@ def article(book, once, xelatex):
     return once(pdf.paper)
 
 
-# The small book has one of each kind of element that an extension changes.
+# Source of the small book's only page. It has one element of each kind that the project's Sphinx extensions change.
 PAGE = """# Title
 
 ```{prf:lemma}

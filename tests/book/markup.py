@@ -7,8 +7,9 @@ from bs4 import BeautifulSoup
 
 @functools.cache
 def parsed(text):
-    """Return the parsed HTML `text`, once in each process, because that takes ten seconds for the book.
+    """Parse the HTML `text`, and return it as a BeautifulSoup object.
 
-    No test may change what is returned.
+    Each text is parsed only once in a process, because the pages of the book take ten seconds together. All tests of a
+    process share the object, so no test may change it.
     """
     return BeautifulSoup(text, "html.parser")

@@ -1,4 +1,4 @@
-"""Test the built book in a browser without a network: layout, colors, keyboard, search, folds and printing.
+"""Test the built book in a browser without a network: layout, colors, keyboard, search, folded boxes and printing.
 
 Pages are opened at three widths of the window, in a light and a dark theme. The program axe-core checks the rules of
 accessibility in WCAG 2.1 AA.
@@ -20,14 +20,15 @@ THEMES = ("light", "dark")
 TEX_ERRORS = 'mjx-merror, [data-mjx-error], mjx-mtext[style*="red"], mjx-mstyle[style*="red"]'
 # Preloading would read the style sheets again, which a browser forbids for pages from file://.
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"], "preload": False}
-# Waits for scripts and sizes. A window that the system thinks hidden draws no frames: a second is enough there.
+# Waits until MathJax has rendered the formulas, and the browser has drawn two frames. In a window that the system takes
+# for hidden no frame is drawn, so the wait for a frame ends after a second.
 SETTLED = """async () => {
   await window.MathJax?.startup.promise;
   const frame = () => Promise.race([new Promise(requestAnimationFrame), new Promise((done) => setTimeout(done, 1000))]);
   await frame();
   await frame();
 }"""
-# Colors and places are those at the end of a transition.
+# Without animations and transitions, a page has its final colors and layout at once.
 AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !important; }"
 
 
@@ -108,8 +109,9 @@ def violations(page, **options):
 def look_at(page, path):
     """Examine a page at three widths and in two themes; return a dictionary from each check to the faults found.
 
-    `page` is the page in the browser, and `path` is its HTML file. A key is the name of a check, or a pair such as
-    ("axe", "phone") of a name and a width or theme. A check that found no fault has an empty list or dictionary.
+    `page` is the page in the browser, and `path` is its HTML file. A key is the name of a check, or one of three kinds
+    of pairs: (theme, width) for faults of layout, ("axe", width) for rules of accessibility, and ("contrast", theme)
+    for texts of low contrast. A check that found no fault has an empty list or dictionary.
     """
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
@@ -463,7 +465,8 @@ def test_sources_of_a_figure_are_there(book, browser):
         assert code.evaluate("fold => fold.open")
 
 
-# A place of each kind below many formulas: a cell, an equation, a statement, a section.
+# Pages, and CSS selectors of elements that links lead to: cells, equations, statements and sections. On each page the
+# last of these elements is below many formulas.
 PLACES = [
     ("notebooks/06-bernstein-bound", "[id^=cell-06-]"),
     ("notebooks/06-bernstein-bound", "div.math[id]"),
@@ -478,9 +481,10 @@ def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
     """A page that is opened with an anchor (#id in its address) shows the element with this id in the window.
 
     The element is not hidden. Its top is below the header of the page and less than 300 pixels from the top of the
-    window, or less than 900 if the page cannot scroll further. `name` is the path of the page without suffix in `book`,
-    the folder of the built HTML. The element is the last one of the page that matches `kind`, a CSS selector. `width`
-    is the name of the window's width in WIDTHS, and `browser` is the browser.
+    window, or less than 900 if the page cannot scroll further. This could fail because formulas grow while they are
+    rendered, and push the element away. The element is the last one of the page that matches `kind`, a CSS selector.
+    `name` is the path of the page without suffix in `book`, the folder of the built HTML. `width` is the name of the
+    window's width in WIDTHS, and `browser` is the browser.
     """
     path = book / f"{name}.html"
     place = parsed(path.read_text()).select(kind)[-1]["id"]

@@ -192,9 +192,12 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
 
 
 def start(chapter, **values):
-    """Execute the cells with a chapter's parameters, with the other `values` that papermill adds, and with their check.
+    """Execute the first three code cells of a chapter, as papermill does if it is given the parameters `values`.
 
-    These are the first three cells. The kernel's history of inputs, in which the check looks, is a list here.
+    The first cell assigns the chapter's parameters. Papermill, the program that executes notebooks, adds the second
+    cell, which assigns `values`: keyword arguments from name to value. The third cell calls `check_parameters`, which
+    raises a ValueError for an unknown parameter or a wrong value. It reads the cells from `In`, the list of inputs,
+    which a notebook has and which is made here. `chapter` is the path of the chapter's notebook.
     """
     notebook = parameterize_notebook(load_notebook_node(str(chapter)), values)
     first = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:3]
@@ -206,10 +209,10 @@ def start(chapter, **values):
 
 @CHAPTERS
 def test_unknown_parameter_is_refused(chapter):
-    """If a chapter is given a parameter that it does not have, its error names the parameter; else there is no error.
+    """If a chapter is given a parameter that it does not have, it raises a ValueError that names the parameter.
 
-    papermill, the program that executes notebooks, would only warn, and use the defaults. `chapter` is the path of a
-    chapter's notebook.
+    Without such a parameter, no error is raised. papermill, the program that executes notebooks, would only warn of the
+    parameter, and use the defaults. `chapter` is the path of a chapter's notebook.
     """
     start(chapter)
     with pytest.raises(ValueError, match="unknown parameter d_mx = 50"):
@@ -217,7 +220,10 @@ def test_unknown_parameter_is_refused(chapter):
 
 
 def test_papermill_gives_a_chapter_its_parameters(tmp_path):
-    """If papermill is given a parameter that a chapter does not have, the run ends with the error of the chapter."""
+    """If papermill is given a parameter that a chapter does not have, the run ends with the error of the chapter.
+
+    The test runs chapter 8 in the empty folder `tmp_path`.
+    """
     chapter = ROOT / "notebooks" / "08-empirical-evaluation.ipynb"
     failed, printed = papermill(chapter, tmp_path, "-p", "d_mx", "50")
     assert failed
@@ -234,7 +240,7 @@ def test_parameter_from_elsewhere(tmp_path):
 def test_bad_parameter_is_refused(value):
     """If a parameter gets the wrong value `value`, the error message of the chapter names the parameter and the value.
 
-    The test takes the parameter `d_max` of chapter 8, and runs the chapter in the empty folder `tmp_path`.
+    The test takes the parameter `d_max` of chapter 8, and executes only the first three code cells of the chapter.
     """
     with pytest.raises(ValueError, match=rf"d_max must be .* got '?{value}'?"):
         start(ROOT / "notebooks" / "08-empirical-evaluation.ipynb", d_max=value)

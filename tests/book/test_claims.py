@@ -554,10 +554,10 @@ def test_correction_must_be_needed_and_hold(shown, truth):
 
 @pytest.mark.parametrize("value", [1, 0.0, "yes", None, np.array([True, True]), []])
 def test_truth_value_is_required(shown, value):
-    """`claims.record` raises a TypeError if the truth value `printed` is a number, a text, None or an array.
+    """`claims.record` raises a TypeError if the argument `printed` is not a truth value, but a number or text.
 
-    Python would take such a value as true or false, perhaps by accident. `value` is the wrong value. No result is
-    displayed then; `shown` is a list of all displayed results.
+    None, a list and an array are refused, too. Python would take such a value as true or false, perhaps by accident.
+    `value` is the wrong value. No result is displayed then; `shown` is a list of all displayed results.
     """
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)

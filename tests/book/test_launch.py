@@ -218,8 +218,9 @@ def test_icons_come_with_the_book(small):
 def test_chapter_for_colab_installs_what_it_imports(chapter):
     """The first cell of a notebook for Colab installs the package egm as it was at a certain commit.
 
-    The cell also installs the packages that the chapter imports, except IPython, and chi2comb, which is optional. All
-    other cells are those of the committed chapter, whose notebook has the path `chapter`. The commit is invented.
+    The cell also installs the packages that the chapter imports, except two: IPython, which Colab has already, and
+    chi2comb, which is optional. All other cells are those of the committed chapter, whose notebook has the path
+    `chapter`. The commit is invented.
     """
     notebook, original = launch.self_installing(chapter, ADDRESS, MADE), nbformat.read(chapter, as_version=4)
     nbformat.validate(notebook)

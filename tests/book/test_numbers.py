@@ -72,8 +72,9 @@ def gain(n, d=100):
 def coin_releases(epsilon):
     """Return two values of delta at `epsilon` for two releases of a count, each with binomial noise.
 
-    The noise is the number of heads of six coins. The first value is the exact delta of the pair of releases. The
-    second is the bound of basic composition: twice the delta of one release at `epsilon` / 2.
+    The noise is the number of heads of six fair coins, and the counts of neighboring data sets differ by 1. The first
+    value is the exact delta of the pair of releases. The second is the bound of basic composition: twice the delta of
+    one release at `epsilon` / 2.
     """
     p, q = (binom.pmf(np.arange(8) - shift, 6, 0.5) for shift in (0, 1))
     both = np.maximum(np.outer(p, p) - np.exp(epsilon) * np.outer(q, q), 0).sum()

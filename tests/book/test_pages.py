@@ -116,7 +116,11 @@ def test_code_of_a_page_prints_what_the_page_shows(name):
 
 
 def test_code_for_other_libraries_is_what_was_measured():
-    """Each block for another library is the body of one function of `benchmarks.users`, without its docstring."""
+    """Each block of code for another library, on the page about other libraries, is code that a benchmark measures.
+
+    The block is the body of a function in the program `benchmarks.users`, without the docstring of the function. The
+    page states the errors and times that this program has measured.
+    """
     page = (ROOT / "book" / "other-libraries.md").read_text()
     blocks = re.findall(r"^```{code-block} python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     source = (ROOT / "benchmarks" / "users.py").read_text()
@@ -161,8 +165,8 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 def test_decisions_rest_on_what_the_package_does():
     """The numbers on the page about the choice of a mechanism agree with those that the package computes.
 
-    They are, for instance, ratios of noise and the least numbers of rows. Those on the page about practice are tested,
-    too.
+    They are ratios of noise, for instance, and the least numbers of rows with which `AdaptiveDataMechanism` runs. Of
+    the page about practice, only these numbers of rows are tested here.
     """
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
@@ -198,8 +202,9 @@ def adaptive_release(X, rho, seed, radius=10_000.0):
     """Release the sum of the rows of `X` by `AdaptiveDataMechanism` with budget `rho`, and return (release, low, high).
 
     `X` is an array with one row for each person, and `rho` is the budget in zCDP. The noise is simulated with the seed
-    `seed`. `low` and `high` are the ends of the 95 % intervals for the sums of the columns. The declared range of the
-    standard deviations and, by default, the declared bound `radius` are those of the tutorial.
+    `seed`. `low` and `high` are arrays with the ends of the 95 % intervals for the sums of the columns. The mean of
+    each column is declared to be from -`radius` to `radius`. This bound, by default, and the declared range of the
+    standard deviations are those of the tutorial.
     """
     it = egm.AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(0.1, 10_000))
     release = it.release(X, rng=np.random.default_rng(seed))
@@ -229,10 +234,11 @@ def test_interval_is_as_wide_as_the_page_says():
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
     """`AdaptiveDataMechanism` notices rows far from the others if their share of all rows is `share`.
 
-    A release has noticed such rows if the norm of its error is below three times the root of the forecast squared
-    error, and if its intervals contain the exact sum. All of eight releases must notice a share of `share`, but not all
-    of them a third of `share`. `reach` is n sqrt(rho), for n rows and the budget rho in zCDP. The page about practice
-    states the shares.
+    The mechanism would clip rows that it does not notice, and the sum would be wrong. A release has noticed the rows if
+    the norm of its error is below three times the root of the forecast squared error, and if its intervals contain the
+    exact sum. All of eight releases must notice the rows. If their share is only a third of `share`, at least one of
+    eight releases must miss them: otherwise the shares that the page about practice states would be too large. `reach`
+    is n sqrt(rho), for n rows and the budget rho in zCDP.
     """
     text = " ".join(PRACTICE.split())
     assert (
@@ -258,8 +264,9 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, a mechanism with guessed center and spread has a far smaller forecast error than the adaptive one.
 
-    The expected squared error of the adaptive mechanism is 5 to 15 times that of the mechanism with guesses. For 100
-    000 rows it is 0.5 to 1 times as large. The tutorial says so in words.
+    For 1000 rows, the expected squared error of the adaptive mechanism is 5 to 15 times that of the mechanism with
+    guesses, and for 100 000 rows 0.5 to 1 times. For 100 000 rows, the forecasts in 15 releases of the adaptive
+    mechanism are less than twice the expected error with guesses. The tutorial says so in words.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
@@ -277,8 +284,8 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 def test_sum_stops_at_the_declared_radius():
     """If the mean of a column is beyond the declared radius, the released sum is the number of rows times the radius.
 
-    The mechanism is `AdaptiveDataMechanism`. No warning is given, and the interval does not contain the exact sum, as
-    the page about practice says.
+    The radius is the bound of all means that a user of `AdaptiveDataMechanism` declares. No warning is given, and the
+    interval does not contain the exact sum, as the page about practice says.
     """
     assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
     X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))
@@ -384,7 +391,8 @@ PUBLIC = OFFERED | {
 def commands(parser, words=()):
     """Return a dictionary from each command of `parser`, such as "budget new", to the parser of this command.
 
-    `words` are the words of the command that leads to `parser`.
+    The parsers are those of argparse. `words` is a tuple of the words with which the user calls `parser` itself, for
+    instance ("budget",). If `parser` has no subcommands, it is the only entry.
     """
     below = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:

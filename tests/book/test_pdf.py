@@ -156,9 +156,7 @@ def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
             page = posixpath.normpath(path) if url.path else name
             if url.fragment.startswith("equation-"):
                 expected[f"equation:{page}:{url.fragment.removeprefix('equation-')}", text.strip("()")] += 1
-            elif (
-                NUMBERED.fullmatch(text) and url.fragment and not link.find_parent(["caption", "h1", "h2", "h3", "h4"])
-            ):
+            elif NUMBERED.fullmatch(text) and url.fragment and not link.find_parent(TITLES):
                 expected[f"{page}:{url.fragment}", text] += 1
     tex = re.sub(r"\\endfirsthead.*?\\endlastfoot", "", (latex / "egm.tex").read_text(), flags=re.DOTALL)
     tex = re.sub(r"\\detokenize\{(.*?)\}", r"\1", tex)

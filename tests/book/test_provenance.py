@@ -1,7 +1,7 @@
 """Test that the facts in the provenance box of each chapter are true: commit, versions, parameters and seeds.
 
-The box is at the end of a chapter's page. It must be true for each way in which a chapter comes into the book: executed
-now, stored from an earlier build, or without a git repository.
+The box is at the end of a chapter's page. It must be true whether the chapter is executed now or is stored from an
+earlier build, and also if the project is not in a git repository.
 """
 
 import ast

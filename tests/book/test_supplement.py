@@ -107,11 +107,11 @@ def test_readme_says_what_is_there(files):
 
 
 def test_links_resolve_within(files, html):
-    """Each relative link on a page of the supplement leads to a file and, if the link names one, to an anchor in it.
+    """Each relative link on a page of the supplement leads to a file of the supplement.
 
-    The file is in the supplement. An anchor is an element whose id is named in the link (#id). Images, scripts and
-    styles of the pages are files of the supplement, too, so the book can be read without a network. `files` maps the
-    path of each file of the supplement to its content, and `html` maps the path of each page to its parsed HTML.
+    If the link names an anchor (#id), the file has an element with this id. Relative addresses of images, scripts and
+    styles are tested, too, so that the book can be read where the supplement is unpacked. `files` maps the path of each
+    file of the supplement to its content, and `html` maps the path of each page to its parsed HTML.
     """
     anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in html.items()}
     for name, page in html.items():

@@ -43,6 +43,7 @@ def test_bound_comes_near_to_epsilon():
 
 
 def test_limits_are_those_of_clopper_and_pearson():
+    """The bound from two counts of 1000 follows from the exact binomial confidence limits that SciPy computes."""
     for k, other in ((300, 40), (1000, 0), (17, 16), (0, 5), (1000, 1000)):
         low = stats.binomtest(k, 1000).proportion_ci(0.98, method="exact").low
         high = stats.binomtest(other, 1000).proportion_ci(0.98, method="exact").high
@@ -63,6 +64,7 @@ def test_what_delta_permits_is_no_failure():
 
 
 def test_bound_has_no_unit_and_no_order():
+    """`lower_bound` does not change if the two samples are exchanged, or if each released number has another unit."""
     rng = np.random.default_rng(8)
     one, other = rng.normal([1, 0], 1, (5000, 2)), rng.normal(0, 1, (5000, 2))
     found = audit.lower_bound(one, other, 0.05)
@@ -90,8 +92,9 @@ def test_one_direction_without_noise_is_found():
     """`lower_bound` is above 4 if a linear combination of the released numbers has no noise.
 
     Each release has three noisy numbers. But the second number minus three times the first one is always 0 for one data
-    set, and always 0.01 for the other data set. Without the second number, `lower_bound` is 0. In a further case, a
-    released number that is always 1 stands beside a noisy number, and `lower_bound` stays between 0.5 and 4.
+    set, and always 0.01 for the other data set. Without the second number, `lower_bound` is 0. In a further case, each
+    release has two numbers: one is always 1, for both data sets, and one is noisy. Then `lower_bound` is between 0.5
+    and 4, because the constant number reveals nothing.
     """
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))
@@ -130,6 +133,11 @@ def test_direction_is_that_of_the_likelihood_ratio():
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @PATHS
 def test_a_replayed_release_is_distributed_like_a_release(neighbors, path):
+    """The results of `replay` have the distribution of releases, by Kolmogorov-Smirnov tests of three projections.
+
+    `replay` makes 20 000 releases of noise and data from few calls of the function `release`. `path` says whether the
+    noise is secure or simulated.
+    """
     options = {"center": [5.0, -1.0], "clip_probability": 0.1, "neighbors": neighbors}
     it, X = GaussianDataMechanism([1.0, 0.2], 2, 1.0, 0.3, **options), np.array([[4.0, -1.0], [9.0, 9.0]])
     rng = None if path == "secure" else np.random.default_rng(11)

@@ -37,7 +37,7 @@ BAD = {
     **{"bool": True, "complex": 1j, "object": object(), "empty": [], "list of a list": [[1.0]]},
     **{"array": np.ones((2, 2)), "subnormal": 5e-324, "huge": 1e308},
 }
-MEANT = {  # documented meanings: a center of any sign, no clip probability for 1/n, a whole number however large, ...
+MEANT = {  # allowed: a center may have any sign, clip_probability=None stands for 1/n, n may be huge, ...
     *(("center", bad) for bad in ("zero", "minus one", "subnormal")),
     *(("clip_probability", bad) for bad in ("none", "subnormal")),
     ("n", "huge"),
@@ -97,7 +97,7 @@ NOT_DATA = {
     "none": (None, "X must be a real number or an array of real numbers, got an object of type NoneType$"),
     "a number": (3.0, "X must have shape"),
     "ragged": ([[1.0], [1.0, 2.0]], "X must"),
-    "ragged blocks": (iter([np.ones((4, 2)), np.ones((1, 3))]), r"X must have shape \(rows, 2\), got \(rows, 3\)"),
+    "ragged blocks": ([np.ones((4, 2)), np.ones((1, 3))], r"X must have shape \(rows, 2\), got \(rows, 3\)"),
 }
 RNG = {"secure": lambda: None, "simulated": lambda: np.random.default_rng(1)}
 
@@ -107,10 +107,8 @@ RNG = {"secure": lambda: None, "simulated": lambda: np.random.default_rng(1)}
 def test_bad_data_are_named(name, rng):
     mechanism = GaussianDataMechanism([1.0, 2.0], 5, 1.0, 1e-6)
     X, message = NOT_DATA[name]
-    if name == "ragged blocks":
-        X = iter([np.ones((4, 2)), np.ones((1, 3))])
     with pytest.raises((ValueError, TypeError), match=message):
-        mechanism.release(X, rng=RNG[rng]())
+        mechanism.release(iter(X) if name == "ragged blocks" else X, rng=RNG[rng]())
 
 
 ODD_DATA = {
@@ -192,7 +190,7 @@ TAKES_DATA = {
     "quantile": lambda X: quantiles.quantile(X, 0.5, 0.0, 1.0, 1.0, 7),
     "secure_quantile": lambda X: quantiles.secure_quantile(X, 0.5, 2.0, 1.0, 1.0, 0.1),
 }
-VALUES_PASS = ("another shape", "one axis")  # no mistake where any shape is allowed
+VALUES_PASS = ("another shape", "one axis")  # are valid data for mechanisms that allow any shape
 
 
 @pytest.mark.parametrize("secret", SECRET)
@@ -200,7 +198,7 @@ VALUES_PASS = ("another shape", "one axis")  # no mistake where any shape is all
 def test_errors_never_show_data(name, secret):
     """If a function refuses its data, no entry of the data is in the message of the error.
 
-    The message of the exception behind the error (`__context__` or `__cause__`) has no entry, either. `name` is a
+    The exception from which the error was raised (its `__context__` or `__cause__`) shows no entry, either. `name` is a
     function in TAKES_DATA, and `secret` is a case in SECRET: data that the function must refuse by a ValueError or a
     TypeError.
     """

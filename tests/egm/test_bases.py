@@ -1,4 +1,7 @@
-"""Test bases: their products, the sums of rotated rows, and mechanisms that clip along the vectors of a basis."""
+"""Test `egm.bases`: products with an orthonormal basis, and mechanisms that clip rows along the basis vectors.
+
+A row is rotated if it is replaced by its coordinates along the vectors of a basis.
+"""
 
 import pickle
 
@@ -23,15 +26,15 @@ def rotation(d=D, seed=1):
     return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, d)))[0]
 
 
-def covariance_of(d=D, seed=1, rank=None):
-    """Return a random covariance matrix, shape (`d`, `d`), whose eigenvalues differ by a factor of about 100."""
+def covariance_of(d=D, seed=1):
+    """Return a random covariance matrix, shape (`d`, `d`), whose eigenvalues differ by large factors."""
     rng = np.random.default_rng(seed)
-    root = rng.normal(size=(d, rank or d)) * np.geomspace(10, 1, rank or d) * rng.uniform(0.5, 2, (d, 1))
+    root = rng.normal(size=(d, d)) * np.geomspace(10, 1, d) * rng.uniform(0.5, 2, (d, 1))
     return root @ root.T + 1e-9 * np.eye(d)
 
 
 def rows(n=1003, seed=1):
-    """Return `n` random rows, shape (`n`, 24), some clipped and a few a million times longer."""
+    """Return `n` random rows, shape (`n`, 24). Every 250th row is a million times longer than others, one is CENTER."""
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[::250] *= 1e6
     X[n // 2] = CENTER
@@ -74,6 +77,11 @@ def test_transforms_are_the_textbook_ones():
 
 @pytest.mark.parametrize("name", BASES)
 def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
+    """`Lattice.sum_and_clipped` rotates, scales and clips each row, and returns the sum in multiples of a unit.
+
+    The sum agrees with a computation in NumPy, up to rounding to the unit. It is exactly the same for rows in other
+    blocks, in the opposite order, and in another order in memory.
+    """
     X, basis = rows(), as_basis(BASES[name], D)
     total, clipped = GRID.sum_and_clipped(X, CENTER, SCALING, basis)
     y = basis.forward(X - CENTER) * SCALING
@@ -99,6 +107,10 @@ def test_threads_do_not_matter(monkeypatch):
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
 @pytest.mark.parametrize("size", [1e-310, 1e-160, 1e160, 1e300, 1.7e308])
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
+    """A rotated, scaled and clipped row has at most the norm `GRID.radius`, for entries of any `size`.
+
+    If `size` is large, the norm is within a relative 1e-6 of this bound.
+    """
     basis = as_basis(BASES[name], D)
     X = np.random.default_rng(3).choice([-size, size], (40, D))
     with np.errstate(all="raise"):
@@ -121,7 +133,7 @@ def test_an_entry_that_is_not_finite_is_found(name, wrong):
 
 
 def mechanism(basis, S, n=400, **options):
-    """Return a mechanism for `n` rows with the covariance matrix `S`, in `basis`."""
+    """Return a mechanism for `n` rows with the covariance matrix `S` that clips along the vectors of `basis`."""
     return GaussianDataMechanism(as_basis(basis, len(S)).std(S), n, 1.0, 1e-6, basis=basis, **options)
 
 
@@ -149,7 +161,11 @@ def test_noise_has_the_forecast_variance_in_every_column(options, secure):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_simulated_error_is_the_forecast(seed):
-    """The mean squared error of 150 releases is the forecast within 4.5 standard errors, for wrong bases, too."""
+    """`error` forecasts the mean squared error of 150 simulated releases, within 4.5 standard errors.
+
+    `seed` determines the basis, the covariance matrix of the rows and further parameters. For every second seed the
+    mechanism gets the basis or the standard deviations for a wrong covariance matrix.
+    """
     rng = np.random.default_rng(seed)
     d, n = int(rng.integers(2, 9)), int(rng.integers(20, 400))
     S, guess = covariance_of(d, seed), covariance_of(d, seed + 100 * (seed % 2))  # every second basis is a wrong one
@@ -169,7 +185,11 @@ def test_simulated_error_is_the_forecast(seed):
 
 
 def test_a_basis_changes_nothing_but_the_coordinates():
-    """In any basis a mechanism is the one of the rotated rows: the same sums, clip norm and forecasts."""
+    """A mechanism with a basis U gives what a mechanism without a basis gives for the rotated rows U x.
+
+    Clip norm, scaling, forecast errors, number of clipped rows and confidence radius agree, and so do the released
+    sums, after rotation by U.
+    """
     U, S = rotation(), covariance_of()
     sigma, X = np.sqrt(np.diag(U @ S @ U.T)), rows()
     options = {"center": CENTER, "count_clipped": True}
@@ -256,13 +276,21 @@ def test_a_rounded_matrix_is_replaced_by_the_nearest_orthogonal_one():
 
 
 def noise(basis, S, sigma):
-    """Return the expected squared length of a scaled row with the covariance matrix `S`, times the trace of noise."""
+    """Return a number that is about proportional to the expected squared error of noise, for comparisons of bases.
+
+    Rows have the covariance matrix `S`. Their coordinates along `basis` are multiplied by b = `sigma`**-0.5. The number
+    is the expected squared norm of a scaled row, times sum(1 / b**2).
+    """
     return np.sum(basis.std(S) ** 2 / sigma) * np.sum(sigma)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_rotation_beats_the_eigenvectors(seed):
-    """By the theorem of Schur and Horn; random rotations, near and far, are at most equal."""
+    """The sum of the standard deviations along the vectors of a basis is least for the eigenvectors of the covariance.
+
+    This follows from the theorem of Schur and Horn. The basis of `from_covariance` is compared with the columns, and
+    with random bases near to it and far from it.
+    """
     S = covariance_of(7, seed)
     best, rng = bases.from_covariance(S), np.random.default_rng(seed)
     least = np.sum(best.sigma) ** 2
@@ -275,7 +303,7 @@ def test_no_rotation_beats_the_eigenvectors(seed):
 
 
 def tables():
-    """Return covariance matrices by name: smooth series and images, a factor model, and independent columns."""
+    """Return a dictionary of covariance matrices: a smooth image and series, a factor model, independent columns."""
     lag = np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
     rng = np.random.default_rng(5)
     load = rng.normal(size=(30, 3))
@@ -290,6 +318,11 @@ def tables():
 
 @pytest.mark.parametrize("name", tables())
 def test_thirty_public_rows_help_and_never_hurt(name):
+    """With a basis from 30 public rows, the noise is at most 5 % larger than along the columns, for every covariance.
+
+    On average it is at most 0.4 or 0.8 times as large if the columns are correlated. `name` is a case of `tables`. The
+    standard deviations along the columns are those of the public rows, too.
+    """
     S, ratios = tables()[name], []
     for seed in range(6):
         X = np.random.default_rng(seed).multivariate_normal(np.zeros(len(S)), S, 30, method="cholesky")
@@ -314,7 +347,11 @@ def test_compare_puts_the_best_basis_first():
 
 @pytest.mark.parametrize(("name", "d"), [("dct", 300), ("haar", 64), ("dct:8x8", 64), ("matrix", 300), ("matrix", 7)])
 def test_private_questions_rotate_a_row_the_same_wherever_it_is(name, d):
-    """If a row is removed, the coordinates of all others keep their last bit; and they are those of `Basis.forward`."""
+    """The coordinates of a row along a basis are equal to the last bit, at whatever place in a table the row stands.
+
+    They agree with `Basis.forward`. AdaptiveDataMechanism needs this for its private queries: if one row is removed,
+    the coordinates of no other row may change. `name` is the basis, and `d` the number of columns.
+    """
     rng = np.random.default_rng(3)
     basis = as_basis(np.linalg.qr(rng.normal(size=(d, d)))[0] if name == "matrix" else name, d)
     X = np.asfortranarray(rng.normal(size=(1000, d)))
@@ -329,6 +366,10 @@ def test_private_questions_rotate_a_row_the_same_wherever_it_is(name, d):
 
 @pytest.mark.parametrize("d", [3, 8192, 8193, 20_000])
 def test_a_norm_is_the_same_wherever_its_row_is(d):
+    """The norm of a row from `norms` is equal to the last bit, at whatever place in a table the row stands.
+
+    `d` is the number of columns. Above 8192 columns, the squares of the entries are added in several parts.
+    """
     X = np.random.default_rng(4).normal(size=(40, d))
     whole = norms.norms(X)
     np.testing.assert_allclose(whole, np.linalg.norm(X, axis=1), rtol=1e-14)

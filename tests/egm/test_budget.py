@@ -43,6 +43,7 @@ def adaptive(rho):
 
 
 def charged(mechanisms, **total):
+    """Return a new Budget with this `total`, in which the costs of all `mechanisms` are recorded."""
     spent = Budget(**total)
     for mechanism in mechanisms:
         spent.charge(mechanism)
@@ -50,9 +51,9 @@ def charged(mechanisms, **total):
 
 
 def fill(spent, mechanism, most=1000):
-    """Record the cost of `mechanism` in the Budget `spent` until it refuses, at most `most` times; return how often.
+    """Record the cost of `mechanism` in the Budget `spent` until the budget refuses it, at most `most` times.
 
-    The result is the number of times that the budget recorded the cost.
+    Return the number of times that the cost was recorded.
     """
     for number in range(most):
         try:
@@ -242,6 +243,10 @@ def test_equal_gaussian_releases_compose_to_one(k):
 
 @pytest.mark.slow
 def test_exact_composition_grants_more_than_zcdp_and_that_more_than_adding_up():
+    """Under the rules "gaussian" and "planned", more equal Gaussian releases are granted than under "zcdp" or "basic".
+
+    The rule "basic" grants the fewest, 8, because it adds up their epsilons.
+    """
     grants = [fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(0.125, 1e-8)) for rule in rules.RULES]
     assert grants[0] == grants[3] > grants[1] > grants[2] == 8
 
@@ -307,6 +312,10 @@ def test_what_is_left_is_rounded_down():
 
 
 def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
+    """The rule "planned" adds the epsilons of releases with delta = 0 to the joint epsilon of all other releases.
+
+    If this epsilon is small, the result is not above that of any other rule.
+    """
     rest = [gaussian(0.2, 1e-7)] * 3
     exact = charged(rest, epsilon=1, delta=DELTA).spent.epsilon
     planned = charged([*rest, laplace(0.25)], epsilon=1, delta=DELTA, rule="planned").spent
@@ -318,11 +327,11 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
 def test_the_least_of_the_rules_would_be_no_filter():
     """If the composition rule could be chosen after the first release, the true delta could be 1.7 times the budget's.
 
-    Therefore a budget fixes its rule before the first release. In the test, after a Gaussian release with (0.1, delta),
-    only the rules "basic" and "planned" grant a Laplace release with epsilon = 0.8999. In the example that is computed,
-    the first release is this Gaussian one. The second release is either another Gaussian release, as the rule
-    "gaussian" grants it, or randomized response with epsilon = 0.9, as the rule "basic" grants it. An adversary chooses
-    the second release that is worse for the privacy loss of the first release.
+    Therefore a budget fixes its rule before the first release. In the example, the first release is Gaussian, with
+    (0.1, delta). An adversary sees its privacy loss, and then chooses the second release that gives the larger delta.
+    It is either another Gaussian release, which the rule "gaussian" grants, or randomized response with epsilon = 0.9,
+    which the rule "basic" grants. At the end the test checks which rules grant a Laplace release with epsilon = 0.8999
+    after the same first release: only "basic" and "planned".
     """
     first, whole = gaussian(0.1), gaussian(1.0)
     mu, rest = 1 / first.noise_multiplier, math.sqrt(whole.noise_multiplier**-2 - first.noise_multiplier**-2)
@@ -373,6 +382,10 @@ def test_pure_releases_may_add_up_by_any_rule():
 
 @pytest.mark.parametrize(("total", "share"), [(1.0, 0.1), (0.3, 0.1), (0.49, 0.07), (1.0, 1 / 11), (3.99, 3.99 / 7)])
 def test_decimal_shares_fill_the_total(total, share):
+    """A budget grants k releases that each cost `share`, if k times `share` is `total` as decimal numbers.
+
+    The doubles of these numbers are rounded, so that their exact sum may be slightly above the total.
+    """
     k = round(total / share)
     assert fill(Budget(rho=total), adaptive(share)) == k
     assert fill(Budget(epsilon=total), laplace(share)) == k
@@ -439,6 +452,10 @@ def test_what_is_split_is_granted_so_often(parts, rule):
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 3, 12, 1000])
 def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
+    """A release with the cost `Budget.split(parts)` is granted exactly `parts` times, for totals without a delta.
+
+    The total is a rho or an epsilon. A wrong number of parts raises an error.
+    """
     for total, rho in ((Budget(rho=0.7), adaptive), (charged([adaptive(0.1)], rho=0.7), adaptive)):
         part, before = total.split(parts), total.spent
         assert total.left * (1 - 1e-15) <= parts * part <= total.left * (1 + 1e-15)
@@ -451,6 +468,7 @@ def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
 
 
 def test_a_double_too_much_is_refused():
+    """A release is refused if its cost is the next double above the total, or is above the rest by a relative 1e-14."""
     assert fill(Budget(rho=0.3), adaptive(math.nextafter(0.3, 1))) == 0
     assert fill(Budget(epsilon=0.3), laplace(math.nextafter(0.3, 1))) == 0
     assert fill(charged([adaptive(0.2)], rho=0.3), adaptive(0.1 * (1 + 1e-14))) == 0
@@ -476,6 +494,11 @@ def test_never_more_than_the_total(rhos, total):
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(0.01, 0.4), min_size=1, max_size=4), st.sampled_from(rules.RULES))
 def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):
+    """A Gaussian release with the (epsilon, delta) of `Budget.left` is granted, and after it no further release.
+
+    The further release has epsilon = 0.001. Before both, releases with the `epsilons` are granted as far as the budget
+    allows. `rule` is its composition rule.
+    """
     spent = Budget(epsilon=1, delta=DELTA, rule=rule)
     for epsilon in epsilons:
         fill(spent, gaussian(epsilon, 1e-8), most=1)
@@ -550,6 +573,10 @@ PUBLIC = {  # mistakes that show without the values
 
 @pytest.mark.parametrize("mistake", PUBLIC)
 def test_a_mistake_that_anybody_may_see_costs_nothing(mistake, tmp_path):
+    """A release that fails because of public facts, such as the type or the shape of its data, costs nothing.
+
+    `mistake` is a case in PUBLIC.
+    """
     mechanism, X, error = PUBLIC[mistake]
     spent = Budget(tmp_path / "journal", rho=1.0)
     with pytest.raises(error):
@@ -610,6 +637,11 @@ def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
 
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_rehearsal_is_charged_like_releases(on_disk, tmp_path):
+    """A budget with simulation=True records the same costs for simulated releases as another budget for real ones.
+
+    It refuses a release without a NumPy generator, and a release that costs too much. `on_disk` says whether the budget
+    is in a file or in memory.
+    """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(1)
     spent, earnest = Budget(path, rho=1.0, simulation=True), Budget(rho=1.0)
     for mechanism, X, _ in MECHANISMS[:3]:
@@ -626,6 +658,11 @@ VALUES = np.random.default_rng(1).uniform(0, 100, 500)
 
 
 def test_a_quantile_is_charged_and_is_one():
+    """`Budget.quantile` returns a private quantile for each column, and records epsilon**2 / 8 as rho for each column.
+
+    The cost is recorded before the values are read, and a quantile that costs too much is refused. A budget for
+    simulation returns the same quantile for the same generator.
+    """
     spent = Budget(rho=1.0)
     assert abs(spent.quantile(VALUES, 0.5, 0, 100, 1.0, 0.5) - np.median(VALUES)) < 15
     assert spent.quantile(np.column_stack([VALUES] * 3), 0.5, 0, 100, 1.0, 0.5).shape == (3,)

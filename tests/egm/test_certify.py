@@ -1,4 +1,8 @@
-"""Test that `gx2.certify` and `calibration.certify` enclose values that are known otherwise."""
+"""Test that the intervals of `gx2.certify` and `calibration.certify` contain the exact value.
+
+Both functions prove between which two doubles a number lies, by ball arithmetic: each operation returns an interval (a
+ball) that contains the exact result. The exact values are stored numbers of 20 to 30 digits, and closed forms.
+"""
 
 import json
 import math
@@ -35,14 +39,20 @@ def exact(number):
 
 
 def is_enclosed(number, enclosure, digits=30):
-    """Return whether an interval contains `number`, an mpf or text, up to an error of its last of `digits` digits."""
+    """Return whether an interval contains `number`, an mpf or text, which is exact to a relative 10 ** -`digits`.
+
+    `enclosure` is the interval, with its ends `low` and `high`.
+    """
     number = exact(number)
     slack = abs(number) * Fraction(10) ** -digits
     return enclosure.low - slack <= number <= enclosure.high + slack
 
 
 def law_of(weights, dof=1.0, nc=0.0, normal=0.0, exponent=0):
-    """Return the `Law` that `egm._gx2.balls` makes of these parameters, numbers or lists, with 300 bits."""
+    """Return the object `Law`, in balls of 300 bits, of Q = sum_j weights_j chi2(dof_j, nc_j) + `normal` Z.
+
+    Z is a standard normal variable, and Q is divided by 2 ** `exponent`. `dof` and `nc` are numbers or lists.
+    """
     weights = np.array(weights, dtype=float)
     dof, nc = (np.broadcast_to(np.array(v, dtype=float), weights.shape) for v in (dof, nc))
     with flint.ctx.workprec(300):
@@ -64,9 +74,10 @@ stored = pytest.mark.parametrize("cases", STORED.values(), ids=lambda cases: nam
 
 @stored
 def test_stored_tails_are_enclosed(cases):
-    """The smaller tail of each stored case, as a logarithm, and the larger one are enclosed.
+    """The interval of `gx2.certify` contains the logarithm of the smaller tail, and the larger tail, of a stored case.
 
-    The result of `gx2.logsf` or `gx2.logcdf` is in the enclosure, too, apart from its estimated error.
+    The result of `gx2.logsf` or `gx2.logcdf` for the smaller tail is in the interval, too, up to the error that this
+    function estimates. `cases` are the stored cases of one chi-square sum.
     """
     parts = terms(cases[0]["form"])
     for case in cases:
@@ -103,7 +114,10 @@ def test_stored_quantiles_are_enclosed(case):
 
 @pytest.mark.parametrize("case", [case for case in REFERENCE["values"] if "published" in case], ids=name_of)
 def test_published_tails_are_near(case):
-    """Davies (1980) and others published these tails, to the accuracy that is stored with them."""
+    """The middle of the interval agrees with a tail that Davies (1980) or others published.
+
+    The tolerance is the accuracy that the publication states. It is stored with the case.
+    """
     (tail,) = case["published"].keys() - {"accuracy"}
     enclosure = gx2.certify(case["x"], *terms(case["form"]), of=tail)
     assert enclosure.value == pytest.approx(float(case["published"][tail]), abs=case["published"]["accuracy"])
@@ -184,7 +198,10 @@ laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 
 
 def wide(law, y, upper, density=False):
-    """Return a ball of a tail of `law` at `y`, or of the density, to about 180 bits."""
+    """Return a ball that contains a tail of `law` at `y`, or the density if `density` is True, to about 180 bits.
+
+    The tail is the upper one if `upper` is True, and otherwise the lower one.
+    """
     with flint.ctx.workprec(300):
         y = flint.arb(y)
         return choice.contour_of(law, y, upper, 180).enclose(y, density)
@@ -193,6 +210,7 @@ def wide(law, y, upper, density=False):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_more_bits_give_a_ball_inside(parameters, y, upper):
+    """The ball of a tail or density for fewer bits contains the ball for more bits, from 180 down to 10 bits."""
     law = law_of(**parameters)
     for density in (False, True):
         narrow = wide(law, y, upper, density)
@@ -207,10 +225,11 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_any_contour_is_right(parameters, y, upper):
-    """The true tail lies in the ball also where the contour, its step or its length are badly chosen.
+    """The ball contains the true tail even if the contour of the integral, its step or its length is badly chosen.
 
-    The same holds for the density. Some of the trapezoid sums are far from the truth, so that a bound which is too
-    small would be noticed.
+    This holds for the density, too. The ball is a trapezoid sum along the contour, plus and minus a bound on its error.
+    At least four of the random contours give a sum with a relative error above 1e-6, so that a bound which is too small
+    would be noticed.
     """
     law, rng, far = law_of(**parameters), np.random.default_rng(3), 0
     for density in (False, True):
@@ -231,7 +250,11 @@ def test_any_contour_is_right(parameters, y, upper):
 
 @laws
 def test_bounds_hold_on_boxes(parameters, y):
-    """The bound of log |F| on an interval of cosh u is not below log |F| anywhere in it, and not far above."""
+    """`Edge.log_size` returns an upper bound of log |F| for all points s(u) of a contour with u in an interval.
+
+    F(s) = exp(K(s) - s y) / s is the integrand of a tail at `y`, where K is the cumulant function. If the interval is a
+    single number, the bound is above log |F| by less than 1e-6, and otherwise above its largest value by less than 60.
+    """
     law, y = law_of(**parameters), flint.arb(y)
     contour = choice.contour_of(law, y, True, 60)
     angle = flint.arb(contour.high)
@@ -249,7 +272,12 @@ def test_bounds_hold_on_boxes(parameters, y):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_bound_of_the_rest(parameters, y, upper):
-    """The bound on the integral of |f| from u on is not below the integral, wherever it is finite."""
+    """`Edge.rest` returns an upper bound, or infinity, of the integral of |f| over the end of a contour.
+
+    f is the integrand of the tail or of the density at `y`, as a function of the parameter u of the contour. The bound
+    is for the integral over all u above a given number; the test computes this integral by the trapezoid rule. More
+    than two of the bounds must be finite.
+    """
     law, y, finite = law_of(**parameters), flint.arb(y), 0
     contour = choice.contour_of(law, y, upper, 60)
     steep = 0.7 if law.tau else 1.4
@@ -269,6 +297,10 @@ def test_bound_of_the_rest(parameters, y, upper):
 
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_clusters_change_nothing(upper, monkeypatch):
+    """The balls of a tail with and without clusters of similar weights overlap, and both are narrow.
+
+    More than 500 different weights are gathered in clusters, to save time.
+    """
     rng = np.random.default_rng(4)
     weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])
     parameters = {"weights": weights, "dof": rng.uniform(0.5, 2, 700), "nc": rng.uniform(0, 1, 700), "normal": 0.5}
@@ -286,9 +318,11 @@ def test_clusters_change_nothing(upper, monkeypatch):
 
 @pytest.mark.parametrize(("dof", "nc"), [(1.5, 0.0), (1e-9, 0.5)])
 def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
-    """With few terms of the series, the ball of a cluster is wide, and it contains the exact cumulant function.
+    """If the series of a cluster of weights has few terms, its ball still contains the exact cumulant function K.
 
-    The bound of log |F| for the cluster is not below the exact value.
+    The ball is then wide, because it includes a bound on the rest of the series. The bounds of `Edge.log_size` and
+    `Edge.rest` for the integrand of a tail are not below those without clusters, either. `dof` and `nc` are the degrees
+    of freedom and the noncentrality of every term.
     """
     weights = np.append(np.linspace(0.3, 0.304, 40), 0.4)
     law = law_of(weights, dof, nc)
@@ -323,6 +357,11 @@ def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
 @pytest.mark.parametrize("of", ["sf", "cdf", "logsf", "pdf"])
 @pytest.mark.parametrize("x", [-30.0, -0.3, 0.0, 4.0, 200.0])
 def test_scale_mirror_and_order(of, x):
+    """The interval does not change if all parameters and x get another unit or sign, or the weights another order.
+
+    The unit changes by a power of two, so that there is no rounding error. If the signs change, the upper tail becomes
+    the lower one.
+    """
     value = gx2.certify(x, **SIGNED, of=of)
     scaled = {name: 8 * np.array(SIGNED[name]) for name in ("weights", "normal", "shift")}
     larger = gx2.certify(8 * x, **{**SIGNED, **scaled}, of=of)
@@ -339,7 +378,10 @@ def test_scale_mirror_and_order(of, x):
 @pytest.mark.parametrize("of", ["isf", "ppf"])
 @pytest.mark.parametrize("form", [SIGNED, {"weights": WEIGHTS}, {"weights": [-1.0, -0.25], "dof": 2}], ids=str)
 def test_tails_at_the_ends_of_a_quantile(form, of, p):
-    """The tail falls from one end of an enclosure of a quantile to the other, and passes p."""
+    """For the interval of a quantile, the certified tails at its two ends are on both sides of the probability `p`.
+
+    `of` is "isf" for the upper quantile or "ppf" for the lower one, and `form` has the parameters of the distribution.
+    """
     quantile = gx2.certify(p, **form, of=of)
     assert quantile.relative_width < 1e-13
     tails = [gx2.certify(end, **form, of="sf" if of == "isf" else "cdf") for end in (quantile.low, quantile.high)]
@@ -348,6 +390,10 @@ def test_tails_at_the_ends_of_a_quantile(form, of, p):
 
 
 def test_quantile_of_a_logarithm():
+    """For of="ilogsf", the interval contains the quantile whose upper tail has a given logarithm.
+
+    The tail itself may be too small for a double.
+    """
     assert gx2.certify(math.log(1e-30), WEIGHTS, of="ilogsf").contains(gx2.certify(1e-30, WEIGHTS, of="isf").value)
     far = gx2.certify(-1e6, WEIGHTS, of="ilogsf")
     assert gx2.certify(far.low, WEIGHTS, of="logsf").high >= -1e6 >= gx2.certify(far.high, WEIGHTS, of="logsf").low
@@ -361,6 +407,7 @@ def test_median_of_a_symmetric_law_is_0():
 
 @pytest.mark.parametrize("p", [0.5, 1e-12])
 def test_results_of_gx2_with_many_weights(p):
+    """For 10,000 weights, `gx2.isf` agrees with the certified quantile, and `gx2.sf` with the certified tail."""
     weights = np.arange(1, 10_001.0) ** -0.3
     x = gx2.isf(p, weights)
     assert gx2.certify(p, weights, of="isf").value == pytest.approx(x, rel=1e-14)
@@ -426,6 +473,7 @@ def test_without_flint_the_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize("number", [1.0, 0.1, -0.1, 1e300, -1e-300, 3e-320, 0.0])
 def test_rounding_is_outwards(number):
+    """`rounded` returns two doubles around a ball. Both are the same double if the ball is exactly this double."""
     ball = flint.arb(number)
     assert rounded(ball) == Enclosure(number, number)
     with flint.ctx.workprec(4000):

@@ -200,6 +200,7 @@ HABITS = {  # name of the file, content, options
 
 @pytest.mark.parametrize("name", HABITS)
 def test_files_of_other_habits_give_the_same_sum(released, silent, name):
+    """A CSV file with another delimiter, decimal sign, encoding or compression gives the same sum."""
     file, content, options = HABITS[name]
     Path(file).write_bytes(content(rows()))
     assert released("sum", file, *SUM[2:], *options)["estimate"] == mechanism().release(rows()).estimate.tolist()
@@ -212,7 +213,10 @@ def test_a_folder_gives_the_sum_of_its_files(released, silent):
 
 
 def test_missing_is_passed_to_the_mechanism(egm, monkeypatch, folder):
-    """With --missing, the mechanism gets this policy and NaN for a missing value; without it, the value is an error."""
+    """With --missing, the mechanism gets the policy of this option, and NaN for each missing value.
+
+    Without --missing, a missing value is an error, which names its row and column.
+    """
     (folder / "holes.csv").write_text("age,mass,pay\n1,,3\n4,5,NA\n" + "1,2,3\n" * 3)
     given = []
 
@@ -304,7 +308,7 @@ def test_noise_is_secure_unless_a_simulation_is_asked_for(released, monkeypatch)
     assert "not private" in found["warning"]
 
 
-HEADERS = {  # line 1 and options: how "auto" reads line 1, or None if it refuses
+HEADERS = {  # line 1, options, and the --header that "auto" takes for line 1, or None if "auto" is an error
     "names that sigma has": ("age,mass,pay", SUM[2:], "yes"),
     "names that are chosen": ("x,age,pay", (*SUM[2:], "--columns", "age,pay"), "yes"),
     "names that sigma has not": ("age,mass,tax", SUM[2:], None),
@@ -347,6 +351,7 @@ def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, sil
 
 
 def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
+    """The error for a column that a CSV file lacks shows no text of line 1, which may be a person's data."""
     (folder / "t.csv").write_text("HIV-positive,smoker\n1,2\n")
     for options in (("--columns", "age"), ("--columns", "age,smoker")):
         assert egm("sum", "t.csv", *SUM[2:], *options) == (2, b"", ["egm: t.csv: has no column 'age'"])
@@ -358,8 +363,8 @@ def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
 def test_adaptive_asks_for_the_header(egm):
     """`egm adaptive` with a CSV file fails if neither --header yes nor --header no is given.
 
-    `egm sum` can compare line 1 with the column names in the file of --sigma. `egm adaptive` reads no file with column
-    names. If the options of the budget contradict each other, the error names them, and not the header.
+    `egm adaptive` has no file of --sigma, with whose column names it could compare line 1, as `egm sum` does. If the
+    options of the budget contradict each other, the error is about them, and not about the header.
     """
     assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
     few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
@@ -459,7 +464,11 @@ IN_RANGES = ("--range", "pay=-50:100", "--range", "age=-10:10")
 
 @pytest.mark.parametrize("rho", ["0.01", "20"])
 def test_adaptive_in_ranges_is_that_of_the_package(released, rho):
-    """With --range, `egm adaptive` releases the columns that have a range, in the order of the options."""
+    """With --range, `egm adaptive` releases the columns that have a range, in the order of the options.
+
+    The release is that of AdaptiveDataMechanism with these ranges. `rho` is the budget: 0.01 is too small to search for
+    center and spread, so the rows are clipped to the ranges; 20 is enough.
+    """
     found = released(*ADAPTIVE[:2], "--header", "yes", *IN_RANGES, "--rho", rho, "--simulate", "5")
     it = AdaptiveDataMechanism(N, float(rho), ranges={"pay": (-50, 100), "age": (-10, 10)})
     release = it.release(rows()[:, [2, 0]], rng=np.random.default_rng(5))
@@ -471,10 +480,11 @@ def test_adaptive_in_ranges_is_that_of_the_package(released, rho):
 
 @pytest.mark.parametrize("rho", ["0.01", "20"])
 def test_plan_in_ranges_is_its_forecast(egm, released, folder, rho):
-    """`egm plan --adaptive --range` writes the forecast of the package; centers are the middles of the ranges.
+    """`egm plan --adaptive --range` writes the forecast of AdaptiveDataMechanism for the same ranges and budget.
 
-    The text says whether there is a search. `folder` has the file of the standard deviations, and `egm` and `released`
-    run the command.
+    Without --center, the true means are assumed to be the middles of the ranges. The text output says if there is no
+    search for center and spread, which is so for the small budget `rho` of 0.01. `folder` has the file of the standard
+    deviations, and `egm` and `released` run the command.
     """
     (folder / "two.csv").write_text("age,1\npay,8\n")
     command = ("plan", "--adaptive", "--sigma", "two.csv", "--rows", "400", "--rho", rho, *IN_RANGES)
@@ -593,7 +603,10 @@ def test_formats_say_the_same(egm, adaptive, monkeypatch, form, command):
 
 
 def test_parquet_says_the_same_as_csv(egm, folder):
-    """--output with a name in .parquet or .pq has the columns of the CSV output, and its comment as metadata."""
+    """The file of --output with a name in .parquet or .pq has the columns of the CSV output.
+
+    The JSON text in the first line of the CSV output, a comment, is the metadata "egm" of the Parquet file.
+    """
     comment, *lines = egm(*SUM, "--simulate", "1")[1].decode().splitlines()
     for name in ("out.parquet", "out.pq"):
         assert egm(*SUM, "--simulate", "1", "--output", name) == (0, b"", [])
@@ -842,11 +855,11 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
     ],
 )
 def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, column):
-    """`egm plan --target-error` plans for an epsilon or a number of rows that is enough, and states the error.
+    """`egm plan --target-error` finds the epsilon or the number of rows for which the error is at most the target.
 
-    The epsilon is the least number of three digits that is enough, and the number of rows the least of all. The plan
-    is the one for this epsilon, or number of rows, without a target. `question` has the options, and `measure` and
-    `column` are what they stand for.
+    It finds the least sufficient number of rows, or the least sufficient epsilon of three digits, and states the error.
+    The rest of its output is that of `egm plan` for this epsilon or number of rows, without a target. `question` has
+    the options. `measure` is the kind of error that they choose, and `column` the column, or None.
     """
     rows_wanted = "rows" in question
     known = ("--epsilon", "2") if rows_wanted else ("--rows", "400")
@@ -885,10 +898,10 @@ def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, c
     ],
 )
 def test_plan_of_adaptive_solves_for_what_a_target_needs(released, known, name):
-    """`egm plan --adaptive --target-error` plans for a budget, or a number of rows, that is enough and not much more.
+    """`egm plan --adaptive --target-error` finds a budget or a number of rows for which the error meets the target.
 
-    With 4 percent less of the budget, or 2 percent fewer rows, the error is too large. The budget is an epsilon if a
-    delta is given, and otherwise a rho. `known` has the other options.
+    With a rho that is smaller by 4 percent, or with 2 percent fewer rows, the error is above the target. The option
+    `name` is what is found: epsilon if a delta is given, rho or rows. `known` has the other options.
     """
     command = (*PLAN_ADAPTIVE[:4], *RANGES)
     plan = released(*command, *known, "--target-error", "0.02", "--column", "2")
@@ -958,6 +971,11 @@ def data(text):
 
 
 def with_sigma(text):
+    """Return the arguments of `egm sum` for a file of standard deviations with the content `text`, as a tuple.
+
+    The value of --sigma in the tuple is a dictionary {file name: text}. The test writes the file, and puts the file
+    name in the place of the dictionary.
+    """
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 
@@ -1132,7 +1150,10 @@ PART = {"age": [1.0, 2.0], "mass": [2.0, 3.0], "pay": [3.0, 4.0]}
 
 
 def old_journal(name):
-    """Make the journal of an empty budget as version 1 of the format was: its charges had no label and no time."""
+    """Write the journal of a new budget to the file `name` in version 1 of the format.
+
+    In this version, the recorded costs of releases had no label and no time.
+    """
     Budget(name, epsilon=1.0, delta=1e-6)
     with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
         for statement in ("DROP COLUMN label", "DROP COLUMN time"):
@@ -1147,6 +1168,7 @@ def damaged_journal(name):
 
 
 def spent_journal(name):
+    """Write the journal of a budget that one release has used up to the file `name`."""
     Budget(name, epsilon=1.0, delta=1e-6).charge(mechanism())
 
 
@@ -1195,6 +1217,7 @@ ODD = {  # files: their content, or a function that makes them
 
 
 def on(file, *options):
+    """Return the arguments of `egm sum` for the CSV or Parquet data in `file`, which has column names, as a tuple."""
     return ("sum", file, *SUM[2:], "--header", "yes", *options)
 
 
@@ -1296,9 +1319,10 @@ BAD_FILES = [
 
 @pytest.mark.parametrize(("argv", "said"), BAD_FILES)
 def test_odd_file_is_explained_in_one_line(egm, folder, argv, said):
-    """A wrong file or journal is one line on standard error and exit code 2; no file is written, and no charge made.
+    """For a wrong file, option or budget, `egm` writes one line to standard error, and the exit code is 2.
 
-    `argv` is the command, and `said` is a regular expression for the message.
+    No file is written or changed, so no cost is recorded in a budget, either. `argv` is the command, and `said` is a
+    regular expression for the line.
     """
     for name in ODD.keys() & set(argv):
         content = ODD[name]
@@ -1334,7 +1358,11 @@ def test_releases_are_charged_until_the_budget_is_spent(egm, adaptive, monkeypat
 
 @pytest.mark.parametrize("command", [SUM, ADAPTIVE])
 def test_a_charge_is_made_before_values_are_read_and_stays(egm, folder, command):
-    """If a value is missing, the release fails after it was charged, and the charge stays."""
+    """If a release fails because a value is missing, its cost stays recorded in the budget.
+
+    The cost is recorded before the values are read, because the error reveals something about them. `command` is the
+    command of the release, and `folder` has the data.
+    """
     write_csv("data.csv", np.where(np.arange(N)[:, None] == 7, np.nan, rows()))
     assert egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6") == (0, b"", [])
     code, out, err = egm(*command, "--budget", "b.budget", "--output", "out.csv")
@@ -1354,7 +1382,10 @@ def test_a_rehearsal_is_charged_to_a_budget_for_simulations(egm):
 
 @pytest.mark.parametrize("total", [{"epsilon": 1.5, "delta": 1e-6}, {"rho": 0.125}])
 def test_budget_is_shown(egm, total):
-    """`egm budget show` prints the total, what is spent and left, and each release, as text and as JSON."""
+    """`egm budget show` prints the total, what is spent and left, and each release, as text and as JSON.
+
+    `total` is the total of the budget. Control characters in the label of a release are escaped in the text.
+    """
     options = [text for name, value in total.items() for text in (f"--{name}", str(value))]
     assert egm("budget", "new", "b.budget", *options, "--neighbors", "add_remove") == (0, b"", [])
     assert b"Releases: 0" in egm("budget", "show", "b.budget")[1]
@@ -1381,6 +1412,7 @@ def test_budget_is_shown(egm, total):
 
 
 def test_a_cost_that_is_not_known_is_shown_as_null(egm):
+    """`egm budget show` writes null for the rho of a release with l2 noise, whose rho is not known."""
     egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6", "--rule", "gaussian")
     egm(*SUM, "--noise", "l2", "--budget", "b.budget")
     found = json.loads(egm("budget", "show", "b.budget", "--format", "json")[1])
@@ -1392,6 +1424,8 @@ def test_a_cost_that_is_not_known_is_shown_as_null(egm):
 
 
 def fail(error):
+    """Return a function that takes any arguments and raises `error`."""
+
     def release(*_, **__):
         raise error
 
@@ -1400,6 +1434,11 @@ def fail(error):
 
 @pytest.mark.parametrize("bug", [RuntimeError("age 42"), ValueError("age 42"), KeyError("age 42")])
 def test_bug_asks_for_a_report(egm, monkeypatch, bug, folder):
+    """An unexpected error in a release gives exit code 1 and one line that asks for a report of the bug.
+
+    The line does not have the text of the error, `bug`, which may show private data. No output file is left. With
+    --debug, the traceback with the text is written.
+    """
     monkeypatch.setattr(GaussianDataMechanism, "release", fail(bug))
     code, out, err = egm(*SUM, "--output", "out.csv")
     assert (code, out, len(err)) == (1, b"", 1)
@@ -1413,6 +1452,7 @@ def test_bug_asks_for_a_report(egm, monkeypatch, bug, folder):
 
 
 def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
+    """`egm adaptive` refuses a budget that is too small for any data of this size before it reads the data."""
     monkeypatch.setattr(inputs, "in_memory", fail(AssertionError("was read")))
     code, _, err = egm(*ADAPTIVE[:2], "--rho", "1e-6", *ADAPTIVE[6:])
     assert (code, len(err)) == (2, 1)

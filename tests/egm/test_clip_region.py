@@ -1,4 +1,7 @@
-"""Test the pair of scaling and clip norm with the least expected error, and the gradient by which it is found."""
+"""Test the pair of scaling and clip norm with the least expected error, and the gradient by which it is found.
+
+GaussianDataMechanism uses this pair for scaling="optimal" with clip_probability="optimal".
+"""
 
 import itertools
 
@@ -26,10 +29,10 @@ def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
     """`loss_and_slopes` returns a loss by clipping, and the derivatives of this loss by the logarithms of the weights.
 
     The loss agrees with a sum of moments from `gx2.clip_moments` to a relative 1e-14. The derivatives agree with
-    central differences to a relative 1e-8, or 1e-6 in the last case. `d` is the number of weights, and `noncentral`
-    says whether the rows have a mean other than 0. The squared clip norm is `fraction` times the mean squared norm of a
-    row. In the last case it is so small that the density of the squared norm is needed. 400 weights are gathered in
-    clusters.
+    central differences to a relative 1e-8, or 1e-6 for the least `fraction`. `d` is the number of weights, and
+    `noncentral` says whether the rows have a mean other than 0. The squared clip norm is `fraction` times the mean
+    squared norm of a row. If `fraction` is 1e-9, nearly all rows are clipped, and another integral is used. 400 weights
+    are gathered in clusters.
     """
     rng = np.random.default_rng(d)
     weights, by_square, by_mean = np.exp(rng.normal(0, 1, (3, d)))
@@ -95,10 +98,10 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon
 def test_the_pair_has_less_error_than_one_after_the_other():
     """In the example of chapter 15, the error is over 3 % larger if first the scaling and then the clip norm is chosen.
 
-    The comparison is with the pair that is best together, and the error is the expected squared error. The scaling that
-    is chosen first is `scaling.optimal` for the clip probability 1/n, or for the clip probability that belongs to the
-    resulting clip norm. The scalings that are optimal for four other clip probabilities have more error than the best
-    pair, too, each with its best clip norm.
+    The comparison is with the pair that is best together, and the error is the expected squared error. The scaling is
+    `scaling.optimal` for a clip probability p, and then the best clip norm for this scaling is taken. First p is 1/n,
+    and then the clip probability that results from this clip norm. For four other values of p, the error is above that
+    of the best pair, too.
     """
     sigma, n = zipf_sigma(100, 1.0), 10**5
     pair = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **BEST, **SURE)
@@ -143,10 +146,11 @@ def test_the_pair_follows_units_and_order_of_the_columns():
 
 
 def test_the_pair_keeps_the_least_clip_norm():
-    """For a tiny epsilon, where the least error has no data, the clip norm is a thousandth of a row's typical norm.
+    """For a tiny epsilon, the clip norm of the pair is a thousandth of a row's typical norm, the least that is allowed.
 
-    The typical norm is that for the smaller one of the standard deviations that sigma_factor = 1.25 allows. Every
-    scaling with its best clip norm has at least the error of the pair.
+    Without this limit the clip norm would be smaller still, because the noise is so large. The typical norm is that for
+    standard deviations of sigma / 1.25, where 1.25 is the default of sigma_factor. Two other scalings, each with its
+    best clip norm, have no smaller error than the pair, up to a relative 1e-4.
     """
     sigma = zipf_sigma(10, 2.0)
     pair = GaussianDataMechanism(sigma, 1000, 1e-6, 1e-9, **BEST)
@@ -158,10 +162,10 @@ def test_the_pair_keeps_the_least_clip_norm():
 
 
 def test_the_pair_is_found_where_it_is_far_from_the_start():
-    """If the center of one of five columns is off by 1000 sigma, the semi-axes of the others shrink to a few sigma.
+    """If the center of one of five columns is off by 1000 sigma, the semi-axis of this column alone becomes that long.
 
-    So the error is hardly more than that of the one wide semi-axis. A search from the best scaling of five equal
-    columns has to go far.
+    The semi-axes of the other four columns are between 4 and 100 sigma. So the error is at most 2 % more than the noise
+    that the long semi-axis causes. This tests the search, which begins at the best scaling of five equal columns.
     """
     it = GaussianDataMechanism(np.ones(5), 10**6, 1.0, 1e-9, center_std=[1000.0, 0, 0, 0, 0], **BEST)
     axes = it.clip_norm / it.b

@@ -45,18 +45,25 @@ def mechanism(**options):
 
 
 def columns_of(names=NAMES):
+    """Return the columns of the test data X that are called `names`, as a dictionary {name: vector}."""
     return {name: X[:, NAMES.index(name)] for name in names}
 
 
 def frame(names=NAMES, make=pd.DataFrame):
+    """Return the columns of the test data X that are called `names` as a data frame, made by the function `make`."""
     return make(columns_of(names))
 
 
 def dask(*parts):
+    """Return a dask frame whose partitions are the pandas data frames `parts`."""
     return dd.from_map(lambda i: parts[i], range(len(parts)), meta=parts[0][:0])
 
 
 def file(folder, suffix, names=NAMES):
+    """Write the columns `names` of the test data to a file in `folder`, and return the result of `files.rows` for it.
+
+    `suffix` is ".csv" or ".parquet".
+    """
     path = folder / f"people{suffix}"
     if suffix == ".csv":
         chosen = X[:, [NAMES.index(name) for name in names]]
@@ -128,6 +135,10 @@ def test_a_table_in_another_order_is_not_copied_as_a_whole(make):
 
 
 def test_vectors_are_matched_by_their_names():
+    """Vectors with names are put into the order of the mechanism's columns.
+
+    This is tested for `sigma`, `center`, `scaling`, and the mean in `error`.
+    """
     named = mechanism(center=dict(zip(OTHER, [5.0, 45.0, 2500.0], strict=True)))
     assert named == mechanism() == GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER, columns=NAMES)
     assert named.columns == NAMES
@@ -207,6 +218,10 @@ def test_other_names_are_refused_by_name(held, message):
 
 
 def test_names_without_others_to_match_them_with_are_refused(tmp_path):
+    """A mechanism without column names refuses a table or a vector with names, because it cannot check their order.
+
+    A table with one column is accepted, because one column has only one order. So is a table without names.
+    """
     unnamed = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER)
     for held in (*(frame(make=make) for make in FRAMES.values()), dask(frame()), from_parquet(tmp_path)):
         with pytest.raises(ValueError, match=r"X has names, '\w+', '\w+', '\w+', .* give it columns="):
@@ -308,7 +323,7 @@ def test_flags_and_columns_that_could_have_gaps_are_numbers_in_dask_frames():
     ],
 )
 def test_missing_and_infinite_values_are_named_by_row_and_column(library, dtype, value):
-    """A missing or an infinite value is a ValueError with the index of its row and the name of its column.
+    """A missing or an infinite value raises a ValueError with the index of its row and the name of its column.
 
     The row is counted over all rows of the data frame, and not within a block of rows.
     """
@@ -387,6 +402,10 @@ WAYS_OUT = {
 
 @pytest.mark.parametrize("what", WAYS_OUT)
 def test_what_is_no_array_is_told_how_to_become_one(what):
+    """The TypeError for an object that cannot be summed as it is says how to make an array or a table of it.
+
+    `what` is a case in WAYS_OUT. A lazy frame is not collected, and a sparse array is not made dense.
+    """
     held, message = WAYS_OUT[what]
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
     unread = () if what.startswith("a list") else (mechanism().check, adaptive.check)  # only rows in a list have names
@@ -396,6 +415,7 @@ def test_what_is_no_array_is_told_how_to_become_one(what):
 
 
 def test_one_column_as_a_vector_is_told_how_to_become_one():
+    """The ValueError for a vector in place of a table with one column says how to reshape the vector."""
     for held in (X[:, 0], pd.Series(X[:, 0]), pd.Series(X[:, 0]).astype("Int64"), pl.Series(X[:, 0])):
         with pytest.raises(
             ValueError, match=r"X must have shape \(rows, 1\), got \(400,\); np\.reshape\(X, \(-1, 1\)\)"
@@ -415,7 +435,8 @@ def test_an_iterator_is_refused_by_name_where_rows_are_read_several_times():
 def test_adaptive_sums_are_in_the_order_of_the_table():
     """The sums that AdaptiveDataMechanism releases are in the order of the table's columns.
 
-    The mechanism has no parameter with one entry for each column, and so it knows no other order.
+    With `radius` and `sigma_range`, no parameter of the mechanism has one entry for each column. So the mechanism knows
+    no other order.
     """
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
     expected = adaptive.release(X[:, ORDER], rng=np.random.default_rng(5)).estimate
@@ -525,7 +546,11 @@ WHEN = [date(2024, 2, 29), date(1999, 12, 31), date(2024, 2, 29)]
 
 @of_all_frames
 def test_split_takes_columns_away_and_returns_their_entries(make):
-    """`split` returns the other columns as a frame of the same library, and the entries as they were given."""
+    """`_tables.split` takes the columns that are named out of a data frame, and returns their entries as arrays.
+
+    Its first result is a data frame of the same library with the remaining columns. The entries are unchanged, for
+    integers, text, flags and dates.
+    """
     labels = {"person": [7, 2**62 + 1, 7], "city": ["Ulm", "Å", ""], "flag": [True, False, True], "when": WHEN}
     held = make({"age": [1.0, 2.0, 3.0], **labels, "visits": [4, 5, 6]})
     rest, found = _tables.split(held, *labels)

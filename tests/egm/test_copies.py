@@ -47,13 +47,17 @@ class Estimator(BaseEstimator):
 
 
 def numbers(release):
-    """Return the estimates of a release, or of the releases of all groups."""
+    """Return the estimate of a release or, if `release` maps each group to a release, the list of their estimates."""
     return [it.estimate for it in release.values()] if hasattr(release, "values") else release.estimate
 
 
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_copy_is_equal_and_releases_the_same(name, how):
+    """A copy of a mechanism has the same `repr`, compares equal, and makes the same release for the same generator.
+
+    `name` is a case in MECHANISMS, and `how` is a way of copying, in COPIES.
+    """
     mechanism, data, labels = MECHANISMS[name]
     found = numbers(mechanism.release(data, rng=np.random.default_rng(2), **labels))
     other = COPIES[how](mechanism)  # of a mechanism that has been used

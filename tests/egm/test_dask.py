@@ -1,4 +1,7 @@
-"""Test that the sum of a dask array, on one machine or several, is bit for bit that of the same array in memory."""
+"""Test that a release of a dask array, in one process or on a cluster, is bit for bit that of an array in memory.
+
+The array in memory has the same rows, and the noise is zero or comes from the same generator.
+"""
 
 import logging
 import os
@@ -30,9 +33,9 @@ N = 500
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure Gaussian noise by zeros, and return a list of how many numbers each call of its sampler draws.
+    """Replace secure Gaussian noise by zeros until the test ends, and return a list.
 
-    `monkeypatch` makes the replacement.
+    Each call of the sampler appends to the list how many numbers are drawn. `monkeypatch` makes the replacement.
     """
     sizes = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
@@ -92,6 +95,11 @@ CHUNKED = {
 
 @pytest.mark.parametrize("chunked", CHUNKED)
 def test_each_row_is_in_one_result_and_in_order(chunked):
+    """`results` sums each block of rows by a function, here `seen`, and returns at most 16 sums of consecutive blocks.
+
+    With `seen`, a sum is a list of rows, so the test sees that each row is added once and in order. `chunked` is a case
+    in CHUNKED, a way to divide an array into chunks.
+    """
     X = CHUNKED[chunked](data())
     parts = results(X, seen)
     assert np.array_equal([row for rows, _ in parts for row in rows], X.compute())
@@ -291,6 +299,7 @@ def nan_columns(X):
 
 
 def with_entry(value):
+    """Return the test data as a dask array in blocks of 50 rows; the entry in row 234 and column 1 is `value`."""
     X = data()
     X[234, 1] = value
     return da.from_array(X, chunks=50)
@@ -328,6 +337,7 @@ def test_bad_arrays_are_named(name):
 
 
 def test_unknown_columns_may_be_right(silent):
+    """A dask array whose number of columns is not known is summed if its blocks have the right number."""
     assert np.array_equal(estimate(nan_columns(data())), estimate(data()))
 
 
@@ -409,7 +419,11 @@ def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
 
 @pytest.mark.slow
 def test_a_killed_worker_counts_each_person_once(tmp_path, cluster, silent):
-    """If a worker process is killed, the sums of persons whose rows are in several blocks are still those in memory."""
+    """If a worker process is killed, the sum over persons with rows in several blocks is still that of data in memory.
+
+    The rows of each person are added first (per_person="sum"). `cluster` starts two workers, and `silent` removes the
+    noise.
+    """
     persons = np.random.default_rng(5).integers(0, 150, N)
     X = np.column_stack([persons, data()])
     held = da.from_array(X, chunks=(13, 4)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
@@ -459,9 +473,9 @@ def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
 
 
 def test_an_adaptive_release_on_a_cluster_is_that_in_memory(cluster):
-    """Each question of AdaptiveDataMechanism is computed by the workers, and its release is bit for bit that in memory.
+    """A release of AdaptiveDataMechanism for a dask array on a cluster is bit for bit that for the array in memory.
 
-    `cluster` is a client of a cluster of two processes.
+    The simulated noise is the same for both. `cluster` is a client of a cluster of two processes.
     """
     it = AdaptiveDataMechanism(N, 4.0, ranges=[(-50, 50)] * 3)
     expected, found = (it.release(X, rng=np.random.default_rng(1)) for X in (data(), da.from_array(data(), (70, 2))))

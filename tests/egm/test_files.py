@@ -1,4 +1,7 @@
-"""Test `egm.files`: it reads the same table from each kind of file, says where a mistake is, and writes whole files."""
+"""Test `egm.files`: it reads the same table from each kind of file, and names the place of a mistake in a file.
+
+It also writes files: each of them appears complete or not at all.
+"""
 
 import contextlib
 import csv
@@ -115,9 +118,10 @@ def test_flags_and_decimals_of_a_parquet_file_are_numbers(tmp_path):
 
 
 def test_a_folder_is_its_files_one_after_the_other(tmp_path):
-    """`files.rows` of a folder yields the rows of its Parquet files in the order of their names, also of subfolders.
+    """`files.rows` of a folder yields the rows of all Parquet files in it and in its subfolders, in the order of names.
 
-    Files that begin with a dot or an underscore are skipped. The columns may have another order in each file.
+    Files and folders whose names begin with a dot or an underscore are skipped. The columns may have another order in
+    each file.
     """
     X = table(12)
     parts = {"month=1/b.pq": X[3:5], "month=1/a.parquet": X[:3], "month=2/a.parquet": X[5:5], "z.parquet": X[5:]}
@@ -137,7 +141,7 @@ def test_a_folder_is_its_files_one_after_the_other(tmp_path):
 
 
 def test_a_part_of_a_folder_that_cannot_be_read_is_an_error(tmp_path):
-    """`files.rows` reads the folders to which links lead, and refuses a link to a folder that it has read already."""
+    """`files.rows` reads linked subfolders, and raises a FileError if a link leads to a folder that is read already."""
     (tmp_path / "parts").mkdir()
     (tmp_path / "more").mkdir()
     write(tmp_path / "parts" / "a.parquet", table(3))
@@ -188,6 +192,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_spellings_of_one_table(tmp_path, name):
+    """`files.rows` reads the same table from CSV files that differ in quotes, spaces, line ends or forms of numbers."""
     (tmp_path / "t.csv").write_bytes(SPELLINGS[name].encode())
     it = files.rows(tmp_path / "t.csv", header="no" if name == "no header" else "auto")
     assert it.names == (("1", "2") if name == "no header" else ("a", "b"))
@@ -216,6 +221,10 @@ HABITS = {  # name of the file: its bytes, and the arguments of files.rows
 
 @pytest.mark.parametrize("name", HABITS)
 def test_habits_of_those_who_write_csv(tmp_path, name):
+    """`files.rows` reads the same table from CSV files with other delimiters, decimal signs, encodings or compression.
+
+    `name` is a case in HABITS.
+    """
     content, options = HABITS[name]
     (tmp_path / name).write_bytes(content)
     it = files.rows(tmp_path / name, **options)
@@ -309,7 +318,7 @@ def test_null_is_nan_if_it_may_be(tmp_path):
 
 
 def test_a_name_is_not_missing(tmp_path):
-    """The chemical symbol Na, the name of a column, is not taken for a missing value of line 1."""
+    """The column name Na (a chemical symbol) in line 1 is not taken for a missing value such as NA."""
     (tmp_path / "t.csv").write_text("Na,K\n1,2\n")
     assert files.rows(tmp_path / "t.csv", missing="nan").names == ("Na", "K")
 
@@ -321,6 +330,10 @@ ODD_TEXT = st.text(st.sampled_from('ab ,;"\n\u2028'), min_size=1, max_size=8).fi
 
 @given(st.lists(st.tuples(ODD_TEXT, st.integers(-9, 9)), min_size=1, max_size=9), st.sampled_from([1, 2, 99]))
 def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
+    """`files.rows` reads what Python's module csv writes, for cells with line breaks, quotes and delimiters.
+
+    `rows` are pairs of a text and a number, and `step` is the number of rows in a block.
+    """
     path = tmp_path_factory.mktemp("odd") / "t.csv"
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([("a note\nof two lines", "x"), *rows])
@@ -334,6 +347,10 @@ def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
 
 @pytest.mark.parametrize("step", [1, 2, 99])
 def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch):
+    """An error names the right line of a CSV file, even if cells before it have line breaks.
+
+    `step` is the number of rows in a block.
+    """
     monkeypatch.setattr(csv_files, "rows_in_a_block", lambda columns: step)
     (tmp_path / "t.csv").write_text('"a\nb",x\n"1\n\n2",3\nsecret,4\n5",6\n\'"\',7\n"8\n",secret\n')
     with pytest.raises(FileError, match=r"row 5 \(line 9\), column 'x': not a number$"):
@@ -344,6 +361,7 @@ def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch
 
 
 def test_an_open_quote_does_not_fetch_the_whole_file(tmp_path):
+    """If a quote is never closed, the error comes without reading the rest of the file as one cell."""
     (tmp_path / "t.csv").write_text('a,b\n1,2\n"3,4\n' + "5,6\n" * 100_000)
     with pytest.raises(FileError, match="line 3: a quote is not closed"):
         list(files.rows(tmp_path / "t.csv"))
@@ -384,7 +402,7 @@ def test_other_groups_than_thousands_are_no_numbers(tmp_path, cell):
 
 @pytest.fixture
 def standard_input(monkeypatch):
-    """Return a function that makes bytes the standard input of this process, until the test ends."""
+    """Return a function that takes bytes, and makes them the standard input of this process until the test ends."""
     return lambda content: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
@@ -417,7 +435,10 @@ PEOPLE = 'id,age,region,pay\n"007", 31 ,"North, East ",2400\n x_1,58,NA,1900\n'
 
 
 def labels_of(it, names):
-    """Return the values of the table `it` and the labels in its columns `names`, each as one array."""
+    """Return the values of a table as one array, and the list of its label columns `names`, each as one array.
+
+    `it` is the result of `files.rows`, which yields values and labels in blocks of rows.
+    """
     blocks, labels = zip(*it.labelled(names), strict=True)
     return np.concatenate(blocks), [np.concatenate(column) for column in zip(*labels, strict=True)]
 
@@ -435,6 +456,7 @@ def test_labels_of_a_csv_file_are_texts_as_written(tmp_path, options):
 
 
 def test_labels_are_known_as_names_of_line_1(tmp_path):
+    """Line 1 of a CSV file is taken for a header if each of its texts is in `known` or `labels`, and else refused."""
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
     assert it.names == ("age", "pay")
@@ -481,9 +503,10 @@ def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
 
 
 def bad_labels(tmp_path, content, name="t.csv", labels=("id",), at_once=False):
-    """Return a function that reads the values a and the `labels` of a file with this `content`.
+    """Write `content` to the file `name` in `tmp_path`, and return a function that reads the file's labels.
 
-    With `at_once`, the function only asks for the labels, and reads no row.
+    The function reads the values of the column "a" (or "1" in an NPY file) and the columns `labels`. With `at_once`, it
+    asks for the labels but reads no row, so that only errors in the names or types of the columns appear.
     """
     path = tmp_path / name
     path.write_text(content) if isinstance(content, str) else write_any(path, content)

@@ -130,6 +130,10 @@ def test_a_million_weights_are_as_good_as_a_hundred(p):
 )
 @pytest.mark.parametrize("options", [{}, {"dof": 2.5}, {"nc": np.linspace(0, 3, 3000)}], ids=["plain", "dof", "nc"])
 def test_clusters_change_nothing(weights, options, monkeypatch):
+    """Tails, densities and conditional means are the same whether similar weights are gathered in clusters or not.
+
+    Clusters save time if there are many different weights. Without them, each weight is a term of its own.
+    """
     p = np.array([0.5, 1e-3, 1e-30, 1e-300])
     x, low = gx2.isf(p, weights, **options), gx2.ppf(p, weights, **options)
     clustered = gx2.logsf(x, weights, **options), gx2.logcdf(low, weights, **options), gx2.logpdf(x, weights, **options)
@@ -371,12 +375,12 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize(("heavy", "factor"), [(36, 1.3), (38, 1.3), (44, 1.2), (46, 1.2), (54, 1.1)])
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
-    """The tail of a chi-square form with a few heavy weights and a hundred equal ones does not depend on the contour.
+    """The tail of a chi-square form with three heavy weights and a hundred equal ones does not depend on the contour.
 
-    The tail is computed by an integral along this contour in the complex plane. If the contour is bent too strongly, it
-    passes near a point where the factors of a hundred weights are all small, and a part of the integrand there turns
-    too quickly for the steps. If the contour is bent less, the logarithm of the tail must be the same, within 1e-12.
-    `heavy` is the largest weight, and the tail starts at `factor` times the mean.
+    The tail is computed by an integral along a contour in the complex plane. A contour that is bent too strongly passes
+    near the point 1 / (2 w), where w is the weight that a hundred terms share. There the integrand oscillates too
+    quickly for the steps of the quadrature. For contours whose ends have three other directions, the logarithm of the
+    tail must be the same, within 1e-12. `heavy` is the largest weight, and the tail starts at `factor` times the mean.
     """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()

@@ -1,6 +1,7 @@
 """Test `egm.gx2` with weights of either sign, a normal term and an offset, by closed forms, published values and laws.
 
-Where a test names no tolerance of its own, the relative error of a tail may be 1e-12, as `gx2.sf` promises.
+The variable is Q = sum_j weights_j chi2(dof_j, nc_j) + normal Z + shift, where Z is a standard normal variable. Where a
+docstring names no tolerance, the relative error of a tail may be about 1e-12, as `gx2.sf` promises.
 """
 
 import numpy as np
@@ -53,10 +54,10 @@ def test_difference_of_equal_exponentials_is_laplace():
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 0.5), (1e-3, 50.0), (1e100, 1e99)])
 def test_difference_of_exponentials(a, b):
-    """A chi-square variable with two degrees of freedom is exponential, and has no memory.
+    """The tails and the density of a X - b Y agree with closed forms, where X and Y are exponential variables.
 
-    So the difference of two of them, with the weights `a` and `b`, is positive with the probability a / (a + b), and is
-    then exponential as the first one.
+    X and Y are chi-square variables with two degrees of freedom, so they are exponential and have no memory. Therefore
+    a X - b Y is positive with the probability a / (a + b), and if it is positive, it has the distribution of a X.
     """
     x = np.array([1e-6, 0.3, 1.0, 40.0, 1400.0])
     density = -np.log(2 * (a + b))
@@ -71,10 +72,10 @@ def test_difference_of_exponentials(a, b):
     "weights", [[3.0, 2.0, -1.0, -4.0], np.cos(2 * np.pi * np.arange(1, 8) / 15) - 0.2], ids=["four", "circular"]
 )
 def test_exponentials_of_either_sign(weights, x):
-    """Partial fractions give the tail of a sum of exponential variables with distinct weights.
+    """The tail at `x` of a sum of exponential variables with distinct `weights` agrees with partial fractions.
 
-    For x = 0 and the weights cos(2 pi i / n) - r this is Anderson's formula (1942) for the probability that the
-    circular serial correlation of n = 15 normal numbers exceeds r.
+    For x = 0 and the weights cos(2 pi i / n) - r for i = 1, ..., 7, with n = 15 and r = 0.2, this is Anderson's formula
+    (1942) for the probability that the circular serial correlation of n normal numbers exceeds r.
     """
     with mp.workdps(60):
         w = [mpf(float(each)) for each in weights]
@@ -95,7 +96,10 @@ def test_exponential_and_normal_is_exponnorm(weight, normal, shift):
 
 @pytest.mark.parametrize("dof", [0.8, 1.0, 2.0, 3.0, 7.5, 100.0])
 def test_difference_of_equal_chi_squares_is_variance_gamma(dof):
-    """The density is a Bessel function; for one degree of freedom it is K_0(|x| / 2) / (2 pi)."""
+    """The density of the difference of two chi-square variables with `dof` degrees of freedom has a closed form.
+
+    `gx2.logpdf` agrees with it. It has a Bessel function, and for one degree of freedom it is K_0(|x| / 2) / (2 pi).
+    """
     x = np.array([-1000.0, -7.0, -0.1, 1e-3, 0.5, 20.0])
     order, z = (dof - 1) / 2, np.abs(x) / 2
     exact = order * np.log(z / 2) + np.log(special.kve(order, z)) - z - np.log(2 * np.sqrt(np.pi))
@@ -125,6 +129,11 @@ def test_one_negative_weight_is_reflected_ncx2(dof, nc):
 @pytest.mark.parametrize("ratio", [1e-3, 0.3, 1.0, 4.0, 300.0])
 @pytest.mark.parametrize(("a", "b"), [(1, 1), (3, 5), (2, 9), (10, 40), (0.5, 2.5)])
 def test_ratio_of_chi_squares_is_f(a, b, ratio):
+    """The tails at 0 of A / a - ratio B / b are the tails at `ratio` of the F distribution.
+
+    A and B are independent chi-square variables with `a` and `b` degrees of freedom. If A is noncentral, the F
+    distribution is noncentral, too.
+    """
     weights, dof = [1 / a, -ratio / b], [a, b]
     law = stats.f(a, b)
     np.testing.assert_allclose(gx2.sf(0.0, weights, dof), law.sf(ratio), rtol=1e-11)
@@ -234,7 +243,11 @@ def test_round_trip(form):
 
 @pytest.mark.parametrize("name", [name for name in FORMS if name != "many"])
 def test_quantiles_of_many_probabilities_are_those_of_each(name):
-    """Many quantiles are interpolated, and a few are searched one by one."""
+    """For 80 probabilities at once, the tail at each quantile is the probability, and no two quantiles are equal.
+
+    If there are more than 48 probabilities, most quantiles are interpolated, and otherwise all are searched one by one.
+    The tolerance is a relative 1e-12, and in addition the rounding error of the quantile.
+    """
     p = np.concatenate([np.linspace(0.01, 0.99, 40), np.geomspace(1e-100, 1e-3, 40)])
     for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
         x = find(p, **FORMS[name])
@@ -260,7 +273,11 @@ def test_density_is_the_slope(form):
 
 @pytest.mark.parametrize("name", ["pair", "mixed", "all"])
 def test_noncentral_is_a_poisson_mixture(name):
-    """A noncentral chi-square variable has dof + 2N degrees of freedom, where N is a Poisson variable."""
+    """The upper tail with a noncentral first term agrees with a Poisson mixture of tails with a central first term.
+
+    This holds because a noncentral chi-square variable is a central one with dof + 2 N degrees of freedom, where N is a
+    Poisson variable with half the noncentrality as its mean. The tolerance is a relative 1e-10.
+    """
     full = changed(FORMS[name])
     dof, x, nc = np.broadcast_to(full["dof"], full["weights"].shape), points(FORMS[name])[:6], 1.5
     central = {**full, "nc": np.where(np.arange(dof.size) == 0, 0.0, full["nc"])}
@@ -319,7 +336,11 @@ TERM = st.tuples(
     st.sampled_from([-20.0, -3.0, -0.5, 0.1, 1.0, 4.0, 30.0]),
 )
 def test_estimated_error_covers_the_difference_of_contours(terms, normal, distance):
-    """The tail along another contour differs by no more than the two estimated errors; in `terms` are random forms."""
+    """Tails that are integrated along two different contours differ by at most the sum of their estimated errors.
+
+    `terms` are random terms: the size and the sign of the weight, degrees of freedom and noncentrality. `normal` is the
+    normal term. The tail is taken at the mean plus `distance` standard deviations.
+    """
     sizes, signs, dof, nc = np.array(terms).T
     form = {"weights": sizes * signs, "dof": dof, "nc": nc, "normal": normal}
     x = gx2.mean(**form) + distance * np.sqrt(gx2.var(**form))
@@ -346,7 +367,10 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
     ],
 )
 def test_estimated_error_covers_a_certified_one(x, form):
-    """Ball arithmetic proves between which doubles the tail lies."""
+    """The upper tail from `gx2.sf` differs from the proved one by at most the error that `gx2.sf` estimates.
+
+    `gx2.certify` proves, by ball arithmetic, between which two doubles the tail lies.
+    """
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)
     assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)
@@ -358,9 +382,10 @@ SMALL = [name for name in FORMS if name not in ("harmonic", "many")]
 
 
 def slope(function, at, step):
-    """Return the derivative of `function` at the number `at`, by two central differences, extrapolated.
+    """Return the derivative of `function` at the number `at`, extrapolated from two central differences.
 
-    The error is the fourth power of `step` times a fifth derivative, and the rounding error divided by `step`.
+    Its error has two parts. One is proportional to the fourth power of `step`, and one is the rounding error of
+    `function` divided by `step`.
     """
     near, far = ((function(at + h) - function(at - h)) / (2 * h) for h in (step, 2 * step))
     return (4 * near - far) / 3
@@ -369,9 +394,11 @@ def slope(function, at, step):
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("p", [0.8, 0.3, 1e-3, 1e-30])
 def test_gradients_are_slopes(name, p):
-    """Differences over steps that change the smaller tail by a thousandth agree with the derivatives.
+    """The derivatives of the upper tail from `gx2.gradients` agree with finite differences, to a relative 1e-8.
 
-    The fourth power of 1e-3 and the rounding error 1e-12 / 1e-3 leave a relative error of about 1e-9.
+    They are the derivatives by x and by each parameter, at the point where the upper tail is `p`. A step changes the
+    smaller tail by at most about a thousandth. So the finite differences have a relative error of about 1e-9: the
+    rounding error 1e-12, divided by 1e-3.
     """
     full = changed(FORMS[name])
     d = full["weights"].size
@@ -405,7 +432,10 @@ def test_gradients_are_slopes(name, p):
 
 @forms
 def test_gradients_know_the_scale(form):
-    """The tail does not change if x and all parameters with a unit are multiplied by one factor (Euler)."""
+    """The derivatives of `gx2.gradients`, each times its parameter, add up to 0, for x and all parameters with a unit.
+
+    This is Euler's theorem: the tail does not change if x, weights, normal term and shift are multiplied by one factor.
+    """
     full = changed(form)
     for x in points(form)[[0, 2, 3, 7]]:
         found = gx2.gradients(x, **full)
@@ -422,7 +452,7 @@ def test_gradients_know_the_scale(form):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_gradient_of_a_noncentrality_is_half_a_difference(name):
-    """The derivative by a noncentrality is half of what two more degrees of freedom add to the tail."""
+    """The derivative of the upper tail by nc_j is half of what the tail gains if dof_j grows by 2."""
     full = changed(FORMS[name])
     dof = np.broadcast_to(full["dof"], full["weights"].shape)
     for p in (0.5, 1e-6, 1e-100):
@@ -511,7 +541,7 @@ def test_support(law, support):
 
 
 def example(seed, d=4):
-    """Return arguments of `gx2.from_quadratic_form` for a random form of `d` variables, from the generator's `seed`."""
+    """Return arguments of `gx2.from_quadratic_form`, as a dictionary, for a random quadratic form of `d` variables."""
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((d, d))
     return {
@@ -525,7 +555,11 @@ def example(seed, d=4):
 
 @pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5, 0.99])
 def test_product_of_two_normal_variables(rho):
-    """The product is negative with a probability that Sheppard found (1899); its density is a Bessel function."""
+    """The product of two standard normal variables with the correlation `rho` has the known distribution.
+
+    It is negative with the probability arccos(rho) / pi (Sheppard 1899). Its density is an exponential function times
+    the Bessel function K_0.
+    """
     law = gx2.from_quadratic_form([[0, 1], [0, 0]], cov=[[1, rho], [rho, 1]])
     assert law.cdf(0.0) == pytest.approx(np.arccos(rho) / np.pi, rel=1e-12)
     x, rest = np.array([-2.0, -0.1, 0.3, 5.0]), 1 - rho**2
@@ -535,6 +569,7 @@ def test_product_of_two_normal_variables(rho):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_other_basis_changes_nothing(seed):
+    """The distribution of a quadratic form is the same in another orthonormal basis, to a relative 1e-11."""
     form = example(seed)
     basis = stats.ortho_group.rvs(4, random_state=seed)
     other = {
@@ -550,6 +585,7 @@ def test_other_basis_changes_nothing(seed):
 
 
 def test_whitened_vector_has_the_same_form():
+    """A form of x = L z, where L L^T is the covariance of x, has the distribution of the corresponding form of z."""
     form = example(7)
     root = np.linalg.cholesky(form["cov"])
     white = {
@@ -670,13 +706,16 @@ def test_bad_confidence_is_named(confidence):
 
 @pytest.mark.parametrize("dof", [0.3, 0.8, 1.0])
 def test_density_where_it_is_infinite(dof):
-    """The density of a difference of two chi-square variables with at most one degree of freedom has a pole at 0."""
+    """`gx2.pdf` is infinite at 0 for the difference of two chi-square variables with at most one degree of freedom."""
     assert gx2.pdf(0.0, [1.0, -1.0], dof) == np.inf
 
 
 @pytest.mark.parametrize("x", [1e-5, -1e-10])
 def test_density_near_a_pole_is_refused(x):
-    """Near a pole the integrand of the density falls too slowly for any step, and an AccuracyError says so."""
+    """`gx2.pdf` raises an AccuracyError near a point where the density is infinite.
+
+    There the integrand falls too slowly for any step of the quadrature.
+    """
     with pytest.raises(gx2.AccuracyError):
         gx2.pdf(x, [1.0, -1.0], 0.25)
 
@@ -688,12 +727,19 @@ def test_round_trip_near_a_pole(p):
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_smallest_quantiles(sign):
-    """With two degrees of freedom the lower quantile is 2p for small p."""
+    """For a weight of 1 and two degrees of freedom, the lower quantile for the probability 1e-200 is 2e-200.
+
+    For a weight of -1, the upper quantile is -2e-200.
+    """
     find = gx2.ppf if sign > 0 else gx2.isf
     assert find(1e-200, [sign], 2) == pytest.approx(sign * 2e-200, rel=1e-12, abs=0)
 
 
 def test_quantile_between_mean_and_median_of_a_negative_weight():
+    """The upper quantile of -X for 0.7, which lies between mean and median, is minus the lower quantile of X for 0.7.
+
+    X is a chi-square variable with 0.3 degrees of freedom.
+    """
     assert gx2.isf(0.7, [-1.0], 0.3) == pytest.approx(-stats.chi2.ppf(0.7, 0.3), rel=1e-11)
 
 

@@ -1,7 +1,9 @@
-"""Test the intervals of releases: how often they contain the exact number, how long they are, and some laws.
+"""Test the confidence intervals of releases: how often they contain the exact number, how long they are, and two laws.
 
-Coverage is found by simulation. Each column of each release counts, and the shares of different columns are nearly
-independent. A share may be below the promised one by at most three of its standard errors.
+How often is found by simulation. In each simulated release, each column is one observation, and columns are nearly
+independent. The share of the intervals that contain the exact number may be below the confidence by at most three
+standard errors. The laws are that wider intervals contain narrower ones, and that intervals follow units and order of
+the columns.
 """
 
 import dataclasses
@@ -25,13 +27,16 @@ def mechanism(n=200, d=3, **options):
 
 
 def covered(made, times, confidence, off=0.0, factor=1.0, simultaneous=False, rows=None):
-    """Simulate normal rows and their releases `times` times; return how often the intervals contain the exact numbers.
+    """Simulate `times` releases by `made`; return how often their intervals contain the truth, and how long they are.
 
-    The mean of the rows is off the center by `off` standard deviations, and their standard deviations are those that
-    were declared, times `factor`. There are as many rows as declared, or `rows`. The result is a dictionary from what
-    the interval is for to two numbers: the share of the columns (or of the releases, if the intervals are
-    `simultaneous`) in which it contains the exact number, and the mean length of the finite intervals over the
-    standard deviation of the noise.
+    `made` is a GaussianDataMechanism, or a GroupedDataMechanism with all rows in one group. The rows are normal. Their
+    mean is off the center by `off` declared standard deviations, and their standard deviations are `factor` times the
+    declared ones. There are `rows` rows, by default as many as declared.
+
+    The result is a dictionary from "sum", "mean" and "population" to a tuple (share, length, number). `share` is the
+    share of the columns whose interval contains the exact number; if `simultaneous` is true, it is the share of the
+    releases in which all intervals do. `length` is the mean length of the finite intervals, divided by the standard
+    deviation of the noise in the sum. `number` is the number of observations in `share`.
     """
     rng, seen, lengths = np.random.default_rng(8), {of: [] for of in OF}, {of: [] for of in OF}
     grouped = isinstance(made, GroupedDataMechanism)
@@ -81,19 +86,26 @@ def test_intervals_contain_the_exact_number_as_often_as_promised(case, confidenc
 
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}], ids=str)
 def test_simultaneous_intervals_hold_together(options):
+    """In at least 80 % of the releases, all simultaneous intervals of confidence 0.8 contain their exact numbers."""
     for share, _, number in covered(mechanism(**options), 500, 0.8, off=0.5, simultaneous=True).values():
         assert share >= 0.8 - 3 * np.sqrt(0.16 / number)
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_intervals_of_groups(neighbors):
+    """A group's intervals of confidence 0.9 contain the exact numbers of this group in at least 90 % of all cases."""
     made = GroupedDataMechanism(mechanism(neighbors=neighbors), [1, 2])
     for share, _, number in covered(made, 400, 0.9, off=0.3).values():
         assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
 
 
 def test_no_interval_is_much_longer_than_necessary():
-    """If the guesses are right and few rows are clipped, the noise alone is a lower bound of the length."""
+    """If no row is clipped, an interval is at least as long as for the noise alone, and at most 25 % or 2 % longer.
+
+    The length for the noise alone is the one that normal noise needs for a confidence of 0.95. For "population", the
+    noise includes the spread of the rows. The limit is 2 % if the guesses are declared to be right (KNOWN). It is 25 %
+    by default, when `sigma` may be too small by a factor of 1.25.
+    """
     q = 2 * stats.norm.isf(0.025)
     for options, most in (({}, 1.25), (KNOWN, 1.02)):  # sigma may be too small by the factor 1.25
         made = mechanism(2000, **options)
@@ -108,6 +120,12 @@ def test_no_interval_is_much_longer_than_necessary():
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}, {"basis": BASIS}], ids=str)
 @pytest.mark.parametrize("of", OF)
 def test_laws(of, options):
+    """Intervals contain the estimate, do not shrink if the confidence grows, and follow units and order of the columns.
+
+    A simultaneous interval contains the interval of one column. Units and order are tested without a basis: if all
+    columns are multiplied by 8 and reversed, then so are the intervals. `of` says what the interval is for, and
+    `options` are those of the mechanism.
+    """
     made, X = mechanism(**options), np.random.default_rng(2).normal(CENTER, SIGMA, (200, 3))
     release = made.release(X, rng=np.random.default_rng(1))
     value = release.sum if of == "sum" else release.mean
@@ -127,6 +145,11 @@ def test_laws(of, options):
 
 
 def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
+    """The 95 % interval of a mean is infinite if the noisy number of rows is below 1.9 of its standard deviations.
+
+    A true number of 0 rows is then possible, and 0 rows have no mean. From 2.1 standard deviations on, the interval is
+    finite.
+    """
     made = mechanism(5, neighbors="add_remove", clip_probability=0.1)
     release = made.release(np.tile(CENTER, (5, 1)), rng=np.random.default_rng(1))
     for count in (-3.0, 0.0, 1.9 * release.count_std):
@@ -137,6 +160,12 @@ def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
 
 
 def test_the_ends_solve_the_equation_of_fieller():
+    """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count.
+
+    The count is the number of rows. The equation says that |sum - t * count|, less the bound of the bias, is the normal
+    quantile times the standard deviation of sum - t * count. Here the confidence is 0.9, and sum and t are measured
+    from the center.
+    """
     made = mechanism(40, neighbors="add_remove", **KNOWN)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))
     release, parts = dataclasses.replace(release, count=40.0), release._parts()
@@ -153,7 +182,11 @@ TAILS = [0.49999, 0.4, 0.1, 0.025, 1e-6, 1e-12]
 
 
 def test_one_coordinate_of_l2_noise():
-    """For a single coordinate l2 noise is Laplace noise."""
+    """`coordinate_quantile`, the quantile of one coordinate of l2 noise, has its known values in three cases.
+
+    Its unit is the standard deviation of the noise. If there is one coordinate, l2 noise is Laplace noise. The quantile
+    for the tail 1/2 is 0. If there are a million coordinates, the quantile is nearly that of the normal distribution.
+    """
     assert [coordinate_quantile(tail, 1) for tail in TAILS] == pytest.approx(
         [np.log(1 / (2 * tail)) / np.sqrt(2) for tail in TAILS],
         rel=1e-8,

@@ -229,7 +229,7 @@ def in_a_fork(function):
 def test_processes_share_what_there_is(tmp_path):
     """Three processes that use the file of one budget at the same time are together granted exactly 50 costs.
 
-    The total is epsilon = 1 and each cost is epsilon = 0.02, so 50 costs are all that the budget has.
+    The total is epsilon = 1, and each cost is epsilon = 0.02, so that the total is enough for 50 costs.
     """
     path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
@@ -239,6 +239,10 @@ def test_processes_share_what_there_is(tmp_path):
 
 @pytest.mark.parametrize("name", ["journal", None])
 def test_threads_share_what_there_is(name, tmp_path):
+    """Four threads that use one budget at the same time are together granted the 20 costs that the total allows.
+
+    `name` is the name of the budget's file, or None for a budget in memory.
+    """
     budget = Budget(name and tmp_path / name, epsilon=1)
     granted = []
     threads = [threading.Thread(target=lambda: granted.append(fill(budget, laplace(0.05)))) for _ in range(4)]
@@ -251,6 +255,11 @@ def test_threads_share_what_there_is(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["journal", None])
 def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
+    """If one thread records a cost in a budget, a second thread waits before the budget decides about a second cost.
+
+    The first cost is half of the total, and the second is three quarters, so that the second one is refused. `name` is
+    the name of the budget's file, or None for a budget in memory.
+    """
     budget = Budget(name and tmp_path / name, epsilon=1)
     other = threading.Thread(target=fill, args=(budget, laplace(0.75)))
     with budget._store.changing() as (charges, record):
@@ -564,6 +573,7 @@ def test_what_may_not_be_written_can_be_read(file, folder):
 
 
 def refused(path):
+    """Check that `Budget` raises a JournalError for the file `path`, whether or not a total is given."""
     with pytest.raises(JournalError, match=r"journal '.*journal'"):
         Budget(path)
     with pytest.raises(JournalError):
@@ -709,9 +719,10 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
 
 
 def test_labels_and_times_are_kept(tmp_path):
-    """The history of a budget has the label of each charge, and the time in UTC at which it was recorded.
+    """The history of a budget has the label of each recorded cost, and the time in UTC at which the cost was recorded.
 
-    Labels with any characters are kept, in memory and in a file. Charges that differ only in their time are equal.
+    Labels with any characters are kept, both by a budget in memory and by a budget with a file. Two records that differ
+    only in their time are equal.
     """
     path, labels = tmp_path / "journal", ["", "March", "é\n\x00\U0001f600'; --"]
     before = datetime.now(UTC).replace(microsecond=0)
@@ -740,6 +751,11 @@ def test_a_label_that_is_no_text_costs_nothing(tmp_path, label, error):
 
 
 def test_places_where_no_journal_can_be_are_named(tmp_path):
+    """If the path of a budget's file cannot be used, the error of `Budget` has the path, and no file is created.
+
+    Such a path is a folder, a pipe, a device or a broken link, or lies in a folder that does not exist, or has too long
+    a name. The longest allowed name leaves eight characters for the suffix of SQLite's rollback file.
+    """
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for path in (tmp_path, tmp_path / "pipe", Path("/dev/null")):

@@ -224,10 +224,11 @@ def test_uniforms_have_all_digits_of_a_double(monkeypatch):
 
 
 def distance_of_discrete(s, d):
-    """Return the total variation distance of discrete l2 noise of scale `s` from rounded l2 noise, in `d` = 1 or 2.
+    """Return the total variation distance of discrete and rounded l2 noise, both of scale `s`, for `d` = 1 or 2.
 
-    `d` is the number of coordinates. Both distributions are mixtures of normal distributions, rounded or discrete, over
-    the random variance.
+    `d` is the number of coordinates. l2 noise is normal noise with a random variance. Discrete l2 noise has the
+    discrete Gaussian distribution in place of the normal one. Rounded l2 noise is l2 noise rounded to integers. The
+    distance is computed by integrals over the random variance.
     """
     reach, (nodes, weights) = int(40 * s) + 40, np.polynomial.legendre.leggauss(400)
     u = 14 * nodes - 11  # log of the gamma variable, from exp(-25) to exp(3)
@@ -315,7 +316,8 @@ def test_noise_is_scaled_like_gaussian_noise(make):
     """The standard deviations of l2 noise are those of Gaussian noise times one number; "best" takes the smaller noise.
 
     `make` is a function of the option noise, "gaussian", "l2" or "best", and returns a mechanism for four coordinates.
-    The number agrees with the ratio of the calibrations within 1e-12. In this test the l2 noise is the smaller one.
+    The number is the ratio of the standard deviations that are calibrated for sensitivity 1, within 1e-12. In this test
+    the l2 noise is the smaller one.
     """
     normal, l2, best = map(make, ("gaussian", "l2", "best"))
     ratio = math.sqrt(5) * l2_noise_scale(1.0, 1e-6, 4) / analytic_noise_multiplier(1.0, 1e-6)

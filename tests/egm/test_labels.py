@@ -1,4 +1,8 @@
-"""Test that labels of a wrong type are an error before anything is charged, and the labels of the command line."""
+"""Test the labels of rows, which say to which person or group a row belongs, in Python and on the command line.
+
+Labels of a wrong type must be refused before a budget records a cost. Labels of each allowed type, such as dates, must
+give the right groups and persons.
+"""
 
 import datetime
 import json
@@ -35,13 +39,21 @@ def grouped(keys):
 
 
 def as_dates(library, kind, labels):
-    """Return `labels`, of a `kind`, as NumPy's dates if they are dates and pandas would take them for objects."""
+    """Return the list `labels` as an array of NumPy's dates if a table of `library` needs that, else unchanged.
+
+    `library` is a key of MAKERS and `kind` a key of LABELS. An array is needed for dates in pandas and dask, because
+    pandas would keep a list of Python's dates as objects.
+    """
     objects = kind == "dates" and library in ("pandas", "dask", "categories")
     return np.array(labels, dtype="M8[us]") if objects else labels
 
 
 def charges(mechanism, X, **labels):
-    """Return whether a release of `X` with these `labels` is charged; it must be refused if and only if it is not."""
+    """Try to release `X` by `mechanism` within a budget, and return whether the budget recorded the cost.
+
+    `X` is a table, or an array that becomes the column x of a table. `labels` are the arguments for labels, such as by.
+    If the release is refused, the error must be the one for labels of a wrong type, and no cost may be recorded.
+    """
     budget = Budget(epsilon=1, delta=1e-6)
     if isinstance(X, np.ndarray):
         X = pa.table({"x": X})
@@ -107,6 +119,11 @@ def test_labels_of_no_allowed_type_cost_nothing(column):
 
 
 def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
+    """`codes` gives a row the index of its label among the keys, and -1 if a date cannot be the label in its unit.
+
+    In nanoseconds, the date 2300-01-01 is too large for 64 bits. It must not be confused with the date in 1715 that has
+    the same 64 bits. In days, 12 o'clock is the label of no row.
+    """
     labels = np.array(
         ["2262-01-01", "1715-06-13T00:25:26.290448384"], "M8[ns]"
     )  # the second is 2300-01-01 modulo 2**64
@@ -136,7 +153,11 @@ GROUPS = {  # (values of --keys, the keys as they are written, the sums of the g
 
 @pytest.fixture
 def egm(tmp_path, monkeypatch, capsys):
-    """Return a function that runs `egm sum` on a Parquet file with `COLUMNS`, and returns its exit code and outputs."""
+    """Return a function that runs `egm sum` without noise, and returns (exit code, standard output, standard error).
+
+    The function takes further options of the command line, and the name `data` of a Parquet file. The default file has
+    the column x, which is summed, and the columns of labels in COLUMNS.
+    """
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"x": [1.0, 2.0, 4.0, 8.0], **COLUMNS}), "t.parquet")
     (tmp_path / "sigma.csv").write_text("x,100\n")

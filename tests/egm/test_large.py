@@ -1,4 +1,4 @@
-"""Test that a release from files larger than memory stays in memory."""
+"""Test that a release from files larger than the memory takes little memory."""
 
 import json
 import os
@@ -19,10 +19,10 @@ RUN = "import sys, egm.cli; sys.exit(egm.cli.main(sys.argv[1:]))"
 
 @pytest.mark.slow
 def test_a_folder_of_two_gigabytes_is_summed_within_one(tmp_path):
-    """`egm sum` releases the sum of 2 GB in a folder of Parquet files, although it may not take more than 1 GB.
+    """`egm sum` releases the sum of 2 GB of Parquet files in a folder, although its memory is limited to 1 GB.
 
-    The limit is that of its memory. The release is, bit for bit, that of the same blocks in memory. The folder has one
-    file under many names.
+    The estimate is, bit for bit, that of a release from equal blocks of rows in memory. To save disk space, the folder
+    has 100 names of one file.
     """
     sigma = 1 / np.arange(1.0, COLUMNS + 1)
     X = np.random.default_rng(1).normal(0, sigma, size=(ROWS, COLUMNS))

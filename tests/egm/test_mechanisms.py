@@ -165,6 +165,10 @@ def test_adding_a_row_moves_sum_and_count_by_at_most_the_sensitivity(center):
 
 
 def test_count_has_its_best_share():
+    """If the number of rows is private, its weight in the joint release with the sum is the one of least total noise.
+
+    The variances of the sum, added up over the columns, are larger for a weight that is 1 % larger or smaller.
+    """
     mechanism = data_mechanism(neighbors="add_remove")
     a, b, c = np.sum(mechanism.b**-2), np.sum(MU**2), mechanism.clip_norm
     variances = [(c**2 + w**2) * (a + b / w**2) for w in mechanism.count_weight * np.array([1, 0.99, 1.01])]
@@ -173,6 +177,10 @@ def test_count_has_its_best_share():
 
 
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
+    """With center 0, the release of the number of rows increases the variance of the sum by 1 %.
+
+    The factor 1/4 is there because an added row changes the sum by half as much as a replaced one.
+    """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)
 
@@ -402,6 +410,12 @@ def test_confidence_radius_knows_the_price_of_the_number_of_clipped_rows():
 )
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_excess_is_a_standard_score_where_the_guesses_are_as_good_as_declared(neighbors, declared, offset, factor):
+    """`excess_clipped`, the standardized number of clipped rows, is standard normal if guesses are as good as declared.
+
+    The options `declared` say how good the guesses of center and standard deviations are. The true mean is off the
+    center by `offset` standard deviations, or by the vector that is declared if `offset` is None. The true standard
+    deviations are the guessed ones times `factor`. A Kolmogorov-Smirnov test of 500 releases must not reject.
+    """
     mechanism = data_mechanism(n=3000, clip_probability=0.1, neighbors=neighbors, count_clipped=True, **declared)
     mean, rng = MU + (np.array([1.0, 0.0, 0.1]) if offset is None else offset * SIGMA), np.random.default_rng(4)
     releases = [mechanism.release(rng.normal(mean, factor * SIGMA, (3000, 3)), rng=rng) for _ in range(500)]
@@ -409,11 +423,17 @@ def test_excess_is_a_standard_score_where_the_guesses_are_as_good_as_declared(ne
 
 
 def excess(X, **arguments):
+    """Release `X` by a GaussianDataMechanism with these `arguments`; return the standardized number of clipped rows."""
     mechanism = GaussianDataMechanism(**arguments)
     return mechanism.excess_clipped(mechanism.release(X, rng=np.random.default_rng(7)))
 
 
 def test_excess_shows_a_wrong_centre_a_wrong_spread_and_rows_of_one_entry():
+    """`excess_clipped` is below 3 for normal rows that are as declared, and above 10 for three wrong declarations.
+
+    They are a wrong center, standard deviations that are too small, and rows with a single entry that is not 0, which
+    are far from normal.
+    """
     n, d = 40_000, 20
     rng = np.random.default_rng(6)
     options = {"n": n, "epsilon": 1.0, "delta": 1e-6, "count_clipped": True}
@@ -559,11 +579,13 @@ class Unread:
     ],
 )
 def test_what_everybody_sees_is_checked_without_reading(X, error, message):
+    """`check` refuses data by their type, shape and number of rows, which are public, without reading their values."""
     with pytest.raises(error, match=message):
         data_mechanism().check(X)
 
 
 def test_what_may_be_right_passes_unread():
+    """`check` reads no values: it accepts data whose type and shape may be right, even with NaN, or texts in lists."""
     mechanism = data_mechanism()
     for X in (Unread((500, 3)), Unread((np.nan, 3)), np.full((500, 3), np.nan), [["a"]] * 500, iter([])):
         mechanism.check(X)

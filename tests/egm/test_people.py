@@ -1,7 +1,8 @@
-"""Test releases for persons with several rows, for groups, and with missing values.
+"""Test releases for persons with several rows, for groups of rows, and with missing values.
 
-The reference is always plain Python or NumPy on the whole table: what is left of the rows of each person or of each
-group. Entries are multiples of 1/8, so that sums of doubles are exact in any order.
+The expected result is always that of another table, which plain Python or NumPy computes from the whole data: it has
+only the rows, sums or means that the mechanism keeps of each person or group. Entries are multiples of 1/8, so that
+sums of doubles are exact in any order.
 """
 
 import dataclasses
@@ -48,14 +49,24 @@ def mechanism(n=PERSONS, **options):
 
 
 def released(made, *given, rng=None, **labels):
-    """Return all numbers of a simulated release, by default with the noise of one seed."""
+    """Simulate a release of the data `given` by `made`, and return all its numbers as one list.
+
+    For each group, these are the estimate of each column, the number of rows and the number of clipped rows (None if
+    not released). A mechanism without groups has one group. `labels` are the arguments person and by. The default `rng`
+    has always the seed 1, so that two releases of the same sums are equal.
+    """
     found = made.release(*given, rng=rng or np.random.default_rng(1), **labels)
     parts = found.values() if isinstance(made, GroupedDataMechanism) else [found]
     return [number for part in parts for number in (*part.estimate, part.count, part.clipped)]
 
 
 def left(X, who, how):
-    """Return what is left of the rows of each person: in the order of the persons, by plain NumPy."""
+    """Return an array of the rows that the mechanism keeps of the rows `X`, in ascending order of the persons.
+
+    `who` has the person of each row. If `how` is a number k, the first k rows of each person are kept. If `how` is
+    "sum" or "mean", each person has one row: the sums or means of the columns over the entries that are not missing,
+    and NaN if all are missing.
+    """
     rows = [X[who == person] for person in np.unique(who)]
     if isinstance(how, int):
         return np.concatenate([each[:how] for each in rows])
@@ -69,7 +80,7 @@ def left(X, who, how):
 
 
 def frame(library, X=X, **labels):
-    """Return a data frame of `library` with the columns a and b and those in `labels`, which stand between them."""
+    """Return a data frame of `library`, a name, with column a of `X`, the columns `labels`, and column b of `X`."""
     columns = {"a": X[:, 0], **labels, "b": X[:, 1]}
     if library == "pyarrow":
         return pa.table(columns)
@@ -131,7 +142,11 @@ def test_arrays_columns_and_blocks_agree(library, kind):
 
 
 class Table:
-    """Table of a file, which reads its rows in blocks and puts column b before column a."""
+    """Stand-in for the table of a file: it yields blocks of the rows of X, sorted by person, with column b before a.
+
+    `places` are the indices of the sorted rows at which a new block begins. `labels` has the columns of labels by name;
+    "id" has the persons. `labelled` yields the labels of each block, too.
+    """
 
     names, count = ("b", "a"), None
 
@@ -179,7 +194,11 @@ def test_tables_of_files_agree():
 
 
 def test_l2_noise_of_a_group_is_that_of_a_mechanism_for_this_group_alone():
-    """If one person more changes one group only, each group has the noise of a release of its rows alone."""
+    """If each person is in one group only, l2 noise in a group is as large as in a release of this group's rows alone.
+
+    With random numbers from the same seed, estimates are equal and intervals nearly so. If a person may be in several
+    groups, l2 noise is refused.
+    """
     made = mechanism(N, neighbors="add_remove", noise="l2")
     grouped, rng = GroupedDataMechanism(made, KEYS), np.random.default_rng(4)
     found, again = grouped.release(X, by=GROUP, rng=rng), np.random.default_rng(4)
@@ -249,7 +268,11 @@ def test_sums_of_a_person_are_finite():
 
 
 def one_by_one(made, X, groups, keys):
-    """Return the numbers of the release of each group's rows without noise, by the mechanism for a single group."""
+    """Release the rows of each of the groups `keys` separately and without noise, and return all numbers as one list.
+
+    `groups` has the group of each row of `X`. The mechanism is `made` without labels of persons, and with neighbors
+    that add or remove a row.
+    """
     single = dataclasses.replace(made, per_person=None, neighbors="add_remove")
     return [number for key in keys for number in released(single, X[groups == key], rng=Silent())]
 
@@ -284,7 +307,10 @@ def test_groups_of_columns_and_blocks_agree(library):
 
 
 def first_groups(who, groups, most, keys):
-    """Return the sets of the first `most` groups of each person, by plain Python."""
+    """Return a dictionary from each person to the list of the first `most` groups among the person's rows.
+
+    `who` and `groups` have the person and the group of each row. Groups that are not in `keys` are left out.
+    """
     first = {}
     for person, group in zip(who.tolist(), groups.tolist(), strict=True):
         if group in keys and group not in (seen := first.setdefault(person, [])) and len(seen) < most:
@@ -368,11 +394,13 @@ def test_large_groups_do_not_overflow(monkeypatch):
 
 
 def joint_vectors(rng, radius, weights, rows, groups, extreme):
-    """Return the sum of a person's joint vectors, in integers: one row of numbers for each of the `groups`.
+    """Return the sums of the joint vectors of one artificial person in each group, as integers, shape (`groups`, 4).
 
-    The person has `rows` rows, in turns in each group. They are random if `extreme` is 0; otherwise all are on the edge
-    of the ball, on the side of the sign of `extreme`, and are clipped if it is positive. `weights` are those of the
-    number of rows and of the number of clipped rows.
+    The joint vector of a row has two clipped entries, then `weights`[0] for the number of rows, and then `weights`[1]
+    for the number of clipped rows, or 0 if the row is not clipped. The person has `rows` rows, which go to the groups
+    in turn. If `extreme` is 0, `rng` draws the rows in the ball with the norm `radius`, and draws which of them are
+    clipped. If `extreme` is 1 or -1, each row has the entries (`extreme` * `radius`, 0), and is clipped if `extreme` is
+    1.
     """
     total = np.zeros((groups, 4), dtype=object)
     for i in range(rows):
@@ -389,6 +417,14 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
 @pytest.mark.parametrize(("rows", "groups"), [(1, 1), (3, 1), (4, 4)])
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, clipped, share):
+    """The rows of one person change the joint vectors of all groups by at most the sensitivity that `Joint` computes.
+
+    A joint vector has the sum of the clipped rows, the number of rows and the number of clipped rows, as integers. The
+    person has `rows` rows in `groups` groups. All of them are replaced or, for "add_remove", removed. `clipped` says
+    whether the number of clipped rows is released, and `share` is the weight of the number of rows in tenths of the
+    radius. For `share` = 0 the number of rows is not released. Some rows reach the sensitivity, unless rows are
+    replaced and this weight is above the radius.
+    """
     rng, radius = np.random.default_rng(3), 1 << 40
     weight, added = radius * share // 10, neighbors == "add_remove"
     joint = Joint(neighbors, bool(share), clipped, rows if groups > 1 else rows**2)
@@ -418,6 +454,12 @@ COMBINATIONS = [
 
 @pytest.mark.parametrize(("neighbors", "how", "missing", "groups", "clipped"), COMBINATIONS)
 def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, monkeypatch):
+    """Estimates and counts have the standard deviations that the mechanism states, for 20 000 simulated releases.
+
+    The tolerance is five standard errors of the variance. A secure release asks for the same noise, up to a relative
+    1e-6. `neighbors`, `how` (per_person), `missing` and `clipped` (count_clipped) are options. `groups` is the number
+    of groups of a person, or 0 for a mechanism without groups.
+    """
     options = {"neighbors": neighbors, "per_person": how, "missing": missing, "count_clipped": clipped}
     made = mechanism(n=2, center=[40.0, -400.0], **options)
     labels = {} if how is None else {"person": [7, 8]}

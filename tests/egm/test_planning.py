@@ -1,4 +1,4 @@
-"""Test that `egm.planning` inverts the forecasts: what it returns is enough, and a little less is not."""
+"""Test that `egm.planning.solve` inverts the forecasts of errors: its result is enough, and a little less is not."""
 
 import dataclasses
 import re
@@ -60,11 +60,12 @@ SLOW = [
     ("mechanism", "field", "value", "question"), [*CASES, *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW)]
 )
 def test_what_is_found_is_enough_and_a_little_less_is_not(mechanism, field, value, question):
-    """The solution meets the target. A value 1e-6 smaller in relation to it, or one row fewer, does not.
+    """`solve` returns the least value of `field` ("epsilon", "rho" or "n") for which the forecast error meets a target.
 
-    The target is 0.9995 times the error at `value`, so that it is no error of a whole number of rows. The other fields
-    of the solution are those of `mechanism`, and its own value of `field` has no effect. `question` has the other
-    arguments.
+    A value that is smaller by a relative 1e-6, or by one row, does not meet the target. The target is 0.9995 times the
+    error at `value`, so that it is not exactly the error for a whole number of rows. The result of `solve` is
+    `mechanism` with another value of `field`. Except for an adaptive mechanism, it does not depend on the value that
+    `mechanism` had. `question` has further arguments of `solve`, such as the column.
     """
     target = 0.9995 * curve(mechanism, value, field, **question)
     found = solve(mechanism, target, field, **question)
@@ -86,7 +87,7 @@ def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
 
 
 def test_units_do_not_matter():
-    """If the data are in other units, then so is the target, and the solution is the same up to rounding."""
+    """If the data and the target are given in another unit, `solve` returns the same epsilon, up to rounding."""
     scaled = GaussianDataMechanism(
         {name: 1000 * std for name, std in SIGMA.items()},
         20_000,
@@ -120,7 +121,11 @@ def test_measures_are_those_of_the_forecast():
 
 @pytest.mark.parametrize("basis", [None, "dct"])
 def test_interval_without_a_bias_is_normal(basis):
-    """If the center is the mean, then half of the interval is the normal quantile times the error of the mean."""
+    """If center and sigma are declared exact, the measure "interval" is the normal quantile times the error of a mean.
+
+    The interval has no bias then. The measure is half of the interval's width, and the confidence is 0.95. `basis` is
+    an option of the mechanism.
+    """
     it = GaussianDataMechanism(
         [3.0, 2.0, 1.0], 900, 1.0, 1e-6, center_std=0, sigma_factor=1, clip_probability=0.2, basis=basis
     )
@@ -130,11 +135,12 @@ def test_interval_without_a_bias_is_normal(basis):
 
 
 def test_interval_contains_the_mean_as_often_as_it_says():
-    """The interval of the measure "interval" contains the mean of the rows in at least 0.9 of all releases.
+    """The error of a mean is at most the measure "interval", for the confidence 0.9, in at least 90 % of all releases.
 
-    Many rows are clipped, and the means are as far from the center as declared. So the bias and the variance of
-    clipping are as large as the noise. The share of 600 releases is compared, with three standard errors; it may be
-    larger, because the whole bias is added on both sides. Half of this width is not enough.
+    The error is the difference from the mean of the rows. The mechanism clips many rows, and the center is as wrong as
+    declared, so that bias and variance of clipping are as large as the noise. The share is found from 600 releases, and
+    may be below 0.9 by three standard errors. It may be larger, because the measure allows for the bias on both sides.
+    Half of the measure is not enough.
     """
     sigma, n, rng = np.array([4.0, 1.0]), 400, np.random.default_rng(1)
     it = GaussianDataMechanism(
@@ -150,9 +156,9 @@ def test_interval_contains_the_mean_as_often_as_it_says():
 
 
 def test_interval_of_an_adaptive_mechanism_is_that_of_its_release():
-    """Half of the width of a release's intervals is what the measure "interval" says, within a quarter.
+    """The measure "interval" forecasts half of the width of the 95 % intervals of an adaptive release, within 25 %.
 
-    Compared is the median of five releases of normal rows.
+    The forecast is compared with the median of five releases of normal rows, in each of the three columns.
     """
     rng, n = np.random.default_rng(2), ADAPTIVE.n
     halves = []
@@ -167,7 +173,10 @@ def test_interval_of_an_adaptive_mechanism_is_that_of_its_release():
 
 
 def test_a_target_that_clipping_alone_exceeds_is_refused():
-    """The message names an error that can be reached, and that is at most a percent more than the least one."""
+    """`solve` refuses a target that no epsilon or n reaches because of clipping, and its message names the least error.
+
+    An epsilon exists for the named error, but not for 0.99 times this error.
+    """
     with pytest.raises(ValueError, match=r"^target must be at least 0\.\d+, the least error of all epsilon") as refusal:
         solve(DATA, 1e-6, column="age")
     least = float(re.search(r"least (0\.\d+),", str(refusal.value))[1])
@@ -191,7 +200,11 @@ def test_the_smallest_value_is_returned_if_it_is_enough():
 
 
 def test_only_the_result_is_warned_about():
-    """The search tries numbers of rows for which delta is too large. A warning is given only if the result is one."""
+    """`solve` warns of a delta that is not below 1/n only if this holds for the mechanism that it returns.
+
+    Its search may try other numbers n of rows for which it holds, without a DeltaWarning. `curve` never gives this
+    warning.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         solve(DATA, 10.0, "n", column="age")
@@ -247,7 +260,10 @@ def test_only_mechanisms_are_solved_for():
 
 
 def test_earlier_answers_need_more():
-    """For the same noise, a weaker calibration needs a larger epsilon: the order of the table in the tutorial."""
+    """For the same error, the least epsilon grows in the order: best noise, exact calibration, zCDP, classic formula.
+
+    The last three have the same Gaussian noise. The table in the tutorial shows this order.
+    """
     from egm import calibration
 
     needed = solve(DATA, 5.0, column="income")

@@ -194,7 +194,9 @@ def test_a_score_moves_by_at_most_one(counts, q, data):
 def test_a_score_moves_by_at_most_one_if_a_value_is_added(counts, q, data):
     """If one value is added, or removed, each score that `quantiles.interval` uses changes by at most one.
 
-    The arguments are as above; here the wanted rank may change, too.
+    The random `counts` say how many values are in each of up to 40 intervals, and `q` is a random level of the
+    quantile. `data` draws the interval of the added value. The rank of the quantile can change, too, because it depends
+    on the number of values. The largest score is always 0.
     """
     other = list(counts)
     other[data.draw(st.integers(0, len(counts) - 1))] += 1

@@ -1,7 +1,8 @@
-"""Test AdaptiveDataMechanism with a declared range for each column, and its passes over tables, files and dask arrays.
+"""Test AdaptiveDataMechanism with a declared range for each column, and how it reads tables, files and dask arrays.
 
-The laws are: the error is nearly never above that of a sum of rows that are clipped to the ranges; what holds the rows
-does not change a bit of a release; and the unit of a column changes nothing but the unit of its results.
+Three laws are tested. The error is nearly never above that of a sum of rows that are clipped to the ranges. A release
+is bit for bit the same whether an array, a file or a dask array holds the rows. A column in another unit changes
+nothing but the unit of its results.
 """
 
 import dataclasses
@@ -60,13 +61,23 @@ FEW = [(50, 1, 8.0), (50, 3, 8.0), (50, 80, 8.0), (2000, 3, 310.0)]  # n, d, n r
 MANY = [(2000, 1, 1500.0), (20_000, 3, 3000.0), (4000, 10, 700.0), (20_000, 10, 3000.0), (4000, 30, 1000.0)]
 
 
-def clipped(n, d, rho, width):
-    """Return the expected squared error of a sum of rows clipped to ranges of one `width`, at the budget `rho`."""
+def clipped(d, rho, width):
+    """Return the expected squared error of a noisy sum of rows that are clipped to ranges of equal `width`.
+
+    `rho` is the budget in zCDP, and `d` is the number of columns.
+    """
     return d * (d * width**2) / (2 * rho)
 
 
 def errors(law, n, d, reach, runs):
-    """Return the ratios of squared errors to `clipped`, and of their forecasts, over some `runs`; and their methods."""
+    """Release `runs` random tables, and return the arrays (errors, forecasts, searched), one entry for each release.
+
+    The first has the squared errors and the second their forecasts, both divided by the result of `clipped`, which is
+    the expected squared error of a sum of rows clipped to the ranges. The third says whether the release searched for
+    center and spread. The rows have the distribution with the name `law` in LAWS. `n` and `d` are the numbers of rows
+    and columns, and the budget is rho = (`reach` / `n`)**2. Each release is also checked to stay within its budget and
+    the ranges.
+    """
     make, (low, high) = LAWS[law]
     found, rho = [], (reach / n) ** 2
     for seed in range(runs):
@@ -78,15 +89,17 @@ def errors(law, n, d, reach, runs):
         error = np.sum((release.estimate - X.sum(axis=0)) ** 2)
         found.append((error, release.forecast.total, release.method == "search"))
     error, forecast, search = np.transpose(found)
-    unit = clipped(n, d, rho, high - low)
+    unit = clipped(d, rho, high - low)
     return error / unit, forecast / unit, search.astype(bool)
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_few_rows_have_the_error_of_a_clipped_sum(law):
-    """Where the budget is small, a release is a sum of clipped rows, and its noise is exactly that of the whole budget.
+    """If the budget is small for the number of rows, a release is the noisy sum of rows that are clipped to the ranges.
 
-    The squared error, over 40 runs, is at most 1.1 times that of the clipped sum, up to four standard errors.
+    There is no search for center and spread, and so the whole budget goes into the noise of this sum: the forecast is
+    exactly the error that `clipped` computes. The mean squared error of 40 runs is at most 1.1 times that, plus four
+    standard errors. `law` is the name of a distribution of rows in LAWS.
     """
     for n, d, reach in FEW:
         error, forecast, search = errors(law, n, d, reach, 40)
@@ -102,7 +115,7 @@ def test_very_many_columns_are_released_quickly():
     release = AdaptiveDataMechanism(n, 0.024, ranges=[(0, 1)] * d).release(X, rng=np.random.default_rng(1))
     assert release.method == "ranges"
     assert release.spent == {"sum": 0.024}
-    assert np.sum((release.estimate - X.sum(axis=0)) ** 2) <= 1.1 * clipped(n, d, 0.024, 1)
+    assert np.sum((release.estimate - X.sum(axis=0)) ** 2) <= 1.1 * clipped(d, 0.024, 1)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +127,13 @@ def test_very_many_columns_are_released_quickly():
     ],
 )
 def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
-    """Where a search is considered, the forecast of a release is nearly always at most 1.1 times that of a clipped sum.
+    """If the budget allows a search, the forecast error is nearly never above 1.1 times the error of a clipped sum.
 
-    It is never above 1.3 times, the median is never above 1.1, and the errors agree with the forecasts: the mean of
-    their ratio over all runs is at most 1.3. For normal rows and for constant ones the search saves far more.
+    A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. In more than 90 % of
+    the runs the forecast is at most 1.1 times its error, and it is never above 1.3 times. For each choice of (n, d,
+    budget) in MANY, the median is at most 1.1 times. The true squared error, divided by its forecast, is on average at
+    most 1.3. For normal or constant rows a search is always made, and the median is below 0.3 times. `law` is the name
+    of a distribution of rows in LAWS.
     """
     ratios, forecasts = [], []
     for place in MANY:
@@ -135,7 +151,11 @@ def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
 
 
 def test_a_clipped_sum_is_what_it_says(monkeypatch):
-    """Without noise, few rows give the sum of the rows clipped to their ranges, entry by entry."""
+    """With few rows and no noise, a release is the sum of the rows, with each entry clipped to its column's range.
+
+    By `monkeypatch` the noise is 0. The noise, center, sigma, bias and forecast that the release states must be those
+    of this sum.
+    """
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
     X = people(50)
     X[3] = [-1e300, 1e300, 400]
@@ -150,7 +170,12 @@ def test_a_clipped_sum_is_what_it_says(monkeypatch):
 
 
 def test_what_a_first_mean_has_cost_is_not_lost():
-    """Wide rows are released as clipped rows; their noise is that of the budget without the cost of a median."""
+    """If rows fill their ranges, no search is made, and all of the budget but the cost of a median is used for the sum.
+
+    The mechanism first buys a noisy mean of the clipped rows, and the median of the distances from this mean ("radii").
+    The median shows that a search does not pay. A second noisy mean is averaged with the first one, so that the noise
+    is that of a single sum with the whole budget minus the cost of the median.
+    """
     X = np.random.default_rng(1).uniform(0, WIDTH, (4000, 3))
     release = mechanism().release(X, rng=np.random.default_rng(2))
     assert release.method == "ranges"
@@ -160,7 +185,11 @@ def test_what_a_first_mean_has_cost_is_not_lost():
 
 
 def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch):
-    """If the center of a search is wrong by a third of the range, the release is the first mean of the clipped rows."""
+    """If the center that a search finds is far from the first noisy mean of the clipped rows, this mean is released.
+
+    By `monkeypatch` the center of the search is wrong in each column, by more than the noise explains. The first mean
+    costs a quarter of the budget, and so its noise is twice that of a mean for the whole budget.
+    """
     right = choice.last_round_below
 
     def wrong(search, limit):
@@ -176,7 +205,11 @@ def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch
 
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
-    """With arbitrary answers in place of private ones, a release in ranges neither fails nor exceeds its budget."""
+    """A release with ranges does not fail or exceed its budget if the private results have nothing to do with the data.
+
+    By `monkeypatch`, random numbers from the generator with this `seed` replace the private choices and the noise. The
+    estimates are within the ranges, and all other numbers are finite.
+    """
     rng = np.random.default_rng(seed)
     monkeypatch.setattr(samplers, "secure_index", lambda scores, eps: int(rng.random() * len(scores)))
     monkeypatch.setattr(
@@ -198,7 +231,11 @@ def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
 
 @pytest.mark.parametrize("n", [40, 4000])
 def test_the_unit_of_a_column_is_the_unit_of_its_results(n):
-    """If a column is measured in other units, from another zero, its results are in these units."""
+    """If a column and its range are converted to another unit with another zero, the results are those in this unit.
+
+    The random numbers are the same. The method does not change: for `n` = 40 rows they are clipped to the ranges, and
+    for 4000 rows there is a search.
+    """
     X, factor, shift = people(n), np.array([12.0, 1.0, 1 / 7]), np.array([-600.0, 0.0, 3.0])
     changed = {
         name: tuple(np.array(ends) * f + s) for (name, ends), f, s in zip(RANGES.items(), factor, shift, strict=True)
@@ -254,6 +291,10 @@ def test_forecasts_take_names():
 
 
 def test_a_forecast_says_that_there_is_no_search():
+    """With few rows, or with standard deviations of half of the ranges, the forecast says that there is no search.
+
+    The method is then "ranges". The forecast error agrees with that of a release.
+    """
     few, release = mechanism(50).forecast(SIGMA), mechanism(50).release(people(50), rng=np.random.default_rng(1))
     assert (few.method, few.success, few.spent) == ("ranges", 1.0, {"sum": 0.05})
     assert few.error.total == pytest.approx(release.forecast.total, rel=1e-12)
@@ -269,6 +310,10 @@ def test_a_search_is_considered_from_the_least_budget_on():
 
 @pytest.mark.parametrize("basis", ["dct", "learn"])
 def test_a_basis_is_one_of_standardized_columns(basis):
+    """With a `basis`, a table whose columns are correlated and differ in their units is released with small errors.
+
+    The basis, public ("dct") or learned from the data, is for columns whose ranges are scaled to [-1, 1].
+    """
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))
     X = MEAN + SIGMA * (0.95 * common + 0.3 * rng.normal(size=(20_000, 3)))
@@ -326,7 +371,7 @@ def chunked(X, chunks):
 
 
 def unknown(X):
-    """Return a dask array with the rows of `X`, for which dask does not know the number of rows."""
+    """Return a dask array with the rows of `X`, whose number of rows dask does not know."""
     X = chunked(np.insert(X, [0, 3, len(X)], -1e6, axis=0), (900, 2))
     return X[X[:, 0] > -1e5]
 
@@ -355,13 +400,20 @@ MODES = {
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Read blocks of 341 rows of three numbers during a test, and not of 349 525 rows."""
+    """Make releases in a test read the rows in blocks of 341 rows of three numbers, instead of 349 525 rows.
+
+    So small tables have several blocks, too.
+    """
     monkeypatch.setattr(passes, "_BLOCK", 1 << 10)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", HELD)
 def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
+    """A release from any of the holders in HELD, such as a file or a dask array, is bit for bit that of a NumPy array.
+
+    `kind` is a key of HELD, and `mode` is a key of MODES, which has options of the mechanism. The rows are not changed.
+    """
     X, it = people(), mechanism(**MODES[mode])
     expected = it.release(X, rng=np.random.default_rng(2))
     held = HELD[kind](X, tmp_path)
@@ -371,7 +423,7 @@ def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
 
 
 def test_without_names_a_table_has_its_own_order(tmp_path):
-    """Without `ranges` and `columns`, a table with names is released in the order of its own columns."""
+    """If the mechanism has no names of columns, the release of a table with names has the order of its columns."""
     X, it = people(), AdaptiveDataMechanism(4000, 1.0, radius=1e6, sigma_range=(0.1, 1e6))
     expected = it.release(X, rng=np.random.default_rng(2))
     found = it.release(HELD["csv"](X, tmp_path), rng=np.random.default_rng(2))
@@ -381,7 +433,11 @@ def test_without_names_a_table_has_its_own_order(tmp_path):
 @pytest.mark.parametrize("kind", ["csv", "an array", "dask, small chunks"])
 @pytest.mark.parametrize("mode", MODES)
 def test_there_is_one_pass_for_each_question(kind, mode, tmp_path, monkeypatch, small_blocks):
-    """A release reads the rows once to check them, and once for each question: all in all fewer than 60 times here."""
+    """A release reads all rows once to check them, and once for each private query, fewer than 60 times in these cases.
+
+    `monkeypatch` counts both. With few rows there is one query, so that the rows are read twice. `kind` says what holds
+    the rows, and `mode` is a key of MODES, which has options of the mechanism.
+    """
     asked, number = [], []
     total, of_passes = PrivateRows._total, Passes.total
     monkeypatch.setattr(PrivateRows, "_total", lambda it, *given: asked.append(given) or total(it, *given))
@@ -457,6 +513,11 @@ def test_a_function_that_returns_a_new_iterator_gives_the_release_of_its_rows(ki
 
 
 def test_a_function_is_called_only_if_all_else_is_right_and_must_return_a_new_iterator():
+    """If rows come from a function, it must return a new iterator of right blocks at each call, or `release` fails.
+
+    The error comes before the first private query. `check` does not call the function, and `release` does not call it
+    if another argument is wrong.
+    """
     one = iter([people()])
     wrong = {
         r"^X must be a function that returns a new iterator each time": lambda: one,

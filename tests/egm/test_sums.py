@@ -66,6 +66,7 @@ def test_sum_does_not_depend_on_what_holds_the_rows(holder, tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint64, np.int64, np.longdouble])
 def test_every_real_type_is_read_as_doubles(dtype):
+    """Rows of each real type of NumPy have the sum that they have after a conversion to doubles."""
     X = np.rint(rows() % 100).astype(dtype)
     assert np.array_equal(summed(X)[0], summed(X.astype(float))[0])
 
@@ -82,6 +83,7 @@ def test_threads_do_not_matter(monkeypatch):
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, 9001])
 def test_sum_is_that_of_single_rows(n):
+    """The sum of `n` rows is the exact sum of the integer vectors of the single rows, also where blocks of rows end."""
     X = rows(max(n, 4))[:n]
     single = GRID.rows(X, CENTER, SCALING).reshape(n, D).astype(object)
     assert np.array_equal(summed(X)[0], single.sum(axis=0) if n else np.zeros(D))
@@ -106,9 +108,9 @@ def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
 def test_a_row_is_the_clipped_row_in_units_rounded_towards_zero(row, clip_norm):
     """`Lattice.rows` returns the clipped `row` as integers: each entry is divided by a unit and rounded towards zero.
 
-    `row` is clipped to the norm `clip_norm`. The test compares with exact fractions. Without its sign, each integer is
-    at most the exact quotient, and smaller by at most one, up to a relative 1e-12. The norm of the integers is never
-    above the lattice's attribute `radius`.
+    `row` is clipped to the norm `clip_norm`. The test compares with exact fractions. The absolute value of each integer
+    is at most that of the exact quotient, and smaller by at most one, up to a relative 1e-12. The norm of the integers
+    is never above the lattice's attribute `radius`.
     """
     grid = Lattice(clip_norm, 3, 8.0)
     (steps,) = grid.rows(np.array([row]))

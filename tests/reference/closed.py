@@ -28,6 +28,7 @@ def closed_form(weights, dof, nc, x):
 
 
 def _density(k, y):
+    """Return the density at y of a chi-square variable with k degrees of freedom."""
     return mp.exp((k / 2 - 1) * mp.log(y) - y / 2 - k / 2 * mp.log(2) - mp.loggamma(k / 2))
 
 
@@ -74,8 +75,8 @@ def _upward(k, y, jump):
 def _downward(k, y, jump):
     """Return a list of the lower tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom.
 
-    `jump` has the differences of neighboring tails, which are added one after the other, from the last tail to the
-    first.
+    The last tail of the list is computed as an incomplete gamma function. `jump` has the differences of neighboring
+    tails; they are added to it one after the other, up to the first tail of the list.
     """
     tails = []
     tail = mp.gammainc(k / 2 + len(jump) - 1, 0, y / 2, regularized=True)

@@ -29,8 +29,10 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 class Form(NamedTuple):
     """Describe the sum Q = sum_j w_j chi2(k_j, nc_j), divided by its largest weight `scale`, with equal weights merged.
 
-    `by_dof` has the weights grouped by degrees of freedom, and `noncentral` has pairs of weight and noncentrality; both
-    are exact. `double` has three arrays of doubles: weights, degrees of freedom, and noncentralities.
+    The weights in all fields but `scale` are divided by `scale`. `by_dof` has pairs of a number of degrees of freedom
+    and the tuple of the weights that have it. `noncentral` has pairs of a weight and its noncentrality, where this is
+    not 0. Both hold numbers of mpmath. `double` has three arrays of doubles: weights, degrees of freedom, and
+    noncentralities.
     """
 
     scale: mpf
@@ -70,8 +72,8 @@ def log_mgf(form, s):
 def _log_product(ws, s):
     """Return sum_j log(1 - 2 w_j s) for the weights w_j in `ws`, from a single logarithm of the product of all factors.
 
-    This logarithm may differ from the sum by a multiple of 2 pi i, which the sum of the factors' angles in doubles
-    shows.
+    This logarithm may differ from the sum by a multiple of 2 pi i. The multiple is found from the sum of the factors'
+    angles, which is computed in doubles.
     """
     product = mpc(1)
     twice = 2 * s
@@ -165,8 +167,9 @@ def hyperbola(c, height, bend):
 def contours(form, x, upper):
     """Return two contours for the tail at x, a parabola and a hyperbola, each as (c, point, end).
 
-    A contour crosses the real axis at c. `point` is a function that maps u to (s, ds/du), and `end` is the largest u
-    that matters. The parameters of contours are Python floats, which mpmath takes as exact numbers.
+    A contour crosses the real axis at c. `point` is a function that maps u to (s, ds/du), and the integrand is
+    negligible for u beyond `end`. x is a double in the units of `form`, in which the largest weight is 1. The
+    parameters of contours are Python floats, which mpmath takes as exact numbers.
     """
     c = crossing(form, x, upper)
     _, _, k2, k3 = (float(value) for value in scaled_cumulants(form, c))
@@ -182,7 +185,7 @@ def _tame(form, x, c, family, width, bend):
 
     `family` is the function `parabola` or `hyperbola`. The bend of the contour is divided by 4 until the largest value
     of the integrand is at most e^5 times that at c. After eight attempts an ArithmeticError is raised. `point` maps u
-    to (s, ds/du), and `end` is the largest u that matters.
+    to (s, ds/du), and the integrand is negligible for u beyond `end`.
     """
     for _ in range(8):
         point = family(c, width, bend)
@@ -228,8 +231,8 @@ def _log_size(form, x, c, point, u):
 def integrate(form, x, upper, contour):
     """Return (log tail, log density) at x, computed along one contour; the tail is the upper one if `upper` is True.
 
-    x is an exact number in the units of `form`, in which the largest weight is 1. A contour is one of those that
-    `contours` returns.
+    They are those of the chi-square sum that `form` describes. x is an exact number in the units of `form`, in which
+    the largest weight is 1. A contour is one of those that `contours` returns.
     """
     c, point, end = contour
     base = log_mgf(form, mpc(c)).real - mpf(c) * x
@@ -272,7 +275,8 @@ def side(form, x):
 def log_tail(form, x, upper):
     """Return (log tail, log density) at the exact number x; the tail is the upper one if `upper` is True.
 
-    Raise an ArithmeticError if the results of the two contours disagree.
+    They are those of the chi-square sum Q that `form` describes, and x is in the units of Q, not divided by the largest
+    weight. Raise an ArithmeticError if the results of the two contours disagree.
     """
     x = mpf(x) / form.scale
     with np.errstate(**DOUBLE_SETTINGS):
@@ -286,7 +290,9 @@ def log_tail(form, x, upper):
 def log_values(form, x):
     """Return (log sf, log cdf, log pdf) at the exact number x: the logarithms of upper tail, lower tail and density.
 
-    The tail on that side of the mean on which x lies is integrated, and the other tail is 1 minus it.
+    They are those of the chi-square sum Q that `form` describes, and x is in the units of Q. The upper tail is
+    integrated if x is above the mean of Q, and otherwise the lower one. The tail that is not integrated is 1 minus the
+    one that is.
     """
     upper = side(form, x)
     small, density = log_tail(form, x, upper)
@@ -297,7 +303,8 @@ def log_values(form, x):
 def isf(form, log_p, digits=25):
     """Return the number x whose upper tail has the logarithm log_p, to `digits` digits, by Newton's method.
 
-    Each step uses one contour. The last one uses two contours, whose results must agree.
+    The tail is that of the chi-square sum Q that `form` describes, and x is in the units of Q. Each step uses one
+    contour. The last one uses two contours, whose results must agree.
     """
     x = mpf(rough_quantile(form, float(log_p), True))
     for _ in range(20):

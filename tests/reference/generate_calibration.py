@@ -55,7 +55,7 @@ def _knots(peak, end, width):
     """Return a sorted list of points that divide [0, end], for an integral whose integrand has its maximum at `peak`.
 
     They are 0, `peak`, `end`, and the points between 0 and `end` at the distances width/2, width, 2 width, 4 width, ...
-    from `peak`.
+    from `peak`. `width` should be about the width of the maximum.
     """
     steps = [sign * width * mpf(2) ** k for sign in (-1, 1) for k in range(-1, 60)]
     return sorted({mpf(0), peak, end, *(peak + step for step in steps if 0 < peak + step < end)})

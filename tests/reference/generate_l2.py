@@ -1,10 +1,11 @@
 """Write l2.json: the privacy curve of l2 noise, and its inverse, to 25 digits.
 
 The noise has a density proportional to exp(-|x| / s) in d dimensions, and two neighbors differ by a vector of length 1.
-The curve is computed in two ways. The first is the closed form of the privacy loss that `egm._l2` explains, with 60
-digits. The second is the difference P[loss > epsilon] - exp(epsilon) Q[loss > epsilon] over spheres around the one and
-the other neighbor, by the law of the radius and the share of a sphere that a cap covers (Joseph, Kulesza and Yu 2025);
-it does not know the closed form, and it is used where d is small.
+The curve is the delta for each epsilon. It is computed in two ways. The first is the closed form of the privacy loss
+that `egm._l2` explains, with 60 digits. The second does not use this closed form, and serves as a check for a few
+settings with small d. It computes delta = P[loss > epsilon] - exp(epsilon) P'[loss > epsilon], where P and P' are the
+laws of the release for the two neighbors (Joseph, Kulesza and Yu 2025). Each probability is an integral over the norm r
+of the noise: the density of r, times the share of the sphere of radius r on which the loss is above epsilon.
 """
 
 from itertools import product
@@ -24,7 +25,7 @@ DIGITS = 60
 
 
 def bessel_ratio(d, z):
-    """Return K_{d/2}(z) / K_{d/2 - 1}(z) by the upward recurrence, which is stable."""
+    """Return K_{d/2}(z) / K_{d/2 - 1}(z) for the modified Bessel functions K, by the upward recurrence (stable)."""
     order, ratio = (mpf(0), mp.besselk(1, z) / mp.besselk(0, z)) if d % 2 == 0 else (mpf(1) / 2, 1 + 1 / z)
     if d == 1:
         return mpf(1)
@@ -35,7 +36,11 @@ def bessel_ratio(d, z):
 
 
 def integral(logarithm, end):
-    """Return (log of a scale, integral of exp(logarithm - scale) from 0 to `end`) for a function with one hump."""
+    """Return (most, integral of exp(logarithm(t) - most) over t from 0 to `end`), where most is max logarithm(t).
+
+    The function `logarithm` must have only one local maximum. The integral is computed where `logarithm` is at most 160
+    below the maximum.
+    """
     low, high = mpf(0), end
     for _ in range(400):  # golden section for the top of the hump
         one, other = high - (high - low) * mpf("0.618"), low + (high - low) * mpf("0.618")
@@ -56,21 +61,24 @@ def integral(logarithm, end):
 
 
 def log_delta(epsilon, excess, d):
-    """Return the logarithm of delta for noise whose largest loss 1 / s is epsilon + excess, by the closed form."""
+    """Return the logarithm of delta at `epsilon` for l2 noise in `d` dimensions, by the closed form in `egm._l2`.
+
+    The scale s of the noise is given by `excess` = 1 / s - epsilon, because 1 / s is the largest privacy loss.
+    """
     if d == 1:
         return mp.log(-mp.expm1(-excess / 2))
     z = (epsilon + excess) / 2
     ratio = (d - 1) / z * bessel_ratio(d, z)
 
     def density(angle):
-        """Return the logarithm of the density of the angle, up to a constant."""
+        """Return the log density, up to a constant, of the angle in [0, pi] whose cosine is s times the loss."""
         sine = mp.sin(angle)
         return (d - 2) * mp.log(sine) + z * mp.cos(angle) + mp.log(ratio + sine**2) if sine > 0 else mpf("-1e30")
 
     cut = 2 * mp.asin(mp.sqrt(excess / (2 * (epsilon + excess))))
 
     def term(distance):
-        """Return the logarithm of the density times 1 - exp(epsilon - loss), at this distance from the cut."""
+        """Return log(density (1 - exp(epsilon - loss))) at the angle cut - `distance`; at `cut` the loss is epsilon."""
         above = 2 * mp.sin(distance / 2) * mp.sin(cut - distance / 2)
         return density(cut - distance) + mp.log(-mp.expm1(-2 * z * above)) if above > 0 else mpf("-1e30")
 
@@ -79,7 +87,11 @@ def log_delta(epsilon, excess, d):
 
 
 def by_spheres(epsilon, s, d):
-    """Return delta as a difference of two probabilities, each an integral over the radii of spheres."""
+    """Return delta at `epsilon` for l2 noise of scale `s` in `d` dimensions, without the closed form.
+
+    It is a difference of two probabilities. Each of them is an integral over the radii of spheres around one of the two
+    neighbors, as the docstring of the module explains.
+    """
     c = epsilon * s
 
     def cap(cosine):
@@ -88,11 +100,11 @@ def by_spheres(epsilon, s, d):
         return 1 - half if cosine > 0 else half
 
     def radius(r):
-        """Return the density of the norm of the noise."""
+        """Return the density at r of the norm of the noise."""
         return r ** (d - 1) * mp.exp(-r / s) / (mp.gamma(d) * s**d)
 
     def outside(start, cosine):
-        """Return the integral of the density of the norm times a cap, from `start` on."""
+        """Return the integral of radius(r) cap(cosine(r)) over r > `start`; `cosine` is a function of r."""
         ends = [start, start + s / 4, *(start + k * s for k in (1, 4, 10, 20, 40, 80, 160, 320))]
         return mp.quad(lambda r: radius(r) * cap(cosine(r)), ends)
 
@@ -102,7 +114,10 @@ def by_spheres(epsilon, s, d):
 
 
 def noise_scale(epsilon, delta, d):
-    """Return the smallest s for this epsilon and delta, by the secant method, which begins at the double of `egm`."""
+    """Return the smallest noise scale s that is enough for `epsilon` and `delta` in `d` dimensions.
+
+    The secant method finds log(1 / s - epsilon). It begins at the value that `egm._l2` computes in doubles.
+    """
     start = mpf(float(_l2.log_excess(*map(np.asarray, (float(epsilon), float(mp.log(delta)), float(d))))))
     ends = (start, start + mpf(10) ** -6)
     u = mp.findroot(lambda u: log_delta(epsilon, mp.exp(u), d) - mp.log(delta), ends, tol=mpf(10) ** -70)
@@ -110,7 +125,10 @@ def noise_scale(epsilon, delta, d):
 
 
 def main():
-    """Compute both tables, check the first one by spheres, and write them to l2.json."""
+    """Compute points of the privacy curve and smallest noise scales, and write both tables to l2.json.
+
+    Raise an ArithmeticError if a point of the curve differs from the result of `by_spheres`.
+    """
     mp.dps = DIGITS
     curve = []
     for epsilon, s, d in SPHERES:

@@ -31,11 +31,11 @@ def few_methods(monkeypatch):
 
 
 def run_here(cells, db, methods=METHODS):
-    """Compute the results of `methods` that the database `db` does not have for the grid points `cells`; store them.
+    """Compute and store the results of `methods` for the grid points `cells` that are not in the database `db`.
 
-    A grid point is a distribution of rows and a privacy budget. The list of the tasks that were done is returned, where
-    a task is a pair (grid point, names of methods). The function `grid.run` does the same in several processes, but
-    this function uses only the current process.
+    A grid point is a distribution of rows and a privacy budget. The function returns the list of the tasks that it has
+    done; a task is a pair (grid point, names of methods). `grid.run` does the same in several processes, but this
+    function uses only the current process.
     """
     tasks = grid.missing(cells, SEEDS, db, methods)
     for cell, names in tasks:
@@ -95,6 +95,11 @@ def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
 
 
 def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(store, monkeypatch):
+    """If the version of a method or the number of seeds is raised, only outdated results are computed again.
+
+    The database `store` has the results of all methods. After a new version of "plan", only "plan" is missing at each
+    grid point. After a run with too few seeds, only that run is missing.
+    """
     before = grid.table(CELLS, SEEDS, store)
     assert before[1] == []
     monkeypatch.setitem(grid.METHODS, "plan", grid.METHODS["plan"]._replace(version=2))
@@ -123,6 +128,12 @@ def test_table_is_the_committed_one(tmp_path):
 
 
 def test_failures_are_counted_and_told(tmp_path, monkeypatch):
+    """The table has the number of failures of each method, and `grid.failures` yields a line that says what went wrong.
+
+    One method raises an error in about half of the runs. In its other runs, the error is 0.5 in each of two entries, so
+    that the mean squared error in the table is 0.5. The other method always returns NaN, and its row has no mean.
+    """
+
     def sometimes(X, cell, rng):
         if rng.uniform() < 0.5:
             raise ValueError("no luck")
@@ -152,7 +163,7 @@ def test_figures_of_the_table(store):
     """`grid.table` has the mean and the standard error of the squared errors that are stored in the database `store`.
 
     One row of the table is checked, that of "coordinate_median" at the first grid point, within a relative error of
-    1e-5. It also has the numbers of failures and of seeds.
+    1e-5. The row also has the number of failures, 0, and the number of seeds.
     """
     runs = grid.load(store, CELLS[0], "coordinate_median", SEEDS)
     row = next(
@@ -191,6 +202,10 @@ def test_grids_are_whole():
 
 
 def test_order_covers_every_grid_first(tmp_path):
+    """The tasks for the budgets rho = 1/16, 1/4 and 1 come first, for all three grids.
+
+    So a run that is stopped early has results of each grid.
+    """
     every = [cell for cells in grid.CELLS.values() for cell in cells]
     with grid.connect(tmp_path / "grid.db") as db:
         order = [cell for cell, _ in grid.missing(every, SEEDS, db)]

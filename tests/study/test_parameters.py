@@ -6,10 +6,10 @@ from egm.study.parameters import check_parameters
 
 
 def notebook(wish="", **values):
-    """Return the globals of a notebook with the variables `**values`, which are keyword arguments of any name.
+    """Return the globals of a notebook as a dictionary, with the variables `**values`.
 
-    If `wish` is a line of code such as "d = 5", the notebook has a cell with this line, like the one that papermill
-    adds for the parameters that it was asked for.
+    "In", the list of the executed cells, is one of them. If `wish` is a line of code such as "d = 5", the list has a
+    cell with this line, like the one that papermill adds for parameters that a user asks for.
     """
     return {"In": ["", "d = 3", f"# Parameters\n{wish}" if wish else ""], **values}
 

@@ -32,12 +32,13 @@ def bound(case, bug, path):
 @PATHS
 @CASES
 def test_audit_catches_every_bug_and_is_neither_wrong_nor_blind(case, path):
-    """For a mechanism without a bug, the audit's lower bound of epsilon is at most the promised epsilon.
+    """An audit's lower bound of epsilon exceeds the promised epsilon if and only if a bug is planted.
 
-    It is also more than 0.75 of the promised epsilon; for quantiles it is more than 0.5, and on a coarse lattice, whose
-    rounding hides much, more than 0.1. The two audited data sets are neighbors as far apart as possible. With each
-    planted bug of `case`, the bound exceeds the promised epsilon. `path` is "secure" or "simulated", the kind of the
-    noise. All audits of a mechanism are one test, because they share their secure noise.
+    Without a bug, the bound must also be more than 0.75 times the promised epsilon, so that the audit would see a small
+    violation. For quantiles it must be more than 0.5 times. On a coarse lattice, whose rounding hides much, it must be
+    more than 0.1 times. The audited data sets are neighbors as far apart as possible. `case` is a mechanism with its
+    bugs, and `path` is the kind of the noise, "secure" or "simulated". All audits of a mechanism are one test, because
+    they share their secure noise.
     """
     found = bound(case, "none", path)
     least = (0.1 if "coarse" in case.name else 0.5 if "quantile" in case.name else 0.75) * case.epsilon
@@ -80,6 +81,7 @@ def test_rounding_away_shows_in_exact_norms(bug, passes):
 
 @pytest.mark.parametrize("bug", ["none", *sorted({bug for case in planted.cases() for bug in case.bugs})])
 def test_a_bug_goes_when_the_context_ends(bug):
+    """`planted.plant(bug)` changes a module or class, but only within its `with` block; "none" changes nothing."""
     owners = (samplers, quantiles, people, lattice.Lattice, GaussianDataMechanism, private_rows.PrivateRows)
     before = [dict(vars(owner)) for owner in owners]
     with planted.plant(bug):

@@ -13,6 +13,7 @@ mpl.use("Agg")
 
 @pytest.fixture
 def ax():
+    """Yield empty axes of a new figure, and close the figure after the test."""
     figure, ax = plots.figure()
     yield ax
     mpl.pyplot.close(figure)
@@ -20,6 +21,7 @@ def ax():
 
 @pytest.fixture
 def table():
+    """Return a table with the columns d, alpha and value = d**alpha, for two values of d and three of alpha."""
     return tables.sweep(lambda d, alpha: d**alpha, d=[10, 100], alpha=[0.0, 0.5, 1.0])
 
 
@@ -51,12 +53,11 @@ def test_a_dictionary_chooses_names_and_orders_groups(ax, table):
     assert [line.get_label() for line in ax.lines] == ["many", "few"]
 
 
-def test_names_at_the_ends_do_not_overlap(ax, table):
+def test_names_at_the_ends_do_not_overlap(ax):
     """`name_curves` writes the name of each line right of the line's end, in the line's color; no two names overlap.
 
     Three of the four lines on the axes `ax` end nearly at the same height. Their names are moved apart, and keep the
-    order of the lines. The name of the fourth line stands within 3 pixels of the height of its end. (The fixture
-    `table` is not used.)
+    order of the lines. The name of the fourth line stands within 3 pixels of the height of its end.
     """
     for i, end in enumerate([1.0, 1.001, 1.002, 5.0]):
         ax.plot([0, 1], [0, end], label=f"line {i}", **plots.line(i))
@@ -69,6 +70,10 @@ def test_names_at_the_ends_do_not_overlap(ax, table):
 
 
 def test_a_line_that_leaves_the_picture_is_named_where_it_does(ax):
+    """`name_curves` writes the name of a line that leaves the visible range at the point where it leaves.
+
+    A line that is nowhere in the visible range gets no name.
+    """
     ax.plot([1, 2, 3], [1, 2, 1e9], label="lost")
     ax.plot([1, 2, 3], [-5, -5, -5], label="never seen")
     ax.set(ylim=(0, 10))
@@ -93,6 +98,7 @@ def test_a_name_stands_beside_its_line(ax, side, across, up):
 
 
 def test_note_and_rule_are_where_they_say(ax):
+    """`note` writes a text at the given point, and `rule` draws a line at the height y with a text above it."""
     ax.plot([0, 10], [0, 10])
     plots.rule(plots.note(ax, "here", 5, 5), "limit", y=8)
     box, place = names(ax)["here"], ax.transData.transform((5, 5))

@@ -14,7 +14,7 @@ REPAIRS = {
 }
 
 
-# A heading has a level. Icons are SVG: their fonts are not used, and a page from file:// may not preload them.
+# A heading needs a level. Icons are SVG: their fonts are not used, and a page from file:// may not preload them.
 FINISHED = {
     r'(<p[^>]* role="heading")(?! aria-level)': r'\1 aria-level="2"',
     r'<link rel="preload" as="font"[^>]*>\s*': "",

@@ -59,7 +59,7 @@ class BookTranslator(LaTeXTranslator):
         super().visit_title(node)
 
     def visit_math_block(self, node):
-        """Write the displayed equation `node`; if the equation has a label, let LaTeX print its number in HTML.
+        """Write the displayed equation `node`; if it has a label, let LaTeX print the number that it has in HTML.
 
         Sphinx's own method would let LaTeX count the equation.
         """

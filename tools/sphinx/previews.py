@@ -12,7 +12,7 @@ from pathlib import Path
 EQUATION = r'<div class="math[^"]*" id="(equation-[^"]+)">.*?</div>'
 STATEMENT = r'<div class="proof \w+ admonition" id="([^"]+)">.*?</section>\s*</div>'
 TARGET = re.compile(rf"{EQUATION}|{STATEMENT}", re.DOTALL)
-# Identifiers would be double, and links would lead astray.
+# Left out of a preview: its identifiers would be twice on a page, and its links would lead to wrong places.
 LEFT_OUT = re.compile(r'<a class="headerlink".*?</a>|</?a\b[^>]*>| id="[^"]*"', re.DOTALL)
 
 

@@ -22,11 +22,11 @@ def curves(
     by: str | None = None,
     label: str | Mapping[Any, str] = "{}",
 ) -> Axes:
-    """Draw one column of a table over another, with one line for each value of a third column.
+    """Draw one column of a table against another, with one line for each value of a third column.
 
-    `STYLES` is a dictionary from names of methods to numbers of styles. If the value of a line is a key of `STYLES`,
-    such as "none", the line has the style of this key. The other lines get the remaining styles in the order of the
-    table.
+    `STYLES` is a dictionary from names of methods to numbers of styles. If the value in the third column is a key of
+    `STYLES`, such as "none", the line has the style of this key. The other lines get the remaining styles, one after
+    the other.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def intervals(
         style = line(i) | {"marker": MARKERS[i], "markersize": 3.5, "linewidth": 1, "elinewidth": 1.2}
         ax.errorbar(rows[x], rows[y], [low, -high], label=name, transform=ax.transData + aside, **style)
         ends = np.append(rows[y] - low, rows[y] - high)
-        ax.update_datalim(np.column_stack([np.tile(rows[x], 2), ends]))  # matplotlib does not see through the shift
+        ax.update_datalim(np.column_stack([np.tile(rows[x], 2), ends]))  # Matplotlib leaves out shifted points
     ax.margins(x=0.08)
     return ax
 

@@ -40,8 +40,8 @@ def coinpress(
         Generator of the noise, which is simulated and not secure.
     sigma : float or array_like, shape (d,)
         Public bounds on the standard deviations, > 0, in the units of `X`. Rows are divided by them,
-        and the covariance matrix of the divided rows must be at most the identity. A user may know the largest standard
-        deviation; with the true standard deviations, shape (d,), the method is an oracle.
+        and no eigenvalue of the covariance matrix of the divided rows may be above 1. A user may know the
+        largest standard deviation; with the true standard deviations, shape (d,), the method is an oracle.
     covariance_steps : int, default 0
         Number of steps, >= 0, of a private estimate of the covariance matrix (see Notes). If there are
         any, they spend half of `rho` to find a better bound than `sigma`.
@@ -148,10 +148,10 @@ def _balls(
 ) -> list[tuple[float, float]]:
     """Return a list with a pair (clip norm, budget) for each of the `steps` steps of CoinPress.
 
-    There are `n` rows of `d` entries, with a covariance matrix that is at most the identity. Before the first step, the
-    mean is known to be in a ball of radius `r`. `rho` is the budget of all steps together, `beta` their probability of
-    failure, and `clip_probability` the probability with which a row may be clipped in a step, or None for the default.
-    The notes of `coinpress` have the formulas.
+    There are `n` rows of `d` entries, and no eigenvalue of their covariance matrix is above 1. Before the first step,
+    the mean is known to be in a ball of radius `r`. `rho` is the budget of all steps together, `beta` their probability
+    of failure, and `clip_probability` the probability with which a row may be clipped in a step, or None for the
+    default. The notes of `coinpress` have the formulas.
     """
     balls = []
     for i, budget in enumerate(_budgets(rho, steps)):

@@ -80,15 +80,14 @@ def plan(
     .. math:: k = \sqrt{n} + \sqrt{\frac{T \ln(T / \beta)}{2 \rho_{\mathrm{clip}}}},
        \qquad T = \ln(2 \max_j \mathrm{radius}_j).
 
-    In these formulas :math:`T` and :math:`\ln d` are taken to be at least 1. The estimate is `rho`-zCDP
-    for neighbors that replace one row [1]_.
+    Here :math:`\rho_{\mathrm{clip}}` is the budget of the search for the clip norm, and :math:`T` and :math:`\ln d` are
+    taken to be at least 1. The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
-    The shares and constants are those of the authors' experiments, but their code differs in two points. First, it uses
-    each row three times, 0.1 apart, to spread equal values. The cost of this is 9 times as large, but it is counted 3
-    times.
-    Second, it counts the cost of the medians for a row that is added or removed, which halves the sensitivity, but the
-    cost of the noise for a row that is replaced. So its search costs 12 times the stated amount. With a nominal budget
-    of rho, that code spends 3.75 rho, and its errors on normal data are those of
+    The shares and constants are those of the authors' experiments, but their code differs in two points. First, to
+    spread equal values, it uses three copies of each row, 0.1 apart. This multiplies the cost of the search by 9, but
+    the code multiplies it by 3 only. Second, it computes the cost of the medians for a row that is added or removed,
+    which halves the sensitivity, but the cost of the noise for a row that is replaced. So its search costs 12 times the
+    stated amount. With a nominal budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
     ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
 
     References
