@@ -309,7 +309,7 @@ class Method(NamedTuple):
 
 
 METHODS = {
-    "ours": Method(ours),
+    "ours": Method(ours, version=2),
     "ours, oracle": Method(ours_oracle, "mu and sigma"),
     "plan": Method(plan),
     "plan, 3.75 rho": Method(plan_published, "more budget"),

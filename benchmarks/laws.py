@@ -119,14 +119,49 @@ TEN = tuple(LAWS)[:10]
 INFINITE = "Pareto 1.5", "t, 2"  # laws of infinite variance
 
 
-def draw(law, n, d, alpha, rng):
-    """Draw `n` rows of `d` columns from the distribution with the name `law` in LAWS, with the generator `rng`.
+class Mixed(NamedTuple):
+    """Describe a law of rows whose first columns follow another law than the others, which are standard normal.
 
-    A random number between -30 and 30 is added to each column. Then column j is multiplied by a scale proportional to
-    j**-alpha, where `alpha` is the exponent of Zipf's law; the mean of the scales is 1.
+    `law` is a name in LAWS. The entries of the first columns are moved and scaled to the mean 0 and the standard
+    deviation `factor`, which are those of the n entries that are drawn. There is one such column, or `half` of them.
+    """
+
+    law: str
+    half: bool = False
+    factor: float = 1.0
+
+    def columns(self, d):
+        """Return how many of the `d` columns follow the other law."""
+        return d // 2 if self.half else 1
+
+    def __call__(self, rng, n, d):
+        """Draw `n` rows of `d` columns with the generator `rng`, an array of shape (n, d)."""
+        X, other = rng.normal(size=(n, d)), LAWS[self.law](rng, n, self.columns(d))
+        X[:, : self.columns(d)] = self.factor * (other - other.mean(axis=0)) / other.std(axis=0)
+        return X
+
+
+MIXED = {
+    "one gamma 4": Mixed("gamma 4"),
+    "one exponential": Mixed("exponential"),
+    "one lognormal 0.5": Mixed("lognormal 0.5"),
+    "one lognormal": Mixed("lognormal"),
+    "one binary 0.1": Mixed("binary 0.1"),
+    "half exponential": Mixed("exponential", half=True),
+    "one exponential, wide": Mixed("exponential", factor=3.0),
+    "one lognormal, narrow": Mixed("lognormal", factor=1 / 3),
+}
+
+
+def draw(law, n, d, alpha, rng):
+    """Draw `n` rows of `d` columns from the distribution with the name `law`, with the generator `rng`.
+
+    `law` is a name in LAWS or MIXED. A random number between -30 and 30 is added to each column. Then column j is
+    multiplied by a scale proportional to j**-alpha, where `alpha` is the exponent of Zipf's law; the mean of the scales
+    is 1.
     """
     scale = zipf_sigma(d, alpha, total=d)
-    return (LAWS[law](rng, n, d) + rng.uniform(-FAR, FAR, d)) * scale
+    return ((LAWS | MIXED)[law](rng, n, d) + rng.uniform(-FAR, FAR, d)) * scale
 
 
 class Table(NamedTuple):

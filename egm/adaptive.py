@@ -121,8 +121,9 @@ class AdaptiveDataMechanism:
     `neighbors`, whatever the data are. Data outside the declared ranges, or far from
     normal, cost accuracy and never privacy. If there are more rows far from the center than normal
     rows would have, the clip norm is chosen for the worst case, in which the parts that clipping
-    removes all point in one direction. Otherwise, along a basis, a noisy sum of these parts shows whether they do, and
-    if so, less is clipped.
+    removes all point in one direction. Otherwise, if more than two columns count alike and
+    :math:`n \sqrt{\rho}` is above 424, a noisy sum of these parts is asked for. It shows in which columns
+    they do not cancel, as in a skewed column. It is added to the estimate there, or less is clipped.
 
     With `radius` the mechanism runs if `rho` is at least ``least_rho(d)``, where d is the number of columns. Then
     the search fails in at most a few runs of a hundred, and `forecast` bounds this probability.

@@ -8,13 +8,13 @@ range of lengths, n is the number of rows, and rho is the budget.
    rows point in one direction.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
-3. Aside, along a basis. In many dimensions the clip norm of least forecast error is near the typical norm, and the
-   clipped parts cancel only if the law of the rows is symmetric. Whether they do is asked. If not, the clip norm is
-   increased.
+3. Aside. What clipping removes from the rows cancels in their sum only if their law is symmetric. Whether it does is
+   asked if more than two dimensions count and n sqrt(rho) is not small. `egm._adaptive.correction` then corrects the
+   sum or, if that is too noisy, the clip norm is increased.
 4. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of the report. The released mean is the last center
    plus the noisy mean of the clipped differences of the rows from this center.
 5. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
-   has biased it. Then the difference is added to the forecast of the error. In few dimensions this is done only if
+   has biased it. Then the difference is added to the forecast of the error. This is done if step 3 was taken, or if
    n sqrt(rho) is small.
 """
 
@@ -27,6 +27,7 @@ from typing import Literal
 import numpy as np
 
 from egm import forecast, gx2
+from egm._adaptive.correction import Correction, correct, unexplained
 from egm._adaptive.radial import Radial
 from egm._adaptive.search import KEPT, Search
 from egm._adaptive.tail import Tail
@@ -52,11 +53,14 @@ _LONGER = 0.35, 1.0  # excess of a longer row over the clip norm, divided by it,
 _ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
 _SPREAD_OUT = 5.0  # effective dimension above which this number is larger, in proportion
 _MANY = 48.0  # effective dimension from which a move of the center shows whether they point one way
-_MEASURED = 2  # how often the sum of the clipped parts is measured at most
-_NORMS = np.geomspace(1.0, 5.0, 60)  # clip norms that are tried then, over the present one
-_BEYOND, _UNHEARD = 1.3, 0.5  # least outer norm, over the clip norm; deviations of the noise that stay beyond it
-_PUSHED = 2.5  # standard deviations by which the squared length of this sum is too large
-_ASIDE, _HEARD = (0.005, 0.05), 0.5  # share of the budget for this, and squared noise that may hide, if it allows that
+_CORRECTED = 2.5  # effective dimension from which the sum of the clipped parts is measured
+_WIDTHS = np.geomspace(1.4, 5.0, 60)  # ratios of the two clip norms of a pair that are tried
+_UNHEARD = 0.5  # standard deviations of the noise that hide what normal rows lose beyond the larger one
+_PAIRS = 3  # number of pairs of clip norms that are tried
+_BEYOND = 0.25, 0.005  # share of the budget to count rows beyond them: over the effective dimension, and the least
+_CHANCE = 2.0  # standard deviations by which these numbers may be wrong
+_ASIDE = 20.0, 0.01, 0.7, 0.08  # share of the budget for the clipped parts: over the effective dimension, times the
+# square of the ratio less 1; the least; the largest, over the effective dimension, or in many dimensions
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
 _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
 
@@ -100,8 +104,7 @@ class _Clip:
     rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
     `at_most`. If `model` is false, `at_most` is the largest distance by which the sum moves in all, and `surely` is 0.
     All distances are estimates from noisy numbers of rows. If `model` is false, `square` is an upper estimate of the
-    mean of the squared norms of the rows. If the clipped parts were measured, `seen` is the distance by which they are
-    expected to move the sum, or 0 if noise explains it.
+    mean of the squared norms of the rows. `found` is the correction of the sum, if what clipping removes was measured.
     """
 
     norm: float
@@ -111,7 +114,7 @@ class _Clip:
     second: float = 0.0
     model: bool = False
     square: float = 0.0
-    seen: float = 0.0
+    found: Correction | None = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,8 @@ def last_round_below(search: Search, limit: float) -> LastRound | None:
     if seen is not None and it.least_error(seen) > limit:
         return None
     clip = it.clip(seen)
-    off = clip.seen if clip.model else clip.one_sided
+    off = float(np.linalg.norm(clip.found.left)) / it.unit if clip.found is not None else 0.0
+    off = off if clip.model else clip.one_sided
     return None if it.error(clip.norm, off) > limit else it.run(clip)
 
 
@@ -231,16 +235,21 @@ class _LastRound:
         center, variances = search.center_of_columns, search.of_columns(self.spread) ** 2
         mean, std = self.rows.mean("sum", search.center, b, clip.norm, search.account.left)
         noise_std = n * std / b
+        if clip.found is not None:
+            mean, noise_std = mean + clip.found.added * b / n, np.hypot(noise_std, clip.found.std)
         if clip.model:
             clipping, off_center = forecast.clipping(self.sigma, n, b, clip.norm, search.center_std)
-            off_center += _square(self.unit * clip.surely) + _square(self.unit * clip.seen)
+            off_center += _square(self.unit * clip.surely)
             bias = (clip.one_sided + clip.at_most) / b
-            unexplained, doubtful = self.moved(mean / b, noise_std)
-            if unexplained > doubtful and (search.few or self.rotated or self.effective >= _MANY):
-                off_center += unexplained
-            if self.effective >= _MANY:
-                bias = np.minimum(bias, math.sqrt(max(unexplained, 0.0) + doubtful))
+            more, doubtful = self.moved(mean / b, noise_std)
+            if more > doubtful and (search.few or clip.found is not None or self.effective >= _MANY):
+                off_center += more
+            if clip.found is None and self.effective >= _MANY:
+                bias = np.minimum(bias, math.sqrt(max(more, 0.0) + doubtful))
             bias = bias / math.sqrt(self.effective)
+            if clip.found is not None:
+                bias = bias + clip.found.hidden
+                off_center += _square(float(np.linalg.norm(clip.found.left)))
         else:
             clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.one_sided)
             bias = clip.at_most / b
@@ -398,41 +407,61 @@ class _LastRound:
         allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
         if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:
             clip_norm = max(clip_norm, radial.best(n, search.noise(rho), allowed)[0])
+        if self.effective >= _CORRECTED and (self.rotated or not search.few):
+            if clip := self.corrected(clip_norm, radial):
+                return clip
+            noise = self.noise(search.account.left)
         clip_norm, few, surely, at_most = self.raised(clip_norm, noise / self.unit)
         if not few:
             return None
-        clip_norm, seen = self.aside(clip_norm, radial) if self.rotated else (clip_norm, 0.0)
-        return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True, seen=seen)
+        return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True)
 
-    def aside(self, clip_norm: float, radial: Radial) -> tuple[float, float]:
-        """Ask how far clipping to `clip_norm` moves the sum, and increase the clip norm if noise does not explain it.
+    def corrected(self, clip_norm: float, radial: Radial) -> _Clip | None:
+        """Ask which way clipping to `clip_norm` moves the sum; return the clip norm with a correction as a `_Clip`.
 
-        `radial` is the law of the norms of normal rows. What clipping removes is far shorter than the rows, so that
-        little noise protects its sum. The clip norm is increased to that of least error, and the question is repeated
-        for it. The clipped parts are taken to keep their direction; those of skewed rows become shorter far more
-        slowly than those of normal rows, so their sum is taken to fall like the cube root. The results are the clip
-        norm, and the distance by which the clipped parts are expected to move the sum of the scaled rows.
+        `radial` is the law of the norms of normal rows. What clipping removes is measured up to a larger norm, beyond
+        which normal rows lose little. If there are more than a few rows beyond this norm, or if a correction would be
+        too noisy, both norms are increased. The result is None if too many rows are longer than all norms that are
+        tried.
         """
-        search, seen = self.search, 0.0
-        for _ in range(_MEASURED):
-            norms, noise = clip_norm * _NORMS, self.noise(search.account.left) / self.unit
-            lost, square, share = (self.n * moment for moment in radial.excess(norms))
-            unheard = lost < _UNHEARD * noise * norms
-            outer = max(_BEYOND * clip_norm, float(norms[np.argmax(unheard) if unheard.any() else -1]))
-            wide = (outer / clip_norm - 1) ** 2 * _PUSHED * math.sqrt(2 / self.effective)
-            cost = float(np.clip(wide / _HEARD, *_ASIDE)) * search.rho
-            if lost[0] == 0 or search.account.left - cost < KEPT * search.rho:
+        search, n, back = self.search, self.n, self.n / self.b
+        counting = max(_BEYOND[0] / self.effective, _BEYOND[1]) * search.rho
+        noise = self.noise(search.account.left - counting) / self.unit
+        unheard = n * radial.excess(clip_norm * _WIDTHS)[0] < _UNHEARD * noise * clip_norm * _WIDTHS
+        ratio = float(_WIDTHS[np.argmax(unheard) if unheard.any() else -1])
+        cost = max(_ASIDE[0] * (ratio - 1) ** 2 / self.effective, _ASIDE[1])
+        cost = min(cost, max(_ASIDE[2] / self.effective, _ASIDE[3])) * search.rho
+        norms: Array = clip_norm * ratio ** np.arange(_PAIRS + 1.0)
+        first, surely, at_most = self.beyond(norms, noise, counting)
+        if first is None or search.account.left - cost < KEPT * search.rho:
+            return None
+        for i in range(first, _PAIRS):
+            mean, std = self.rows.parts("aside", search.center, self.b, float(norms[i]), float(norms[i + 1]), cost)
+            variance, own = (std * back) ** 2, back * search.noise(search.account.left) * norms[i]
+            off_center = n * radial.excess(norms[i : i + 1])[2][0] * search.center_std
+            found = correct(mean * back, variance, variance + off_center**2, own, ratio)
+            if not found.larger or search.account.left - cost < KEPT * search.rho:
                 break
-            mean, std = self.rows.parts("aside", search.center, self.b, clip_norm, outer, cost)
-            back = self.n / self.b / self.unit
-            variances = (std * back) ** 2 + (share[0] * search.center_std / self.unit) ** 2
-            unexplained, doubtful = _unexplained(mean * back, variances, _PUSHED, 0.0)
-            if unexplained <= doubtful:
-                return clip_norm, 0.0
-            noise, shorter = self.noise(search.account.left) / self.unit, np.cbrt(lost / lost[0])
-            best = int(np.argmin((noise * norms) ** 2 + unexplained * shorter**2 + square))
-            clip_norm, seen = float(norms[best]), math.sqrt(unexplained) * float(shorter[best])
-        return clip_norm, seen
+        one_sided, clip_norm = n * radial.lost(float(norms[i + 1])), float(norms[i + found.larger])
+        return _Clip(clip_norm, one_sided, float(surely[i]), float(at_most[i]), model=True, found=found)
+
+    def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array, Array]:
+        """Ask, at the given cost, how many rows are beyond each of the ascending `norms` but the first.
+
+        `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first result is the
+        number of the first of the `norms` for which only a few rows are beyond the next, or None if too many are beyond
+        the last. The others are vectors with an entry for each norm but the first: estimates, a lower and an upper one,
+        of the distance by which the sum moves if the rows are clipped to it.
+        """
+        counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
+        more = np.cumsum(counts[::-1])[::-1] - self.n * np.array([self.share(norm) for norm in norms[1:]])
+        chance = std * np.sqrt(np.arange(counts.size, 0, -1))
+        off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
+        few = off * more <= np.maximum(noise * norms[:-1] - _SURE[0] * off * chance, _CHANCE * off * chance)
+        surely, at_most = (off * np.maximum(more + k * chance, 0.0) for k in (-1, 2))
+        too_many = off[-1] * (more[-1] - _CHANCE * chance[-1]) > noise * norms[-1]
+        first = int(np.argmax(few)) if few.any() else None if too_many else counts.size - 1
+        return first, surely, at_most
 
     def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float]:
         """Ask how many rows are longer than `clip_norm`, and increase the clip norm until only few rows are longer.
@@ -479,18 +508,7 @@ class _LastRound:
         deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
         its expected value. The second result is the largest value of this difference that chance explains.
         """
-        return _unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, *_MOVED)
-
-
-def _unexplained(vector: Array, variances: Array, deviations: float, share: float) -> tuple[float, float]:
-    """Return the squared norm of `vector` less its expected value, and the largest such difference due to chance.
-
-    `variances` are those of the entries, if their means are 0. Chance explains `deviations` standard deviations, and
-    `share` of the expected value.
-    """
-    total = float(np.sum(variances))
-    unexplained = float(np.sum(np.clip(vector, -1e150, 1e150) ** 2)) - total
-    return unexplained, total * (deviations * math.sqrt(2 * np.sum((variances / total) ** 2)) + share)
+        return unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, *_MOVED)
 
 
 def _windows(counts: Array, start: int, stop: int, std: float, most: bool = False) -> list[tuple[int, int]]:

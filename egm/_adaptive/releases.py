@@ -23,7 +23,8 @@ class AdaptiveRelease(RowSum):
         Noisy sum of the rows, in the units of the data. Its entries are at most n times the
         declared radius in absolute value, or within n times the declared ranges.
     noise_std : ndarray, shape (d,)
-        Standard deviation of the noise in each entry of `estimate`, in the units of the data.
+        Standard deviation of the noise in each entry of `estimate`, in the units of the data. It is
+        larger in columns to which the noisy sum of what clipping removed was added.
     bias : ndarray, shape (d,)
         Amount by which clipping may have moved each entry of `estimate`, up or down.
     center : ndarray, shape (d,)
@@ -66,9 +67,10 @@ class AdaptiveRelease(RowSum):
     Notes
     -----
     In an interval the noise, and the variation that clipping causes, are treated as normal, and
-    `bias` is added on both sides, which is more than most rows need: nobody has measured in which
-    direction the clipped parts point, and so they are taken to point in one. The probability may be
-    smaller than asked for if there are a few very long rows that the search has not noticed.
+    `bias` is added on both sides, which is more than most rows need. With one or two columns it is the
+    amount for clipped parts that all point in one direction. With more, it is what a noisy sum of the
+    clipped parts leaves possible in each column. The probability may be smaller than asked for if
+    there are a few very long rows that the search has not noticed.
 
     ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with two columns and
     :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval contains 98 to 100

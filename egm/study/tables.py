@@ -326,8 +326,8 @@ def rivals() -> StructuredArray:
 def searches() -> StructuredArray:
     r"""Read the measured errors of `egm.AdaptiveDataMechanism` for data of many kinds.
 
-    The data are rows from ten and from fifty laws (probability distributions), and "strange tables",
-    which are designed to make the mechanism fail.
+    The data are rows from ten and from fifty laws (probability distributions), rows of which a few columns are skewed
+    and the others normal, and "strange tables", which are designed to make the mechanism fail.
 
     Returns
     -------
@@ -342,8 +342,8 @@ def searches() -> StructuredArray:
     -----
     The columns are:
 
-    - `part` ("ten laws", "fifty laws" or "strange tables"), `law`, the name of the law or of the strange
-      table, `n` and `d`, the numbers of rows and of columns of the data, and `reach`, which is
+    - `part` ("ten laws", "fifty laws", "mixed columns" or "strange tables"), `law`, the name of the law or
+      of the strange table, `n` and `d`, the numbers of rows and of columns of the data, and `reach`, which is
       :math:`n \sqrt{\rho}` for the budget :math:`\rho`. Together they name the row.
     - `runs`: the number of runs; `refused`: how many of them were refused because the budget was too small; `failures`:
       how many ended with an exception or a warning.
@@ -351,8 +351,9 @@ def searches() -> StructuredArray:
       forecast, the root of the expected squared l2 norm. `beyond`: in how many runs this norm was more
       than 5 times its forecast.
     - `outside`: how many runs had an estimate or a spread outside the declared ranges.
-    - `coverage`: the share of the entries of the sum that were within their confidence intervals for
-      95 %, and `coverage_se`: the standard error of this share, from its variance between runs.
+    - `coverage`: the share of the entries of the sum that were within their confidence intervals for 95 % (of
+      mixed columns, only those that are not normal), and `coverage_se`: the standard error of this share, from
+      its variance between runs.
     - `believed`: the share of the runs in which the mechanism reported that the rows look normal.
     - `sampling`: the median, over the runs, of the l2 norm of the error divided by the root mean square l2 distance of
       the sum of n independent rows from the expected sum.
@@ -366,7 +367,7 @@ def searches() -> StructuredArray:
     >>> from egm.study.tables import searches
     >>> table = searches()
     >>> np.unique(table["part"]).tolist()
-    ['fifty laws', 'strange tables', 'ten laws']
+    ['fifty laws', 'mixed columns', 'strange tables', 'ten laws']
     """
     kinds: dict[str, type] = dict.fromkeys(("n", "d", "runs", "refused", "failures", "beyond", "outside"), int)
     return _measured("searches.csv", {"part": str, "law": str, **kinds})

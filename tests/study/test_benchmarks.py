@@ -152,14 +152,14 @@ def test_strange_tables_are_tables_of_numbers(name):
 
 
 def test_every_law_is_tried_where_it_should():
-    """`searches.settings()` has 440 settings, and the budget is too small for the mechanism at REFUSED_PLACES only.
+    """`searches.settings()` has 480 settings, and the budget is too small for the mechanism at REFUSED_PLACES only.
 
     A law is a distribution of rows, and a place is a choice of n, d and n sqrt(rho), for n rows, d columns and the
     budget rho in zCDP. There are settings for ten laws at ten places and at the four REFUSED_PLACES, for fifty laws at
-    four places, and for a hundred tables of data.
+    four places, for eight laws of mixed columns at five places, and for a hundred tables of data.
     """
     settings = searches.settings()
-    assert len(set(settings)) == len(settings) == 10 * (10 + len(searches.REFUSED_PLACES)) + 50 * 4 + 100
+    assert len(set(settings)) == len(settings) == 10 * (10 + len(searches.REFUSED_PLACES)) + 50 * 4 + 8 * 5 + 100
     for setting in settings:
         mechanism = setting.mechanism
         assert mechanism.n * np.sqrt(mechanism.rho) == pytest.approx(setting.reach)
@@ -254,13 +254,16 @@ def test_what_is_lost_was_not_to_be_seen():
 
     The first kind are laws of infinite variance; the second are tables of data with Pareto or Cauchy columns. The third
     kind are tables that `laws.TABLES` marks as hidden: their data are not as declared, or have too few outlying rows
-    for the budget to show them. (The runs of "fifty laws" are not checked for this.) In no setting did a run fail or
-    release an estimate or standard deviations outside the declared ranges.
+    for the budget to show them. (The runs of "fifty laws" are not checked for this; of those with "mixed columns" one
+    in a thousand may be lost.) In no setting did a run fail or release an estimate or standard deviations outside the
+    declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
     lost = table[table["beyond"] > 0]
     assert set(lost["law"][lost["part"] == "ten laws"]) <= set(laws.INFINITE)
+    mixed = table[table["part"] == "mixed columns"]
+    assert mixed["beyond"].sum() <= mixed["runs"].sum() / 1000
     strange = {name for name in lost["law"][lost["part"] == "strange tables"] if not laws.TABLES[name].hidden}
     assert all(name.startswith(("Pareto", "Cauchy")) for name in strange)
 
