@@ -451,9 +451,9 @@ def has_another_index(X: object, label: object) -> bool:
 
 
 def refuse_rows_of_tables(X: object) -> None:
-    """Raise TypeError if `X` is a list of tables, or a list of rows with names, such as Series of pandas.
+    """Raise TypeError if `X` is a list of tables, or a list of rows whose entries have names, such as Series of pandas.
 
-    The names of the rows in a list would be ignored. A table here is any object with a shape of two numbers.
+    These names would be ignored. A table here is any object with a shape of two numbers.
     """
     if isinstance(X, list | tuple):
         for row in X:

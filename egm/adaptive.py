@@ -11,7 +11,7 @@ A release is refused if the budget is so small, for n rows, d columns and the de
 the search could fail. If a range is declared for each column, nothing is refused: where a search does
 not pay, the rows are clipped to the ranges. Data that are far from normal make the sum less accurate, and then the
 forecast of the error is larger. The forecast does not cover a few rows that are far away from all
-others, because they affect no answer.
+others, because the answers do not show them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class AdaptiveDataMechanism:
         With a `basis`, the lower bound is also that of the standard deviations along its vectors.
     basis : array_like or str or `egm.bases.Basis` or linear operator, shape (d, d), optional
         Orthonormal basis for correlated columns: a public one, as for `GaussianDataMechanism`, or
-        "learn", for one that is found privately with a twentieth of the budget. By default, and
+        "learn", for one that is found privately with a fiftieth of the budget. By default, and
         where the budget is small (see Notes), the coordinates are the columns. With `ranges`, the
         basis is one for the standardized columns.
     ranges : mapping or array_like, shape (d, 2), optional
@@ -121,9 +121,11 @@ class AdaptiveDataMechanism:
     `neighbors`, whatever the data are. Data outside the declared ranges, or far from
     normal, cost accuracy and never privacy. If there are more rows far from the center than normal
     rows would have, the clip norm is chosen for the worst case, in which the parts that clipping
-    removes all point in one direction. Otherwise, if more than two columns count alike and
-    :math:`n \sqrt{\rho}` is above 424, a noisy sum of these parts is asked for. It shows in which columns
-    they do not cancel, as in a skewed column. It is added to the estimate there, or less is clipped.
+    removes all point in one direction. Otherwise a noisy sum of these parts is measured if the
+    effective dimension of the scaled rows, :math:`(\sum w)^2 / \sum w^2` for the variances w of their
+    coordinates, is at least 2.5, and if :math:`n \sqrt{\rho}` is at least 424 or a basis is used. This sum is
+    added to the estimate in columns where it is clearly more than noise, as in a skewed column. If
+    there are many such columns, a larger clip norm is used instead.
 
     With `radius` the mechanism runs if `rho` is at least ``least_rho(d)``, where d is the number of columns. Then
     the search fails in at most a few runs of a hundred, and `forecast` bounds this probability.
@@ -162,10 +164,10 @@ class AdaptiveDataMechanism:
     norm; one number of rows in a range of distances changes instead of two; and the score of an
     interval, in which a private quantile is drawn, changes by one at most
     (`egm.quantiles.interval`). All costs add up to `rho` or less, as they are recorded. A release
-    has N as `count`; its sum is N times its mean, and so has also the noise of N times the center.
-    The rows are read once more. If N is so small that a search might fail, the rows are clipped to
-    the ranges, or to the radius. A basis cannot be learned, because the sum of products of entries
-    is exact for a public number of rows only.
+    has N as `count`. Its sum is N times its mean, so the error of the sum includes the noise of N
+    times the center. The number of rows takes one more pass over the rows. If N is so small that a
+    search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be
+    learned, because the sum of products of entries is exact for a public number of rows only.
 
     **Passes.** The rows are read once to check them, and once for each question: some 15 to 30
     times in all, and never more than 600 times. The questions, and so the passes, depend on
@@ -618,9 +620,10 @@ class AdaptiveDataMechanism:
         )
 
     def _persons(self, X: Any, person: object, first: Any) -> Passes:
-        """Return what is left of the rows of each person in `X`; `person` says whose each row is.
+        """Return one row for each person: the sum or the mean of the rows of this person in `X`.
 
-        `first` is `X` or, for an iterator, the first of its blocks.
+        `per_person` of the mechanism says which of the two. `person` says to whom each row belongs, as for `release`.
+        `first` is `X` or, if `X` is an iterator over blocks, the first block; it shows the names of the columns.
         """
         if self.columns is None:
             labels = people.label_names(X, person=person)
@@ -644,10 +647,11 @@ class AdaptiveDataMechanism:
         return Passes(unread_matrix(None, X=held))
 
     def _run(self, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:
-        """Ask `rows` all questions of a release, and return what was found; the rows are standardized, if at all.
+        """Ask all questions of a release, and return the noisy mean with its errors, and the noisy number of rows.
 
-        The second result is None or, if the number of rows is private, the noisy number and the standard deviation of
-        its noise.
+        `rows` answers the questions. The first result is in the units of the rows after they were divided (see
+        `_half`). The second result is None or, if the number of rows is private, the pair of the noisy number and the
+        standard deviation of its noise.
         """
         basis, of_count = self._basis(rows.d), None
         if self._counted:
@@ -662,16 +666,21 @@ class AdaptiveDataMechanism:
         return last_round(search), of_count
 
     def _half(self, found: LastRound) -> Any:
-        """Return by what the rows were divided: half the ranges, the radius if rows were clipped to it, or else 1."""
+        """Return the number or the vector by which the rows were divided before the questions of the release.
+
+        It is half the ranges if they are declared, the radius if the rows were clipped to it without a search, and 1
+        otherwise. `found` is the first result of `_run`.
+        """
         return self.radius if self.radius is not None and found.method == "ranges" else self._standard[1]
 
     def _error(
         self, found: LastRound, center: Array, of_count: tuple[float, float] | None
     ) -> tuple[Array, ErrorForecast]:
-        """Return the noise of each entry, and the expected squared error of a release, in the units of the data.
+        """Return the noise in each entry of the sum, and the expected squared error of the sum, in units of the data.
 
-        `found` has those of standardized rows, and `of_count` is a result of `_run`: the `center` of the rows is
-        multiplied by the noisy number.
+        `found` and `of_count` are the two results of `_run`. The noise is given by its standard deviations, shape (d,).
+        With a noisy number of rows, which is multiplied by the `center` of the rows, it includes the noise of this
+        product.
         """
         half = self._half(found)
         noise_std = half * found.noise_std
@@ -722,9 +731,11 @@ class AdaptiveDataMechanism:
 
 
 def _held(X: Any, once: bool) -> tuple[Any, Any]:
-    """Return an object with the names of the columns of `X`, if they have any, and an object that can be read.
+    """Return an object that shows the names of the columns of `X`, and an object from which the rows can be read.
 
-    If `once` is true, the second one is an iterator if `X` is a function. Otherwise it can be read several times.
+    Both are `X` itself if it is an array or a table. If `X` is a function or an iterator and `once` is true, they are
+    the first block of rows, and an iterator over all blocks. If `X` is a function and `once` is false, the second
+    object is a table that can be read several times, and so is the first, or it is None if the columns have no names.
     """
     if not _tables.is_read_later(X):
         return X, X
@@ -735,9 +746,9 @@ def _held(X: Any, once: bool) -> tuple[Any, Any]:
 
 
 def _kept(source: Iterator[people.Block], how: people.PerPerson, d: int) -> tuple[Array, int]:
-    """Return what is left of the rows of each person, shape (persons, d), and the number of persons.
+    """Return the sum or the mean of the rows of each person, shape (persons, d), and the number of persons.
 
-    The blocks of `source` are sorted by person, and `how` says what is left.
+    `source` yields blocks of rows with `d` columns, sorted by person. `how` is "sum" or "mean".
     """
     kept = [block.values for block in people.gathered(source, how, False)]
     rows = np.concatenate([np.empty((0, d)), *kept])

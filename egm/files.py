@@ -21,34 +21,35 @@ increase or decrease, as years do. Then the caller must say which they are.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import secrets
-import shutil
-import stat
-import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
-from egm._files import csv, npy, parquet
-from egm._files.source import FileError, Given, Labels, Source, Vector, reading, wrong
+from egm._files import csv, parquet
+from egm._files.columns import checked, few_names, places_of, refuse_twins
+from egm._files.kinds import (
+    KINDS,
+    STANDARD_INPUT,
+    delimiter_of,
+    kind_of,
+    parts_of,
+    require_allowed,
+    source_of,
+    spooled_input,
+    suffix_of,
+)
+from egm._files.source import FileError, Given, Labels, Vector, reading, wrong
 from egm._types import Array, PathLike
 
 if TYPE_CHECKING:
     from dask.array import Array as DaskArray
 
 __all__ = ["FileError", "Table", "from_parquet", "rows", "vector", "whole"]
-
-_KINDS = {".csv": csv, ".npy": npy, ".parquet": parquet, ".pq": parquet}  # the reader for each suffix
-_KINDS |= dict.fromkeys((".tsv", ".csv.gz", ".tsv.gz"), csv)
-_STANDARD_INPUT = Path("standard input")  # its name in messages
-_NO_DELIMITER = '"_+-\r\n'  # characters that mean something else, as letters and digits do
 
 
 @dataclass(frozen=True)
@@ -211,14 +212,14 @@ def rows(
     if isinstance(labels, str):
         raise TypeError(f"labels must be a list of names, got {labels!r}")
     known = None if known is None else {*known, *labels}
-    mark = _delimiter(path) if delimiter is None else delimiter
+    mark = delimiter_of(path) if delimiter is None else delimiter
     given = Given(header, columns, known, width, mark, decimal, encoding, missing, thousands)
-    _require_allowed(given)
+    require_allowed(given)
     if str(path) == "-":
-        path = _STANDARD_INPUT
-        given = replace(given, spooled=_spooled())
-    parts = [(part, _source(part, given)) for part in ([path] if given.spooled is not None else _parts(path))]
-    shown = header == "yes" or (given.spooled is None and _KINDS[_suffix(parts[0][0])] is not csv)
+        path = STANDARD_INPUT
+        given = replace(given, spooled=spooled_input())
+    parts = [(part, source_of(part, given)) for part in ([path] if given.spooled is not None else parts_of(path))]
+    shown = header == "yes" or (given.spooled is None and KINDS[suffix_of(parts[0][0])] is not csv)
     first = parts[0][1].names
     others = set(labels)
     names = tuple(columns) if columns is not None else tuple(name for name in first if name not in others)
@@ -226,16 +227,16 @@ def rows(
         raise FileError(f"{path}: no column is left besides those of labels")
     for part, source in parts:
         if columns is None:
-            _chosen(part, source.names, None, shown)
+            places_of(part, source.names, None, shown)
             if set(source.names) != set(first):
-                raise FileError(f"{part}: must have the columns of {parts[0][0]}, but has {_few(source.names)}")
+                raise FileError(f"{part}: must have the columns of {parts[0][0]}, but has {few_names(source.names)}")
 
     def places(wanted: Sequence[str]) -> list[tuple[list[int], list[int]]]:
         if isinstance(wanted, str):
             raise TypeError(f"labels must be a list of names, got {wanted!r}")
         found = []
         for part, source in parts:
-            chosen = (_chosen(part, source.names, names, shown), _chosen(part, source.names, wanted, shown))
+            chosen = (places_of(part, source.names, names, shown), places_of(part, source.names, wanted, shown))
             source.require(*chosen)
             found.append(chosen)
         return found
@@ -253,7 +254,7 @@ def rows(
     def read(found: list[tuple[list[int], list[int]]]) -> Iterator[tuple[Array, list[Labels]]]:
         for (part, source), chosen in zip(parts, found, strict=True):
             with reading(part, encoding):
-                yield from _checked(part, names, source.read(*chosen), missing)
+                yield from checked(part, names, source.read(*chosen), missing)
 
     def counts() -> Iterator[int]:
         for _, source in parts:
@@ -308,13 +309,13 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
     """
     path = Path(path)
     with reading(path):
-        found: Vector = _kind(path).vector(path, Given(delimiter=_delimiter(path)))
+        found: Vector = kind_of(path).vector(path, Given(delimiter=delimiter_of(path)))
     names, values = found
     if not len(values):
         raise FileError(f"{path}: is empty")
     for i in np.flatnonzero(~np.isfinite(values)):
         raise FileError(f"{path}: value {i + 1}{f' ({names[i]!r})' if names else ''} is {wrong(values[i])}")
-    _refuse_twins(path, names or [])
+    refuse_twins(path, names or [])
     return names, values
 
 
@@ -445,152 +446,3 @@ def _place(part: Path, target: Path, overwrite: bool) -> None:
             if target.exists():
                 raise FileExistsError(17, "exists already") from None
     os.replace(part, target)
-
-
-def _require_allowed(given: Given) -> None:
-    """Raise a ValueError if one of the arguments in `given` that describe how a CSV file was written is not allowed."""
-    mark = given.delimiter
-    if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in _NO_DELIMITER:
-        raise ValueError(f"delimiter must be one character that is no letter, digit, sign or quote, got {mark!r}")
-    if given.decimal not in (".", ","):
-        raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}")
-    if given.decimal == mark:
-        raise ValueError(f"delimiter must not be the decimal sign, got {mark!r} for both")
-    if (sign := given.thousands) is not None:
-        if not isinstance(sign, str) or len(sign) != 1 or sign.isalnum() or sign in _NO_DELIMITER:
-            raise ValueError(f"thousands must be one character that is no letter, digit, sign or quote, got {sign!r}")
-        if sign == given.decimal:
-            raise ValueError(f"thousands must not be the decimal sign, got {sign!r} for both")
-    if given.missing not in ("error", "nan"):
-        raise ValueError(f'missing must be "error" or "nan", got {given.missing!r}')
-    try:
-        "".encode(given.encoding)
-    except (LookupError, ValueError):
-        raise ValueError(f"encoding must be the name of a text encoding, got {given.encoding!r}") from None
-
-
-def _spooled() -> bytes | mmap.mmap:
-    """Return all bytes of standard input, which are held in a temporary file without a name."""
-    with reading(_STANDARD_INPUT), tempfile.TemporaryFile() as file:
-        if sys.stdin is None:
-            raise FileError(f"{_STANDARD_INPUT}: is closed")
-        shutil.copyfileobj(sys.stdin.buffer, file)
-        file.flush()
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b""
-
-
-def _suffix(path: Path) -> str:
-    """Return the suffix of `path` in small letters, for example ".csv"; of a file compressed by gzip, ".csv.gz"."""
-    suffix = path.suffix.lower()
-    return Path(path.stem).suffix.lower() + suffix if suffix == ".gz" else suffix
-
-
-def _delimiter(path: Path) -> str:
-    """Return the delimiter that the suffix of `path`, the path of a CSV file, stands for."""
-    return "\t" if _suffix(path).startswith(".tsv") else ","
-
-
-def _parts(path: Path) -> list[Path]:
-    """Return a list with `path` or, if this is a folder, the paths of the Parquet files in it, in order.
-
-    Raise a FileError if the folder has no Parquet files, or if it has files of another kind.
-    """
-    if not path.is_dir():
-        return [path]
-    found, seen = list[Path](), set[str]()
-    with reading(path):
-        for folder, _, names in os.walk(path, onerror=_raise, followlinks=True):
-            if os.path.realpath(folder) in seen:
-                raise FileError(f"{folder}: leads to a directory that is read already")
-            seen.add(os.path.realpath(folder))
-            found += [Path(folder, name) for name in names]
-    parts = [file for file in sorted(found) if not any(name[0] in "._" for name in file.relative_to(path).parts)]
-    for file in parts:
-        if _KINDS.get(_suffix(file)) is not parquet:
-            raise FileError(f"{path}: is a directory, and {file} in it is not a Parquet file (.parquet or .pq)")
-    if not parts:
-        raise FileError(f"{path}: is a directory without Parquet files")
-    return parts
-
-
-def _raise(error: OSError) -> None:
-    """Raise `error`; without this function `os.walk` would leave out a folder that it cannot read."""
-    raise error
-
-
-def _source(path: Path, given: Given) -> Source:
-    """Return the table in the file at `path` as a `Source`; `given` holds the arguments of `rows`."""
-    with reading(path, given.encoding):
-        reader = _kind(path) if given.spooled is None else csv
-        source: Source = reader.table(path, given)
-        return source
-
-
-def _kind(path: Path) -> ModuleType:
-    """Return the module that reads files with the suffix of `path`, for example `egm._files.csv` for ".csv".
-
-    Raise a FileError if no module reads files with this suffix, or if `path` is not that of a
-    regular file.
-    """
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode):
-        raise FileError(f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'not a regular file'}")
-    try:
-        return _KINDS[_suffix(path)]
-    except KeyError:
-        raise FileError(f"{path}: the name must end in {', '.join(_KINDS)}, not in {path.suffix!r}") from None
-
-
-def _chosen(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
-    """Return the indices of the wanted columns among `names`, the columns of the file at `path`.
-
-    `columns` has the names of the wanted columns; None stands for all columns. Raise a FileError if
-    a wanted column does not occur exactly once in `names`. The error message shows names from the
-    file that are not in `columns` only if `shown` is true.
-    """
-    if columns is None:
-        if not shown and len(set(names)) < len(names):
-            raise FileError(f"{path}: line 1 names two columns alike")
-        _refuse_twins(path, names)
-        return list(range(len(names)))
-    _refuse_twins(path, columns)
-    places: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        places.setdefault(name, []).append(i)
-    for name in columns:
-        if len(places.get(name, ())) != 1:
-            number = "more than one" if name in places else "no"
-            raise FileError(f"{path}: has {number} column {name!r}{f'; it has {_few(names)}' if shown else ''}")
-    return [places[name][0] for name in columns]
-
-
-def _refuse_twins(path: Path, names: Sequence[str]) -> None:
-    """Raise a FileError that begins with `path`, the name of the file, if one of the `names` occurs twice."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise FileError(f"{path}: the column {name!r} is named twice")
-        seen.add(name)
-
-
-def _few(names: Sequence[str]) -> str:
-    """Return text for a message: the first eight of `names` and, if there are more, how many more."""
-    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def _checked(
-    path: Path, names: Sequence[str], pairs: Iterator[tuple[Array, list[Labels]]], missing: str
-) -> Iterator[tuple[Array, list[Labels]]]:
-    """Yield `pairs`, each a block of rows and a list of its labels, unchanged; raise a FileError at a wrong value.
-
-    A value is wrong if it is infinite, or if it is NaN and `missing` is not "nan". The error message names the file at
-    `path`, the row and the column of the value; `names` has the names of the columns.
-    """
-    start = 0
-    for block, labels in pairs:
-        allowed = ~np.isinf(block) if missing == "nan" else np.isfinite(block)
-        if not allowed.all():
-            i, j = np.argwhere(~allowed)[0]
-            raise FileError(f"{path}: row {start + i + 1}, column {names[j]!r}: {wrong(block[i, j])}")
-        yield block, labels
-        start += len(block)

@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from egm._random_bits import exponentials, uniforms
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import count, fitting, generator, positive, scalar
 
@@ -366,34 +365,11 @@ def _half_gamma(twice: int, size: int) -> Array:
 
     The relative error of each draw is below 37 * 2**-53.
     """
-    drawn = _exponentials(size * (twice // 2)).reshape(size, twice // 2)
+    drawn = exponentials(size * (twice // 2)).reshape(size, twice // 2)
     if twice % 2:  # an exponential variable times the squared sine of a random angle has the shape 1/2
-        half = _exponentials(size) * np.sin(np.pi * _uniforms(size)[0]) ** 2
+        half = exponentials(size) * np.sin(np.pi * uniforms(size)[0]) ** 2
         drawn = np.column_stack([drawn, half])
     return np.array([math.fsum(row) for row in drawn.tolist()])
-
-
-def _exponentials(size: int) -> Array:
-    """Draw `size` standard exponential variables, securely, each with a relative error of at most 11 * 2**-53.
-
-    The bound does not hold for a variable that is below 2**-74, which has a probability of about
-    2**-74.
-    """
-    uniform, below = _uniforms(size)
-    return np.where(below, -np.log(uniform), -np.log1p(-uniform))
-
-
-def _uniforms(size: int) -> tuple[Array, NDArray[np.bool]]:
-    """Draw `size` numbers u in (0, 1/2], and for each of them a fair coin; return the numbers and the coins.
-
-    The number that is u if the coin is True, and 1 - u if the coin is False, is uniform in (0, 1).
-    Each u has 127 random bits of the operating system, so that it has all digits of a double unless
-    it is below 2**-74.
-    """
-    high, low = np.frombuffer(os.urandom(16 * size), dtype=np.uint64).reshape(2, size)
-    coin = (high >> np.uint64(63)) == 0
-    high = high & np.uint64((1 << 63) - 1)
-    return (high + (low + 0.5) * 2.0**-64) * 2.0**-64, coin
 
 
 @functools.lru_cache(maxsize=8)

@@ -5,18 +5,19 @@ sum of the rows has noise that depends on the budget and on the number of column
 the rows are near each other, more if they are not, and a bias if many rows are far from the others.
 
 1. If the budget is below `least`, a public number, all of it goes into the sum of the clipped rows.
-2. Otherwise a quarter of the budget buys a first mean of the clipped rows, and a little more the median of their
-   distances from this mean. The forecast for normal rows with this median is the error of a search. If it is not much
-   smaller than that of the clipped sum, the rest of the budget goes into another mean of the clipped rows. Both means
-   are averaged, so that only what the median has cost is lost.
+2. Otherwise a quarter of the budget buys a first mean of the clipped rows, and a little more buys the median of the
+   distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If it is
+   not much smaller than that of the clipped sum, the rest of the budget goes into another mean of the clipped rows, and
+   both means are averaged. Then only the cost of the median is lost.
 3. A mean of the rows, clipped to the norm that the search would choose, is asked for, too. If it differs from the first
    mean by more than noise explains, many rows are far from the others, and the clipped rows are summed as in step 2.
-4. The search begins where step 3 has ended. Before the center is refined, and again before the sum, the numbers of
-   long rows are looked at. If they make the expected error too large, the clipped rows are summed as in step 2.
+4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks
+   for the numbers of long rows. If they make the expected error too large, the clipped rows are summed as in step 2.
 5. If the sum of the search, too, differs from the first mean by more than noise explains, this mean is the result.
 
-What is lost if the clipped rows are summed is 1 to 10 percent of the budget for step 2, 3 and the first look of step 4,
-and up to 20 percent for the second look, which rarely ends a search that the first one did not end.
+If the clipped rows are summed in the end, the part of the budget that is lost is 1 to 10 percent for the steps 2 and 3
+and the first question of step 4. It is up to 20 percent more for the second question of step 4, which rarely ends a
+search that the first one did not end.
 """
 
 from __future__ import annotations
@@ -41,29 +42,32 @@ _NEAR = 0.01  # share of the budget for the mean of the rows near the first one
 _LONG = 0.015  # share of the budget for the number of long rows, before the center is made better
 _ENOUGH = 600.0  # n * sqrt(rho) from which a search is considered: below it, ending a search costs too much
 _PAYS = 0.6  # largest error of a search that is begun, over that of the sum of the clipped rows
-_LEAST_PART = 0.3  # least standard deviation over the median distance, where most of it comes from noise of the center
+# Least standard deviation of a column that is assumed for the forecast, times sqrt(d), over the median distance. It is
+# used if most of this distance comes from the noise of the center.
+_LEAST_PART = 0.3
 _APART = 0.01, 1e-3  # probabilities that noise alone makes two means differ: before the search, and after it
 
 Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the noise in each entry
 
 
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
-    """Return the least budget rho for which a search is considered: what steps 2 and 3 leave is enough for the search.
+    """Return the least budget rho for which a search is considered, for `n` rows with `d` columns.
 
-    The arguments are the number `n` of rows, the number `d` of columns, and the range of standardized deviations.
+    It is large enough that the search can be paid after a first mean of the clipped rows, the median distance from this
+    mean, and a second mean. `sigma_range` is the range of the standard deviations of the standardized columns.
     """
     return max((least_rho(n, d, 1.0, sigma_range[0]) + _cost(n)) / (1 - _FIRST - _NEAR), (_ENOUGH / n) ** 2)
 
 
 def _cost(n: int) -> float:
-    """Return the cost rho of the median distance of `n` rows."""
+    """Return the cost rho of the noisy median of the distances of `n` rows from a center."""
     return (SURE / n) ** 2 / 8
 
 
 def released(
     rows: Answers, sigma_range: tuple[float, float], public: BasisLike | None = None, learn: bool = False
 ) -> LastRound:
-    """Release the mean of standardized `rows`, by a search or clipped to their ranges, and return it as a `LastRound`.
+    """Release the mean of standardized `rows`, by a search or by clipping them to their ranges, as a `LastRound`.
 
     The arguments `sigma_range`, `public` and `learn` are those of `Search`.
     """
@@ -84,20 +88,28 @@ def released(
 
 
 def clipped(rows: Answers) -> LastRound:
-    """Release the mean of standardized `rows` that are clipped to their ranges, with all that the count has left."""
+    """Release the mean of standardized `rows` that are clipped to their ranges, and return it as a `LastRound`.
+
+    It takes the whole budget or, if a noisy number of rows was asked for, all that is left of the budget.
+    """
     return _in_ranges(rows, rows.within("sum", rows.account.base))
 
 
 def _error(rows: Answers) -> float:
-    """Return the squared error of the sum of clipped rows that the rest of the budget and the first mean give."""
+    """Return the expected squared error of the sum of the `rows`, clipped to their ranges, in standardized units.
+
+    The sum comes from the first mean and from a second one that takes the rest of the budget.
+    """
     return rows.diameter**2 / 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.base)
 
 
 def _pays(search: Search, first: Mean, radius: float) -> bool:
-    """Return whether a search has a far smaller error than the clipped sum, and agrees with its `first` noisy mean.
+    """Return whether `search` promises a far smaller error than the sum of clipped rows, and two means agree.
 
-    `radius` is a noisy median of the distances of the rows from the center of `search`, which is the first mean. If the
-    result is true, the center has been moved to another noisy mean.
+    `first` is the first noisy mean of the clipped rows, where the search begins, and `radius` is a noisy median of the
+    distances of the rows from it. The error of the search is a forecast for normal rows with this median. The second
+    mean is that of the rows clipped to the best norm for normal rows. If the result is true, the center of the search
+    has been moved to the second mean.
     """
     rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)
@@ -116,21 +128,29 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
 
 
 def _differ(mean: Array, other: Array, std: Array, p: float) -> bool:
-    """Return whether two means differ by more than noise explains, except with the probability `p`.
+    """Return whether the vectors `mean` and `other` differ by more than noise explains.
 
-    The noise in each entry of their difference has the standard deviation `std`.
+    `std` has the standard deviations of the noise in the entries of their difference. If there is no difference but
+    noise, the result is true with the probability `p`.
     """
     return bool(np.sum(((mean - other) / std) ** 2) > chdtri(mean.size, p))
 
 
 def _average(one: Mean, other: Mean) -> Mean:
-    """Return the average of two noisy means of the same rows that has the least noise."""
+    """Return the weighted average with the least noise of two noisy means of the same rows.
+
+    A mean is a pair: a vector, and the standard deviation of the noise in each of its entries.
+    """
     weight = other[1] ** 2 / (one[1] ** 2 + other[1] ** 2)
     return weight * one[0] + (1 - weight) * other[0], math.sqrt(weight) * one[1]
 
 
 def _in_ranges(rows: Answers, found: Mean) -> LastRound:
-    """Return a noisy mean of the clipped `rows` as a `LastRound`."""
+    """Return `found` as a `LastRound`.
+
+    `found` is a pair: a noisy mean of the standardized `rows`, clipped to their ranges, and the standard deviation of
+    the noise in each of its entries.
+    """
     mean, std = found
     zero, one = np.zeros(rows.d), np.ones(rows.d)
     noise_std = rows.n * std * one

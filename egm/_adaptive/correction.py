@@ -20,11 +20,14 @@ from egm._types import Array
 
 __all__ = ["Correction", "correct", "unexplained"]
 
-_CLEAR = 3.0, 0.5  # standard deviations by which a single column is clearly more than noise: at least; more than the
-# largest of d normal variables has
-_PUSHED = 2.0  # standard deviations by which their squared length in all other columns is too large
+# A column is corrected by itself if it is larger than a number of standard deviations: the first number or, if it is
+# larger, sqrt(2 log d), the typical size of the largest of d normal variables, plus the second number.
+_CLEAR = 3.0, 0.5
+_PUSHED = 2.0  # the other columns are corrected if their squared norm is too large by so many standard deviations
 _LEVEL = 2.0  # standard deviations of noise in an interval
-_FURTHER = 0.6, 0.2  # expected clipped parts beyond the larger clip norm, over those found below: clearly, together
+# Expected clipped parts beyond the larger clip norm, over those found below it: first in a column that is corrected by
+# itself, then in the other columns.
+_FURTHER = 0.6, 0.2
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,10 @@ class Correction:
     """Describe how a sum of clipped rows is corrected.
 
     `larger` is true if the rows are to be clipped to the larger norm. All other attributes are vectors in the units of
-    the sum, with an entry for each column. `added` is to be added to the sum of the clipped rows, and `std` is the
-    standard deviation of its noise. The corrected sum is still wrong by an unknown vector: `left` has the root mean
-    square that is expected of each entry, and `hidden` is an upper estimate of its absolute value.
+    the sum, with an entry for each column or, along a basis, for each coordinate. `added` is to be added to the sum of
+    the clipped rows, and `std` is the standard deviation of its noise. The corrected sum is still wrong by an unknown
+    vector: `left` has the root mean square that is expected of each entry, and `hidden` is an upper estimate of its
+    absolute value.
     """
 
     larger: bool
@@ -45,12 +49,12 @@ class Correction:
 
 
 def correct(parts: Array, variance: Array, chance: Array, noise: Array, ratio: float) -> Correction:
-    """Choose the `Correction` of least expected squared error.
+    """Choose which columns of a sum of clipped rows are corrected, or the larger clip norm; return a `Correction`.
 
     The vector `parts` is the noisy sum of the clipped parts, and `variance` has the variances of its noise. `chance`
-    has the variances that the entries of `parts` would have for rows with a symmetric law, whose center is not exactly
-    known. `noise` has the standard deviations of the noise in the sum of the clipped rows. The larger clip norm is
-    `ratio` times the other.
+    has the variances that the entries of `parts` would have if the law of the rows were symmetric around a center that
+    is not exactly known. `noise` has the standard deviations of the noise in the sum of the clipped rows. The larger
+    clip norm is `ratio` times the smaller one, to which the rows are clipped.
     """
     deviations = max(_CLEAR[0], math.sqrt(2 * math.log(parts.size)) + _CLEAR[1])
     clear = np.abs(parts) > deviations * np.sqrt(chance)
@@ -65,17 +69,17 @@ def correct(parts: Array, variance: Array, chance: Array, noise: Array, ratio: f
     if np.sum(kept**2 * variance) + rest > (ratio**2 - 1) * np.sum(noise**2):
         nothing = np.zeros(parts.size)
         return Correction(True, nothing, nothing, beyond, further)
-    left = np.hypot(math.sqrt(rest / parts.size), beyond)
+    left = np.hypot(np.where(small, math.sqrt(rest / max(int(small.sum()), 1)), 0.0), beyond)
     unknown = _LEVEL * (np.sqrt(noise**2 + variance) - np.sqrt(noise**2 + kept**2 * variance))
     hidden = (1 - kept) * np.abs(parts) + unknown + further
     return Correction(False, kept * parts, kept * np.sqrt(variance), left, hidden)
 
 
 def unexplained(vector: Array, variances: Array, deviations: float, share: float = 0.0) -> tuple[float, float]:
-    """Return the squared norm of `vector` less its expected value, and the largest such difference due to chance.
+    """Return the squared norm of `vector` minus its expected value, and the largest difference that chance explains.
 
-    `variances` has the variances of the entries, whose means are 0 if there is only chance. Chance explains
-    `deviations` standard deviations of the squared norm, and `share` of its expected value.
+    The expected value is that for independent normal entries with the mean 0 and the given `variances`. Chance explains
+    a difference of `deviations` standard deviations of the squared norm, plus `share` times its expected value.
     """
     total = float(np.sum(variances))
     more = float(np.sum(np.clip(vector, -1e150, 1e150) ** 2)) - total

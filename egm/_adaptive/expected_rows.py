@@ -30,7 +30,8 @@ class ExpectedRows:
     method is one question. Its cost, a number of zero-concentrated differential privacy, is recorded under the name of
     a step of the search. All questions together may cost at most the budget `rho`. The attribute `failure` is an upper
     bound of the probability that some answer about real rows would be so wrong that the search fails. The attribute
-    `diameter` is that of `PrivateRows`.
+    `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is replaced, and 1 if a row is added or
+    removed.
     """
 
     def __init__(
@@ -58,14 +59,14 @@ class ExpectedRows:
             self.sigma = self.along
 
     def standardize(self, half: float) -> None:
-        """Divide the rows by `half` in all further questions; these can only be `within`."""
+        """Divide the rows by `half` in all further questions; no other question than `within` may follow."""
         self.columns = self.columns / half
 
     def count(self, step: str, rho: float) -> tuple[float, float]:
-        """Return the expected number of rows, and how noisy an answer would be.
+        """Return the expected number of rows, and the standard deviation of the noise that a private answer would have.
 
         The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
-        of the search, and the rest becomes the budget to which shares refer.
+        of the search. What is left becomes `account.base`, the budget of which later steps take shares.
         """
         self.account.spend(step, rho)
         self.account.base = self.account.left
@@ -128,9 +129,10 @@ class ExpectedRows:
     ) -> tuple[Array, float]:
         """Return the expected mean of what clipping to `clip_norm` removes from normal rows, and how noisy it would be.
 
-        The rows x are scaled to b (x - center), and clipped to the norm `outer` before. The second result is the
-        standard deviation of the noise of an answer in each entry. The privacy cost `rho` (of zero-concentrated
-        differential privacy) is recorded under `step`, the name of a step of the search.
+        The rows x are first scaled to b (x - center) and clipped to the norm `outer`. So the mean is that of the
+        differences between a row clipped to `outer` and clipped to `clip_norm`. The second result is the standard
+        deviation of the noise of an answer in each entry. The privacy cost `rho` (of zero-concentrated differential
+        privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         share = self._radial(center, b).excess(np.array([clip_norm, outer]))[2]
@@ -151,8 +153,9 @@ class ExpectedRows:
         """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy an answer would be.
 
         `center` and `spread` have one entry for each column, and so has the mean, which has no noise in it. The second
-        result is the standard deviation of the noise that a private answer would have in each entry. The privacy cost
-        `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+        result is the standard deviation of the noise that a private answer would have in each entry. It is proportional
+        to `heavy`, the factor by which larger squares are allowed than for normal rows. The privacy cost `rho` (of
+        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         std = squares_std(self.n, self.d, rho, self.diameter) * heavy

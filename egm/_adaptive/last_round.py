@@ -8,9 +8,9 @@ range of lengths, n is the number of rows, and rho is the budget.
    rows point in one direction.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
-3. Aside. What clipping removes from the rows cancels in their sum only if their law is symmetric. Whether it does is
-   asked if more than two dimensions count and n sqrt(rho) is not small. `egm._adaptive.correction` then corrects the
-   sum or, if that is too noisy, the clip norm is increased.
+3. Aside. What clipping removes from the rows cancels in their sum only if their law is symmetric. Whether it cancels is
+   asked if the effective dimension is at least 2.5, and if n sqrt(rho) is not small or a basis is used. Then
+   `egm._adaptive.correction` corrects the sum or, if that is too noisy, the clip norm is increased.
 4. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of the report. The released mean is the last center
    plus the noisy mean of the clipped differences of the rows from this center.
 5. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
@@ -51,16 +51,13 @@ _START = 0.5, 0.4  # rows expected beyond the first clip norm, over those allowe
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
 _LONGER = 0.35, 1.0  # excess of a longer row over the clip norm, divided by it, for d = 1; the second if `search.few`
 _ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
-_SPREAD_OUT = 5.0  # effective dimension above which this number is larger, in proportion
-_MANY = 48.0  # effective dimension from which a move of the center shows whether they point one way
+_SPREAD_OUT = 5.0  # effective dimension above which _ONE_SIDED is multiplied by effective dimension / _SPREAD_OUT
+_MANY = 48.0  # effective dimension from which a move of the center shows whether the clipped parts point one way
 _CORRECTED = 2.5  # effective dimension from which the sum of the clipped parts is measured
-_WIDTHS = np.geomspace(1.4, 5.0, 60)  # ratios of the two clip norms of a pair that are tried
-_UNHEARD = 0.5  # standard deviations of the noise that hide what normal rows lose beyond the larger one
-_PAIRS = 3  # number of pairs of clip norms that are tried
-_BEYOND = 0.25, 0.005  # share of the budget to count rows beyond them: over the effective dimension, and the least
-_CHANCE = 2.0  # standard deviations by which these numbers may be wrong
-_ASIDE = 20.0, 0.01, 0.7, 0.08  # share of the budget for the clipped parts: over the effective dimension, times the
-# square of the ratio less 1; the least; the largest, over the effective dimension, or in many dimensions
+_RATIO, _PAIRS = 1.4, 4  # ratio of the two clip norms of a pair, and number of pairs that are tried
+_BEYOND = 0.2, 0.005  # share of the budget to count rows beyond these norms: first / effective dimension + second
+_CHANCE = 2.0  # standard deviations by which these numbers of rows may be wrong
+_ASIDE = 0.45, 0.05  # share of the budget for the sum of the clipped parts: first / effective dimension + second
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
 _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
 
@@ -73,7 +70,8 @@ class LastRound:
     the sum. `bias` is the amount by which clipping may have moved each entry, up or down. `forecast` is the expected
     squared error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the rows looked
     like those of normal rows. `share` is the share of each column in the parts of the error that clipping causes, in
-    proportion to its variance. `center` and `sigma` are those before the last sum, in the columns and along `basis`.
+    proportion to its variance. `center` is the center that was found before the last sum, in the coordinates of the
+    columns. `sigma` has the standard deviations that were found before it, along `basis` if there is one.
     `spread` has the standard deviations of the columns that follow from `sigma` or, if there are more long rows than
     normal ones, upper bounds: all that these rows add to the squared norms may be in any one column. `method` is
     "search", or "ranges" for rows that are clipped to declared ranges without a search.
@@ -96,15 +94,16 @@ class LastRound:
 class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
-    `norm` is the clip norm. What clipping removes from a row is called its clipped part. `one_sided` is the distance by
-    which the sum moves if the clipped parts of all rows point in one direction. `second` is the sum of the squared
-    lengths of the clipped parts.
+    `norm` is the clip norm. What clipping removes from a row is called its clipped part. `found` is the correction of
+    the sum if the clipped parts were measured, up to a larger norm; otherwise it is None. `one_sided` is the distance
+    by which the sum moves if the clipped parts of all rows point in one direction. If there is a correction, only what
+    is beyond the larger norm counts for this distance. `second` is the sum of the squared lengths of the clipped parts.
 
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
     rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
     `at_most`. If `model` is false, `at_most` is the largest distance by which the sum moves in all, and `surely` is 0.
     All distances are estimates from noisy numbers of rows. If `model` is false, `square` is an upper estimate of the
-    mean of the squared norms of the rows. `found` is the correction of the sum, if what clipping removes was measured.
+    mean of the squared norms of the rows.
     """
 
     norm: float
@@ -162,22 +161,23 @@ def last_round(search: Search) -> LastRound:
 def last_round_below(search: Search, limit: float) -> LastRound | None:
     """Return the result of `last_round`, or None if the squared error that is expected of the sum is above `limit`.
 
-    This is found out before the sum is released. Then a part of the budget is left.
+    In the second case the sum is not released, and a part of the budget is left.
     """
     it = _LastRound(search)
     seen = it.look()
     if seen is not None and it.least_error(seen) > limit:
         return None
     clip = it.clip(seen)
-    off = float(np.linalg.norm(clip.found.left)) / it.unit if clip.found is not None else 0.0
-    off = off if clip.model else clip.one_sided
+    off = 0.0 if clip.model else clip.one_sided
+    if clip.found is not None:
+        off = float(np.linalg.norm([clip.found.left, clip.found.std])) / it.unit
     return None if it.error(clip.norm, off) > limit else it.run(clip)
 
 
 def too_long(search: Search, cost: float, limit: float) -> bool:
     """Return whether so many rows are long that the squared error of the sum would be above `limit`.
 
-    The numbers of long rows cost `cost`. The center of `search` need not be its last one.
+    To ask for the numbers of long rows costs `cost`. The `search` may go on afterwards and improve its center.
     """
     it = _LastRound(search, cost)
     seen = it.look()
@@ -204,7 +204,7 @@ class _LastRound:
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
 
     def clip(self, seen: Tail | None) -> _Clip:
-        """Choose the clip norm, where `seen` is the result of `look`, the check for too many long rows.
+        """Choose the clip norm, and return it as a `_Clip`; `seen` is the result of `look`, the check for long rows.
 
         The length of a row x is ||b (x - center)||. There are too many long rows if chance and noise do not explain
         their number for normal rows. The check, the choice and the mean see the rows only through private queries, the
@@ -347,7 +347,7 @@ class _LastRound:
         A range is a pair (start, stop) as in `confirmed`. Noise can extend the last range by shells without rows, and
         the clip norm is then far too large; or shells with few rows are missing. For real rows along a basis this is
         not rare. So the edge is searched beyond which noise explains the number of rows. If it is found, the range ends
-        there, and the attribute `ended` is set to true. In the columns nothing is asked.
+        there, and the attribute `ended` is set to true. Without a basis nothing is asked.
         """
         if not windows or not self.rotated:
             return windows
@@ -417,21 +417,17 @@ class _LastRound:
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True)
 
     def corrected(self, clip_norm: float, radial: Radial) -> _Clip | None:
-        """Ask which way clipping to `clip_norm` moves the sum; return the clip norm with a correction as a `_Clip`.
+        """Measure the parts that clipping removes from the rows; return a clip norm and a correction as a `_Clip`.
 
-        `radial` is the law of the norms of normal rows. What clipping removes is measured up to a larger norm, beyond
-        which normal rows lose little. If there are more than a few rows beyond this norm, or if a correction would be
-        too noisy, both norms are increased. The result is None if too many rows are longer than all norms that are
-        tried.
+        The first norm that is tried is `clip_norm`, and `radial` is the law of the norms of normal rows. A noisy sum of
+        the clipped parts, up to a larger norm, shows how the sum of the rows is to be corrected. If there are more than
+        a few rows beyond the larger norm, or if a correction would be too noisy, both norms are increased. The result
+        is None if too many rows are longer than all norms that are tried, or if the budget is too small.
         """
         search, n, back = self.search, self.n, self.n / self.b
-        counting = max(_BEYOND[0] / self.effective, _BEYOND[1]) * search.rho
+        counting, cost = ((a / self.effective + b) * search.rho for a, b in (_BEYOND, _ASIDE))
         noise = self.noise(search.account.left - counting) / self.unit
-        unheard = n * radial.excess(clip_norm * _WIDTHS)[0] < _UNHEARD * noise * clip_norm * _WIDTHS
-        ratio = float(_WIDTHS[np.argmax(unheard) if unheard.any() else -1])
-        cost = max(_ASIDE[0] * (ratio - 1) ** 2 / self.effective, _ASIDE[1])
-        cost = min(cost, max(_ASIDE[2] / self.effective, _ASIDE[3])) * search.rho
-        norms: Array = clip_norm * ratio ** np.arange(_PAIRS + 1.0)
+        norms: Array = clip_norm * _RATIO ** np.arange(_PAIRS + 1.0)
         first, surely, at_most = self.beyond(norms, noise, counting)
         if first is None or search.account.left - cost < KEPT * search.rho:
             return None
@@ -439,19 +435,20 @@ class _LastRound:
             mean, std = self.rows.parts("aside", search.center, self.b, float(norms[i]), float(norms[i + 1]), cost)
             variance, own = (std * back) ** 2, back * search.noise(search.account.left) * norms[i]
             off_center = n * radial.excess(norms[i : i + 1])[2][0] * search.center_std
-            found = correct(mean * back, variance, variance + off_center**2, own, ratio)
+            found = correct(mean * back, variance, variance + off_center**2, own, _RATIO)
             if not found.larger or search.account.left - cost < KEPT * search.rho:
                 break
         one_sided, clip_norm = n * radial.lost(float(norms[i + 1])), float(norms[i + found.larger])
         return _Clip(clip_norm, one_sided, float(surely[i]), float(at_most[i]), model=True, found=found)
 
     def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array, Array]:
-        """Ask, at the given cost, how many rows are beyond each of the ascending `norms` but the first.
+        """Ask, at the given cost, how many rows are longer than each of the ascending `norms` except the first.
 
         `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first result is the
-        number of the first of the `norms` for which only a few rows are beyond the next, or None if too many are beyond
-        the last. The others are vectors with an entry for each norm but the first: estimates, a lower and an upper one,
-        of the distance by which the sum moves if the rows are clipped to it.
+        least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is the last index but
+        one, or None if clearly too many rows are longer than the last norm. The second and the third result have an
+        entry for each norm except the first. They are a lower and an upper estimate of the distance by which clipping
+        to this norm moves the sum, where only the rows in excess of the number of normal rows count.
         """
         counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
         more = np.cumsum(counts[::-1])[::-1] - self.n * np.array([self.share(norm) for norm in norms[1:]])

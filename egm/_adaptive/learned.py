@@ -1,12 +1,13 @@
 r"""Estimate how columns are correlated from noisy second moments, for `egm.adaptive`.
 
 Let the rows have standardized columns, so that their second moments are the correlation matrix R. Independent noise of
-standard deviation t in the entries of a symmetric matrix has eigenvalues up to :math:`2 t \sqrt d`, and covers
-eigenvalues of R - I that are less than half as large. It makes larger ones longer, and turns their vectors. If an
-eigenvalue of a matrix of low rank is seen as y, the estimate :math:`\sqrt{y^2 - 4 t^2 d}` with the seen vector has, for
-large d, the least squared error of all estimates with this vector. (Gavish and Donoho 2017 prove this rule for the
-singular values of a square matrix; chapter 17 of the book has it for a symmetric one.) So the noise itself says how
-many directions are kept: those whose eigenvalues, positive or negative, stand out of it.
+standard deviation t in the entries of a symmetric matrix has eigenvalues up to :math:`2 t \sqrt d`. Eigenvalues of
+R - I that are less than half as large cannot be seen in the noise. Larger eigenvalues are increased by the noise, and
+their eigenvectors are turned. If an eigenvalue of a matrix of low rank becomes y in the noisy matrix, the estimate
+:math:`\sqrt{y^2 - 4 t^2 d}` with the eigenvector of the noisy matrix has, for large d, the least squared error of all
+estimates with this vector. (Gavish and Donoho 2017 prove this rule for the singular values of a square matrix; chapter
+17 of the book has it for a symmetric one.) So only those eigenvectors are kept whose eigenvalues, positive or negative,
+are larger than those of the noise alone.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _LEAST = 1e-3  # least eigenvalue of an estimated correlation matrix
 def correlation(moments: Array, std: float, n: int) -> Array:
     """Estimate a correlation matrix, shape (d, d), from noisy second moments of `n` rows with standardized columns.
 
-    `moments` is the symmetric matrix of the moments, up to a common factor, and nearly so for rows that were clipped.
-    `std` is the standard deviation of the noise in each entry above its diagonal. The error from the number of rows is
-    added to this noise.
+    `moments` is the symmetric matrix of the noisy moments. `std` is the standard deviation of the noise in each entry
+    above the diagonal. A common factor of all moments and of `std` does not change the result, and clipping of the rows
+    acts nearly as such a factor. The estimate allows for the noise and for the sampling error of `n` rows.
     """
     d = len(moments)
     unit = max(float(np.trace(moments)), math.sqrt(d) * std) / d
@@ -46,6 +47,7 @@ def correlation(moments: Array, std: float, n: int) -> Array:
 def _edge(d: int, std: float, n: int) -> float:
     """Return the largest eigenvalue that noise alone makes likely, in a correlation matrix of `n` rows and `d` columns.
 
-    The noise in each entry has the standard deviation `std`, besides that of a sample of n rows.
+    The noise in each entry is the sum of two errors: one with the standard deviation `std`, and the sampling error of n
+    rows, with the standard deviation 1 / sqrt(n).
     """
     return _EDGE * 2 * math.sqrt(d * (std**2 + 1 / n))

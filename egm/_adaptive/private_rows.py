@@ -5,17 +5,18 @@ zero-concentrated differential privacy (Bun and Steinke 2016). Neighbors are dat
 if the number of rows is private, of which one row is added or removed. These are the methods of `PrivateRows` and their
 costs, where std is the standard deviation of the noise:
 
-    radius, spreads   A quantile is drawn from intervals with public bounds by an exponential mechanism, or one for
-                      each column. Each costs epsilon**2 / 8 (Cesar and Rogers 2021, Lemma 3.4), for both relations:
-                      `egm.quantiles.interval` proves that a score changes by at most one.
+    radius, spreads   A quantile of distances (radius), or one for each column (spreads), is drawn from intervals with
+                      public bounds by an exponential mechanism. Each costs epsilon**2 / 8 (Cesar and Rogers 2021,
+                      Lemma 3.4) for both kinds of neighbors: `egm.quantiles.interval` proves that a score changes by
+                      at most one.
     mean, parts,      A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
     squares, within   of them differ by at most D K, this costs D**2 K**2 / (2 std**2) if a row is replaced, and
                       K**2 / (2 std**2) if one is added or removed (Canonne, Kamath and Steinke 2020, Theorem 14).
     products          A sum of matrices w w^T, for integer vectors w of norm at most K, gets discrete Gaussian noise on
                       and above the diagonal, with a variance half as large above it. Two such matrices differ by at
                       most sqrt(2) K**2 in the Frobenius norm, which counts the entries above the diagonal twice. So
-                      this costs K**4 / std**2 (the same theorem). K is small enough for a public number of rows that
-                      the sum is exact, so this question is asked only if a row is replaced.
+                      this costs K**4 / std**2 (the same theorem). From the number of rows, which must be public, K
+                      is chosen so small that the sum is exact. So this question is asked only if a row is replaced.
     shells            The numbers of rows in ranges of distances cost 1 / std**2 together if a row is replaced, because
                       this changes two of them by one, and 1 / (2 std**2) if a row is added or removed.
     longer            The number of rows beyond a distance costs 1 / (2 std**2): any change of a row changes it by one.
@@ -64,8 +65,8 @@ class Account:
     """Record what each step of the search costs; the exact sum of the costs never exceeds the budget `rho`.
 
     Costs and budget are numbers rho of zero-concentrated differential privacy. The dictionary `spent` has the cost of
-    each step by the name of the step. `base` is the part to which shares of the budget refer: all of it or, if the
-    number of rows was asked for, what this has left.
+    each step by the name of the step. `base` is the budget of which the steps take shares: all of it or, after a
+    question for the number of rows, what this question has left.
     """
 
     def __init__(self, rho: float) -> None:
@@ -109,7 +110,7 @@ def _squares_norm(d: int) -> float:
 def squares_std(n: int, d: int, rho: float, diameter: float) -> float:
     """Return the standard deviation of the noise in the mean of `PrivateRows.squares`, for `n` rows of `d` columns.
 
-    `diameter` is that of `PrivateRows`.
+    `diameter` is 2 if a row is replaced, and 1 if a row is added or removed (see `PrivateRows`).
     """
     return min(diameter, math.sqrt(2)) * _squares_norm(d) / (n * math.sqrt(2 * rho))
 
@@ -127,10 +128,11 @@ def _unseen(question: F) -> F:
 
 @dataclass(frozen=True)
 class _Coordinates:
-    """Map rows to the coordinates in which questions are asked, by public numbers and each row by itself.
+    """Map rows to the coordinates in which questions are asked, each row by itself, with public numbers only.
 
-    The coordinates of a row are the same to the last bit wherever the row is among others. Otherwise, if a row were
-    removed, others could move across an edge between two shells, and more would change than is charged.
+    The coordinates of a row are the same to the last bit, whatever the other rows are. Otherwise, if one row were
+    removed, other rows could move from one counted range of distances to the next. Then an answer would change by more
+    than its recorded cost allows.
 
     If `middle` and `half` are given, one number for each column, `middle` is subtracted from a row, and the row is
     divided by `half`. Entries beyond 1e150 in size are cut to this size. With a `basis`, the coordinates along its
@@ -143,7 +145,7 @@ class _Coordinates:
 
     @property
     def given(self) -> bool:
-        """Return whether rows are given in these coordinates already, if all their numbers are below 1e150 in size."""
+        """Return whether the map changes no row whose entries are at most 1e150 in size."""
         return self.middle is None and self.basis is None
 
     def __call__(self, block: Array) -> Array:
@@ -196,14 +198,14 @@ def _histograms(rows: Array, bounds: Array, center: Array) -> Counts:
 
 
 def _clipped_sum(rows: Array, grid: lattice.Lattice, center: Array, b: Array) -> Whole:
-    """Return the sum of the integer vectors that stand for b (x - center) on the `grid`, over the rows x."""
+    """Return the sum of b (x - center) over the rows x, clipped to the norm of `grid` and rounded to its integers."""
     return grid.sum(rows, center, b)
 
 
 def _sum_of_parts(rows: Array, grid: lattice.Lattice, center: Array, b: Array, clip_norm: float, outer: float) -> Whole:
-    """Return the sum of the integer vectors on the `grid` for what clipping to `clip_norm` removes from the rows.
+    """Return the sum, over the rows, of what clipping to `clip_norm` removes, rounded to the integers of the `grid`.
 
-    The rows x are scaled to b (x - center), and clipped to the norm `outer` before.
+    The rows x are first scaled to b (x - center) and clipped to the norm `outer`.
     """
     scaled = (rows - center) * b
     length = np.maximum(norms.norms(scaled), clip_norm)
@@ -211,19 +213,23 @@ def _sum_of_parts(rows: Array, grid: lattice.Lattice, center: Array, b: Array, c
 
 
 def _sum_within(rows: Array, grid: lattice.Lattice) -> Whole:
-    """Return the sum of the integer vectors on the `grid` for rows whose entries are cut to the range from -1 to 1."""
+    """Return the sum of the rows, with entries cut to the range from -1 to 1, rounded to the integers of the `grid`."""
     return grid.sum(np.clip(rows, -1.0, 1.0))
 
 
 def _sum_of_squares(rows: Array, grid: lattice.Lattice, center: Array, spread: Array, cut: float) -> Whole:
-    """Return the sum of the integer vectors on the `grid` for the squares of |x - center| / spread, at most `cut`."""
+    """Return the sum over the rows x of min(|x - center| / spread, cut)**2, rounded to the integers of the `grid`.
+
+    The vectors of squares are also clipped to the norm of the `grid`.
+    """
     return grid.sum(np.minimum(np.abs((rows - center) / spread), cut) ** 2)  # cut first: an overflow reveals a long row
 
 
 def _sum_of_products(rows: Array, center: Array, spread: Array, clip_norm: float, target: float) -> Array:
-    """Return the sum of w w^T for vectors w of integers, which stand for (x - center) / spread over the rows x.
+    """Return the sum of w w^T over the rows x, where w is a vector of integers for y = (x - center) / spread.
 
-    A vector of the norm `clip_norm` or more gets the norm `target`, before its entries are cut to integers.
+    The vector y is clipped to the norm `clip_norm` and multiplied by target / clip_norm. Then the entries are rounded
+    towards zero, which gives w.
     """
     y = (rows - center) / spread
     y *= (target / np.maximum(norms.norms(y), clip_norm))[:, None]
@@ -270,8 +276,8 @@ class PrivateRows:
         """Return the noisy number of rows, and the standard deviation of its noise.
 
         The noisy number, but at least 2, becomes the number `n` of all further questions. The privacy cost `rho` (of
-        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search, and the rest
-        becomes the budget to which shares refer.
+        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search. What is left
+        becomes `account.base`, the budget of which later steps take shares.
         """
         self.account.spend(step, rho)
         self.account.base = self.account.left
@@ -324,10 +330,11 @@ class PrivateRows:
     ) -> tuple[Array, float]:
         """Return the noisy mean of what clipping to `clip_norm` removes from the rows, as far as it is below `outer`.
 
-        For each row this is b (x - center), clipped to the norm `outer`, less the same, clipped to `clip_norm`. The two
-        vectors have one direction, so the norm of their difference is at most outer - clip_norm. The noise in each
-        entry of the mean has the returned standard deviation. The privacy cost `rho` (of zero-concentrated differential
-        privacy) is recorded under `step`, the name of a step of the search.
+        For each row x, the vector b (x - center) is clipped to the norm `outer` and to the norm `clip_norm`. What
+        counts is the first of these vectors minus the second. They have one direction, so the norm of the difference is
+        at most outer - clip_norm. The noise in each entry of the mean has the returned standard deviation. The privacy
+        cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the
+        search.
         """
         self.account.spend(step, rho)
         parts = functools.partial(self._total, _sum_of_parts)
@@ -337,10 +344,10 @@ class PrivateRows:
     def within(self, step: str, rho: float) -> tuple[Array, float]:
         """Return the noisy mean of the rows, and the standard deviation of its noise; entries are cut to [-1, 1].
 
-        The entries are those of the columns, in this question and all further ones.
-        The noise in each entry of the mean has the returned standard deviation. Two rows whose entries are at most 1 in
-        size differ by at most twice the root of d. The privacy cost `rho` (of zero-concentrated differential privacy)
-        is recorded under `step`, the name of a step of the search.
+        From this question on, the coordinates of the rows are the columns, even if there was a basis. The noise in each
+        entry of the mean has the returned standard deviation. Two rows whose entries are at most 1 in size differ by at
+        most twice the root of d. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
+        `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         self.coordinates = replace(self.coordinates, basis=None)

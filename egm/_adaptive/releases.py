@@ -67,21 +67,24 @@ class AdaptiveRelease(RowSum):
     Notes
     -----
     In an interval the noise, and the variation that clipping causes, are treated as normal, and
-    `bias` is added on both sides, which is more than most rows need. With one or two columns it is the
-    amount for clipped parts that all point in one direction. With more, it is what a noisy sum of the
-    clipped parts leaves possible in each column. The probability may be smaller than asked for if
+    `bias` is added on both sides, which is more than most rows need. What clipping removes from a
+    row is called its clipped part. If a noisy sum of the clipped parts was measured, which takes
+    three columns or more, `bias` is the amount that this sum leaves possible in each column, with
+    95 percent confidence. Otherwise it is at most the amount for clipped parts that all point in
+    one direction. An interval may contain the sum with a smaller probability than asked for if
     there are a few very long rows that the search has not noticed.
 
     ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with two columns and
     :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval contains 98 to 100
     percent of the means of the rows, and is 1.8 times as long as necessary or more (2.3 times for
     normal rows). For the other four, which have few rows far from all others, it contains 46 to 93
-    percent. The interval for the mean of the population contains 97 to 100 percent for 48 laws, and
-    46 and 69 percent for two of those four.
+    percent. The interval for the mean of the population contains this mean in 97 to 100 percent of
+    the releases for 48 laws, and in 46 and 69 percent for two of those four.
 
-    This interval takes `spread` for the standard deviations of the columns. If the budget was too
-    small to measure them one by one and the rows look normal, all entries of `spread` are equal, and
-    the interval is too short for a column that spreads more than the others.
+    The interval for the mean of the population takes `spread` for the standard deviations of the
+    columns. If the budget was too small to measure them one by one and the rows look normal, all
+    entries of `spread` are equal, and the interval is too short for a column that spreads more than
+    the others.
 
     Examples
     --------

@@ -5,8 +5,8 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
 
 1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to
    this ball, and their noisy mean is the next center. Each step reduces the distance by a known factor. The steps end
-   when the radius becomes no smaller, because the rows themselves are so far apart. A radius that is wrong by chance
-   is corrected by that of the next step, which may also be larger.
+   when the radius becomes no smaller, because the rows themselves are so far apart. If a radius is wrong by chance,
+   the next step measures it again; so a radius may also be larger than the one before.
 2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4, where s are the
    standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
    factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
@@ -81,7 +81,8 @@ class Answers(Protocol):
     """Declare the questions that a search may ask about `n` rows with `d` columns.
 
     `PrivateRows` answers them from private rows and describes what each of them returns; `ExpectedRows` answers them as
-    expected for normal rows. `account` records what the questions cost.
+    expected for normal rows. `account` records what the questions cost. `diameter` is 2 if a row is replaced, and 1 if
+    a row is added or removed.
     """
 
     n: int
@@ -110,9 +111,9 @@ class Answers(Protocol):
 def _pace(n: int, d: int, rho: float, diameter: float) -> float:
     """Return the factor by which one step of the search should reduce the distance of the center from the rows.
 
-    For this factor it costs least to reduce the distance very much in many steps. A smaller factor, down to 0.01, is
-    returned if the noisy mean of one step then costs at most 0.5 % of the budget `rho`. The number of rows is `n`, the
-    number of columns is `d`, and `diameter` is that of `PrivateRows`.
+    With this factor, a large reduction in many steps costs least in all. A smaller factor, down to 0.01, is returned if
+    the noisy mean of one step then costs at most 0.5 % of the budget `rho`. The number of rows is `n`, and the number
+    of columns is `d`. `diameter` is 2 if a row is replaced, and 1 if a row is added or removed.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts, diameter) + SURE**2 / 8) / -np.log(parts))]
@@ -124,7 +125,7 @@ def _noise_cost(d: int, part: Any, diameter: float = 2.0) -> Any:
 
     The rows lie around the center within some radius. The root mean square of the norm of the noise is `part` times
     this radius. Before the mean is taken, the rows are clipped to a ball whose radius is 1.15 times as large.
-    `diameter` is that of `PrivateRows`.
+    `diameter` is 2 if a row is replaced, and 1 if a row is added or removed.
     """
     return diameter**2 / 2 * d * (_LOOSE / part) ** 2
 
@@ -147,7 +148,9 @@ class Search:
     The state of the search is in three attributes of shape (d,): `center` is the estimated center, `center_std` is its
     standard error, and `sigma` has the standard deviations of the columns. They are computed from noisy answers only,
     and so may be published. Every column has a mean from -radius to radius, and a standard deviation within
-    `sigma_range`. The search begins at the center `start`, by default zero, and `rho` is the budget that it finds left.
+    `sigma_range`. `public` is a public basis whose coordinates are used if the budget is large enough; `learn` says
+    whether a basis is found privately. The search begins at the center `start`, by default zero, and the attribute
+    `rho` is the budget that is left when it begins.
     """
 
     def __init__(
@@ -288,8 +291,9 @@ class Search:
     def of_columns(self, std: Array) -> Array:
         """Return the standard deviations of the columns, for noise with the standard deviations `std` along the basis.
 
-        The noise has independent coordinates along the basis. For the largest moves along the basis, `std`, of a point
-        in an ellipsoid, the results are its largest moves in the columns.
+        The noise has independent coordinates along the basis. The formula has a second use: if `std` has the half-axes
+        of an ellipsoid along the basis, the result has the largest value of each column over the points of the
+        ellipsoid. Without a basis, the result is `std`.
         """
         return of_columns(self.basis, std)
 
@@ -342,7 +346,8 @@ class Search:
     def turn(self, basis: BasisLike, along: Array) -> None:
         """Take the coordinates of the rows along `basis`, and measure their standard deviations, from guesses `along`.
 
-        The standard error of the center is that of the search so far, which is the same for all columns.
+        `along` has one guess for each vector of the basis. The standard error of the center does not change, because so
+        far it is the same for all columns.
         """
         self.basis = basis
         self.rows.turn(basis)
@@ -370,15 +375,16 @@ class Search:
 
     @property
     def far(self) -> float:
-        """Return epsilon times n of the far quantile that `reweigh` asks for."""
+        """Return epsilon times n for the upper quantile of lengths by which `reweigh` looks for long tails."""
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:
-        """Ask for the mean squares along the basis, and take them for the variances, also where there are long tails.
+        """Ask for the mean square of each coordinate, and correct `sigma` by it, also for rows with long tails.
 
-        `remeasure` is for variances that are nearly known, and for normal rows. Here a far quantile of the lengths of
-        the rows, divided by their standard deviations, says by how much more the squares vary than those of normal
-        rows.
+        The coordinates are those along the basis or, before there is one, the columns. The method `remeasure` limits
+        the squares as for normal rows, which would remove long tails. Here the limit is increased if rows have long
+        tails. To see that, each coordinate is divided by its root mean square, and an upper quantile of the lengths of
+        these rows is compared with that of normal rows.
         """
         spread, root = self.spread(), math.sqrt(self.d)
         intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)

@@ -427,9 +427,9 @@ class Terms:
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
         """Return whether releases with the costs `charges` are together within the total.
 
-        Before the costs of several releases are compared with a total (epsilon, delta), the standard deviation of
-        Gaussian noise is multiplied by 1 + `excess`. The default of `excess` is valid, because the noise that is drawn
-        is even larger.
+        If the total is a pair (epsilon, delta), the costs of several releases are computed for Gaussian noise whose
+        standard deviation is 1 + `excess` times the recorded one. The default of `excess` is valid, because the noise
+        that is drawn is even larger.
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)

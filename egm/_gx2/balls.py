@@ -91,10 +91,11 @@ class Law:
 
 
 def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) -> Law:
-    """Return the `Law` of the sum of weights_j chi2(dof_j, nc_j) and `normal` Z, divided by 2 ** `exponent`.
+    """Return the `Law` of (sum_j weights_j chi2(dof_j, nc_j) + `normal` Z) / 2 ** `exponent`.
 
-    The vectors `weights`, `dof` and `nc` have equal length, and all numbers are exact. The balls have the current
-    precision of flint. Equal weights are merged, and if there are many different ones, close weights are clustered.
+    The vectors `weights`, `dof` and `nc` have equal length, and all numbers are exact. The balls of the result
+    (intervals that contain the exact numbers) have the current precision of flint. Equal weights are merged, and if
+    there are many different ones, close weights are clustered.
     """
     arb = ball_arithmetic().arb
     unit = arb(2) ** (1 - exponent)

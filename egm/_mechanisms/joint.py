@@ -46,8 +46,9 @@ class Joint:
     """Describe the vector that is released at once: a sum of clipped rows and, on request, two numbers of rows.
 
     `neighbors` is the neighbor relation. `counted` and `clipped` say whether the number of rows, and whether the number
-    of clipped rows is released. `reach_squared` is the square of the number r in the docstring of this module. `groups`
-    says whether rows belong to several groups, each with a sum of its own.
+    of clipped rows is released. `reach_squared` is the square of the largest norm r of what one row adds to the vector,
+    in units of the clip norm (see the docstring of this module). `groups` says whether there are several groups of
+    rows, each with its own sum.
     """
 
     neighbors: Neighbors

@@ -62,7 +62,7 @@ class RowSum(ABC):
         """Return how far the noisy sum may be from the exact sum, as `Parts`."""
 
     def _law(self) -> tuple[NoiseLaw, int]:
-        """Return the law of the noise, and the number of coordinates of l2 noise."""
+        """Return the law of the noise, and in how many dimensions l2 noise (of a random length) is drawn."""
         return "gaussian", 1
 
     @property

@@ -234,8 +234,8 @@ def add_rotated(
     `plan` are the results of `egm._basis.Basis.plan`, which define U. The products for a row are added in a fixed
     order, so that y is the same for a row x wherever it is in `X`.
 
-    The numbers are stored column by column while the rows are rotated, so that the processor multiplies several rows at
-    a time.
+    The entries of several rows are stored column by column while they are rotated, so that the processor multiplies
+    several rows at a time.
     """
     n, d = X.shape
     width = _at_a_time(_TOGETHER, d)

@@ -260,7 +260,7 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
     ],
 )
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
-    """If a cell is changed on which a check depends, `complaints` reports all entries with this check as changed.
+    """If a cell is changed on which a check depends, `complaints` reports all entries of the ledger with this check.
 
     This holds even if the check finds the same results as before. If no check depends on the changed cell, no entry is
     reported. The text `old` of the chapter is replaced by `new`, and `stale` is the list of the expected reports.

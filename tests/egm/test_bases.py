@@ -107,9 +107,10 @@ def test_threads_do_not_matter(monkeypatch):
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
 @pytest.mark.parametrize("size", [1e-310, 1e-160, 1e160, 1e300, 1.7e308])
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
-    """A rotated, scaled and clipped row has at most the norm `GRID.radius`, for entries of any `size`.
+    """A rotated, scaled and clipped row has at most the norm `GRID.radius`, however large the entries of the row are.
 
-    If `size` is large, the norm is within a relative 1e-6 of this bound.
+    The entries are `size` with random signs. From 1e160 on, the row is longer than the clip norm, and its norm must
+    then be within a relative 1e-6 of the bound. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.random.default_rng(3).choice([-size, size], (40, D))
@@ -288,8 +289,8 @@ def noise(basis, S, sigma):
 def test_no_rotation_beats_the_eigenvectors(seed):
     """The sum of the standard deviations along the vectors of a basis is least for the eigenvectors of the covariance.
 
-    This follows from the theorem of Schur and Horn. The basis of `from_covariance` is compared with the columns, and
-    with random bases near to it and far from it.
+    This follows from the theorem of Schur and Horn. The basis of `from_covariance` is compared with the unit
+    vectors, that is, with no rotation, and with random bases near to it and far from it.
     """
     S = covariance_of(7, seed)
     best, rng = bases.from_covariance(S), np.random.default_rng(seed)

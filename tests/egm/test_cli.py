@@ -28,6 +28,7 @@ import pytest
 
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, cli, files, planning, samplers
 from egm._cli import inputs, terminal
+from egm._files import columns
 from egm._files import csv as csv_files
 from egm.budget import Budget
 from egm.calibration import zcdp_rho
@@ -411,9 +412,9 @@ def test_names_are_found_without_comparing_each_with_each(tmp_path):
     names, others = ([Name(f"c{i}") for i in range(d)] for _ in range(2))
     args = argparse.Namespace(sigma="s.csv", vectors={"sigma": (names, np.arange(d))}, columns=None)
     assert np.array_equal(inputs.values(args, "sigma", others[::-1]), np.arange(d)[::-1])
-    assert files._chosen(tmp_path, names, others[::-1], True) == list(range(d))[::-1]
+    assert columns.places_of(tmp_path, names, others[::-1], True) == list(range(d))[::-1]
     with pytest.raises(files.FileError, match="twice"):
-        files._refuse_twins(tmp_path, [*names, Name("c2999")])
+        columns.refuse_twins(tmp_path, [*names, Name("c2999")])
     assert Name.compared < 20 * d
 
 

@@ -439,7 +439,7 @@ def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
 
 
 def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
-    """Without scaling, a rotation of normal rows does not change their total expected error from `error`.
+    """Without scaling, the total error that `error` forecasts does not change if normal rows are rotated.
 
     The rotation makes the coordinates correlated, and it rotates the mean of the rows, too. The smallest eigenvalue of
     the covariance matrix is only 1e-10. The tolerance is a relative 1e-9.

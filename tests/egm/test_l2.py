@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy import stats
 
-from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, samplers
+from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, _random_bits, samplers
 from egm._budget.rules import l2_mu_squared
 from egm._rows import lattice
 from egm.budget import Budget, BudgetExceeded
@@ -205,7 +205,7 @@ def test_random_variance_has_a_gamma_distribution(twice):
 
 
 def test_uniforms_have_all_digits_of_a_double(monkeypatch):
-    """The least number that `_uniforms` can draw is 2**-129, and the largest is 1/2.
+    """The least number that `uniforms` can draw is 2**-129, and the largest is 1/2.
 
     A small number has digits beyond the first 64 random bits. `monkeypatch` replaces the random bits of the operating
     system by given ones.
@@ -213,8 +213,8 @@ def test_uniforms_have_all_digits_of_a_double(monkeypatch):
     bits = {"least": bytes(16), "largest": b"\xff" * 7 + b"\x7f" + b"\xff" * 8, "small": bytes(8) + b"\x01" * 8}
     found = {}
     for name, some in bits.items():
-        monkeypatch.setattr(samplers.os, "urandom", lambda size, some=some: some)
-        found[name] = float(samplers._uniforms(1)[0][0])
+        monkeypatch.setattr(_random_bits.os, "urandom", lambda size, some=some: some)
+        found[name] = float(_random_bits.uniforms(1)[0][0])
     assert found["least"] == 2.0**-129
     assert found["largest"] == 0.5
     assert found["small"] == pytest.approx(0x0101010101010101 * 2.0**-128, rel=1e-15)

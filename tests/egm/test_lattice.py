@@ -457,10 +457,10 @@ def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity
 
 
 def test_the_charge_is_not_lost_in_rounding():
-    """The noise of `gaussian_std` has a smaller delta than the demanded 1e-6, even if rounding costs hardly any delta.
+    """The delta of the noise of `gaussian_std` is below the demanded 1e-6 by what the rounding of rows costs.
 
-    `gaussian_std` subtracts the cost of rounding to integers from the demanded delta. A subtraction of doubles could
-    lose so small a cost.
+    `gaussian_std` subtracts this cost from the demanded delta. Here the cost is so small that a subtraction of doubles
+    could lose it.
     """
     std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
     assert gaussian_delta(1.0, std / 2.0**41) < 1e-6

@@ -147,6 +147,11 @@ FIXED = {
 
 @pytest.mark.parametrize("case", FIXED)
 def test_gaussian_releases_depend_on_nothing_else(case):
+    """If the noise is fixed, a release of GaussianDataMechanism is byte for byte the same for different data.
+
+    So the data have an effect only through the sums to which noise is added. `case` is a case in FIXED, with options of
+    the mechanism. In the case "too private to be released", all data give the same exception.
+    """
     options = {"epsilon": 1.0, "delta": 1e-6, **FIXED[case]}
     mechanism = GaussianDataMechanism([1.0, 0.2, 30.0], 40, **options)
     data = data_sets(40, 3)
@@ -162,6 +167,10 @@ PERSONAL = {"sum": {}, "mean": {"count_clipped": True}, "two rows": {}, "groups"
 @pytest.mark.parametrize("missing", ["center", "drop_row"])
 @pytest.mark.parametrize("case", PERSONAL)
 def test_releases_for_persons_and_groups_depend_on_nothing_else(case, missing):
+    """If the noise is fixed, a release is byte for byte the same, also for persons with several rows and for groups.
+
+    `case` is a case in PERSONAL, and `missing` says what becomes of missing values. Some of the data sets have them.
+    """
     how = {"sum": "sum", "mean": "mean", "two rows": 2, "groups of persons": "mean"}.get(case)
     options = {"neighbors": "add_remove", "per_person": how, "missing": missing, **PERSONAL[case]}
     mechanism = GaussianDataMechanism([1.0, 0.2, 30.0], 40, 1.0, 1e-6, **options)
@@ -185,6 +194,7 @@ def test_releases_for_persons_and_groups_depend_on_nothing_else(case, missing):
     ids=lambda it: type(it).__name__,
 )
 def test_releases_of_values_depend_on_nothing_else(mechanism):
+    """If the noise is fixed, a release by `mechanism` has the same outcome for all values, even huge or tiny ones."""
     values = [0.0, 0.0], [1e308, -1e-320], [2**63 + 1, -(2**70)], np.float16([1, 2]), np.longdouble([1, 2]) / 3
     assert len(outcomes(mechanism, values, None)) == 1
 
@@ -236,10 +246,11 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unasked, ask
 
 @pytest.mark.parametrize(("n", "d"), [(30, 3), (800, 1), pytest.param(800, 6, marks=pytest.mark.slow)])
 def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
-    """With declared ranges, too, a release is byte for byte the same for different data if the answers are the same.
+    """With declared ranges and fixed answers, a release is byte for byte the same for different data.
 
-    So the choice between a search and a sum of clipped rows depends on released numbers alone, and so do the questions,
-    each of which is one pass over the rows. For 30 rows there is one question. For 800 rows both choices occur.
+    So the choice between a search and a sum of clipped rows depends on released numbers alone, and so do the questions.
+    There are fewer than 600 of them, each of which is one pass over the rows. For 30 rows there is one question. For
+    800 rows both choices occur. The fixture `asked` notes the questions.
     """
     mechanism, ways = AdaptiveDataMechanism(n, 1.0, ranges=[(-10.0, 30.0)] * d), set()
     for seed in range(12):
@@ -255,9 +266,10 @@ def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
 
 @pytest.mark.parametrize("declared", ["radius", "ranges", "few rows"])
 def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(declared, asked):
-    """With "add_remove", a release is the same also for data with another number of rows, or none.
+    """With "add_remove" and fixed answers, a release is byte for byte the same, whatever the number of rows is.
 
-    The noisy number of rows, the first answer, is that of `rows` or, for "few rows", so small that no search is made.
+    One of the data sets has no row. The first answer is the noisy number of rows: 800 or, if `declared` is "few rows",
+    90, which is so small that no search is made. The fixture `asked` notes the queries, which must also be the same.
     """
     bounds = {"ranges": [(-10.0, 30.0)] * 3} if declared == "ranges" else {"radius": 10.0, "sigma_range": (0.1, 10.0)}
     mechanism = AdaptiveDataMechanism(800, 1.0, neighbors="add_remove", **bounds)
@@ -322,6 +334,7 @@ class Noise(int):
 
 
 def exact_sum(spent):
+    """Return the exact sum of the costs in the dictionary `spent`, as a Fraction."""
     return sum(map(Fraction, spent.values()))
 
 
@@ -348,6 +361,7 @@ class Transcript:
         return sum(self.costs.values())
 
     def played(self, mechanism, X):
+        """Release the sum of `X` with the samplers and queries replaced by those of this object; return the costs."""
         hooks = [(samplers, "secure_gaussian", self.gaussian), (samplers, "secure_index", self.index)]
         hooks += [(PrivateRows, name, self.question(name)) for name in QUESTIONS]
         with contextlib.ExitStack() as stack:
@@ -356,6 +370,7 @@ class Transcript:
             return mechanism.release(X).spent
 
     def question(self, name):
+        """Return the query `name` of `PrivateRows`, changed to add its recorded cost to `charged` in the first run."""
         question = getattr(PrivateRows, name)
 
         def asked(rows, *given):
@@ -377,6 +392,8 @@ class Transcript:
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
+        """Return a function that takes the place of adding noise to a sum in the first run: it also records both."""
+
         def told(total, drawn):
             self.answers.append((std, total, drawn))
             return total + drawn
@@ -384,6 +401,11 @@ class Transcript:
         return told
 
     def compare(self, std):
+        """Return a function that takes the place of adding noise in the second run, with the result of the first run.
+
+        It adds the log-likelihood ratio of the two noises to `loss`, and the cost of the difference to `costs`.
+        """
+
         def told(total, _):
             was, before, drawn = self.answers.pop()
             assert was == std
@@ -395,6 +417,10 @@ class Transcript:
         return told
 
     def index(self, scores, epsilon):
+        """Return the index that the exponential mechanism with these `scores` draws, in place of the secure sampler.
+
+        In the second run the index is that of the first run, and `loss` and `costs` are increased.
+        """
         log_p = epsilon / 2 * np.array(scores, dtype=float)
         log_p -= logsumexp(log_p)
         if self.first:
@@ -504,6 +530,7 @@ RHO = 1.0
 
 
 def transcripts(case, number, seed=1):
+    """Return a list of `number` `Transcript` objects for the pair of neighboring data sets `case` in NEIGHBORS."""
     X, before, after = NEIGHBORS[case]
     basis = "learn" if "correlated" in case else "dct" if "basis" in case else None
     relation = "replace_one" if after is not None else "add_remove"

@@ -48,7 +48,7 @@ def test_conda_has_the_same_dependencies():
 
 @pytest.fixture(scope="module")
 def pins():
-    """Return a dictionary from package name to version specifier, such as "==2.1.0", for constraints.txt."""
+    """Return a dictionary from package name to version specifier, such as "==2.1.0", read from constraints.txt."""
     return by_name((ROOT / "constraints.txt").read_text().split())
 
 

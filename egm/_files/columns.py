@@ -1,0 +1,68 @@
+"""Find the wanted columns of a table, and check its values, with errors that name the file, the row and the column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from egm._files.source import FileError, Labels, wrong
+from egm._types import Array
+
+__all__ = ["checked", "few_names", "places_of", "refuse_twins"]
+
+
+def places_of(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
+    """Return the indices of the wanted columns among `names`, the columns of the file at `path`.
+
+    `columns` has the names of the wanted columns; None stands for all columns. Raise a FileError if
+    a wanted column does not occur exactly once in `names`. The error message shows names from the
+    file that are not in `columns` only if `shown` is true.
+    """
+    if columns is None:
+        if not shown and len(set(names)) < len(names):
+            raise FileError(f"{path}: line 1 names two columns alike")
+        refuse_twins(path, names)
+        return list(range(len(names)))
+    refuse_twins(path, columns)
+    places: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        places.setdefault(name, []).append(i)
+    for name in columns:
+        if len(places.get(name, ())) != 1:
+            number = "more than one" if name in places else "no"
+            raise FileError(f"{path}: has {number} column {name!r}{f'; it has {few_names(names)}' if shown else ''}")
+    return [places[name][0] for name in columns]
+
+
+def refuse_twins(path: Path, names: Sequence[str]) -> None:
+    """Raise a FileError that begins with `path`, the name of the file, if one of the `names` occurs twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise FileError(f"{path}: the column {name!r} is named twice")
+        seen.add(name)
+
+
+def few_names(names: Sequence[str]) -> str:
+    """Return text for a message: the first eight of `names` and, if there are more, how many more."""
+    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def checked(
+    path: Path, names: Sequence[str], pairs: Iterator[tuple[Array, list[Labels]]], missing: str
+) -> Iterator[tuple[Array, list[Labels]]]:
+    """Yield `pairs`, each a block of rows and a list of its labels, unchanged; raise a FileError at a wrong value.
+
+    A value is wrong if it is infinite, or if it is NaN and `missing` is not "nan". The error message names the file at
+    `path`, the row and the column of the value; `names` has the names of the columns.
+    """
+    start = 0
+    for block, labels in pairs:
+        allowed = ~np.isinf(block) if missing == "nan" else np.isfinite(block)
+        if not allowed.all():
+            i, j = np.argwhere(~allowed)[0]
+            raise FileError(f"{path}: row {start + i + 1}, column {names[j]!r}: {wrong(block[i, j])}")
+        yield block, labels
+        start += len(block)

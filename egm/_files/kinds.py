@@ -1,0 +1,126 @@
+"""Find the reader for a file or a folder, and check the arguments that describe how a CSV file was written."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+from egm._files import csv, npy, parquet
+from egm._files.source import FileError, Given, Source, reading
+
+__all__ = [
+    "KINDS",
+    "STANDARD_INPUT",
+    "delimiter_of",
+    "kind_of",
+    "parts_of",
+    "require_allowed",
+    "source_of",
+    "spooled_input",
+    "suffix_of",
+]
+
+KINDS = {".csv": csv, ".npy": npy, ".parquet": parquet, ".pq": parquet}  # the reader for each suffix
+KINDS |= dict.fromkeys((".tsv", ".csv.gz", ".tsv.gz"), csv)
+STANDARD_INPUT = Path("standard input")  # its name in messages
+_NO_DELIMITER = '"_+-\r\n'  # characters that mean something else, as letters and digits do
+
+
+def require_allowed(given: Given) -> None:
+    """Raise a ValueError if one of the arguments in `given` that describe how a CSV file was written is not allowed."""
+    mark = given.delimiter
+    if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in _NO_DELIMITER:
+        raise ValueError(f"delimiter must be one character that is no letter, digit, sign or quote, got {mark!r}")
+    if given.decimal not in (".", ","):
+        raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}")
+    if given.decimal == mark:
+        raise ValueError(f"delimiter must not be the decimal sign, got {mark!r} for both")
+    if (sign := given.thousands) is not None:
+        if not isinstance(sign, str) or len(sign) != 1 or sign.isalnum() or sign in _NO_DELIMITER:
+            raise ValueError(f"thousands must be one character that is no letter, digit, sign or quote, got {sign!r}")
+        if sign == given.decimal:
+            raise ValueError(f"thousands must not be the decimal sign, got {sign!r} for both")
+    if given.missing not in ("error", "nan"):
+        raise ValueError(f'missing must be "error" or "nan", got {given.missing!r}')
+    try:
+        "".encode(given.encoding)
+    except (LookupError, ValueError):
+        raise ValueError(f"encoding must be the name of a text encoding, got {given.encoding!r}") from None
+
+
+def spooled_input() -> bytes | mmap.mmap:
+    """Return all bytes of standard input, which are held in a temporary file without a name."""
+    with reading(STANDARD_INPUT), tempfile.TemporaryFile() as file:
+        if sys.stdin is None:
+            raise FileError(f"{STANDARD_INPUT}: is closed")
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b""
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix of `path` in small letters, for example ".csv"; of a file compressed by gzip, ".csv.gz"."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() + suffix if suffix == ".gz" else suffix
+
+
+def delimiter_of(path: Path) -> str:
+    """Return the delimiter that the suffix of `path`, the path of a CSV file, stands for."""
+    return "\t" if suffix_of(path).startswith(".tsv") else ","
+
+
+def parts_of(path: Path) -> list[Path]:
+    """Return a list with `path` or, if this is a folder, the paths of the Parquet files in it, in order.
+
+    Raise a FileError if the folder has no Parquet files, or if it has files of another kind.
+    """
+    if not path.is_dir():
+        return [path]
+    found, seen = list[Path](), set[str]()
+    with reading(path):
+        for folder, _, names in os.walk(path, onerror=_raise, followlinks=True):
+            if os.path.realpath(folder) in seen:
+                raise FileError(f"{folder}: leads to a directory that is read already")
+            seen.add(os.path.realpath(folder))
+            found += [Path(folder, name) for name in names]
+    parts = [file for file in sorted(found) if not any(name[0] in "._" for name in file.relative_to(path).parts)]
+    for file in parts:
+        if KINDS.get(suffix_of(file)) is not parquet:
+            raise FileError(f"{path}: is a directory, and {file} in it is not a Parquet file (.parquet or .pq)")
+    if not parts:
+        raise FileError(f"{path}: is a directory without Parquet files")
+    return parts
+
+
+def _raise(error: OSError) -> None:
+    """Raise `error`; without this function `os.walk` would leave out a folder that it cannot read."""
+    raise error
+
+
+def source_of(path: Path, given: Given) -> Source:
+    """Return the table in the file at `path` as a `Source`; `given` holds the arguments of `rows`."""
+    with reading(path, given.encoding):
+        reader = kind_of(path) if given.spooled is None else csv
+        source: Source = reader.table(path, given)
+        return source
+
+
+def kind_of(path: Path) -> ModuleType:
+    """Return the module that reads files with the suffix of `path`, for example `egm._files.csv` for ".csv".
+
+    Raise a FileError if no module reads files with this suffix, or if `path` is not that of a
+    regular file.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise FileError(f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'not a regular file'}")
+    try:
+        return KINDS[suffix_of(path)]
+    except KeyError:
+        raise FileError(f"{path}: the name must end in {', '.join(KINDS)}, not in {path.suffix!r}") from None
