@@ -83,7 +83,7 @@ class AdaptiveDataMechanism:
         With a `basis`, the lower bound is also that of the standard deviations along its vectors.
     basis : array_like or str or `egm.bases.Basis` or linear operator, shape (d, d), optional
         Orthonormal basis for correlated columns: a public one, as for `GaussianDataMechanism`, or
-        "learn", for one that is found privately with a fiftieth of the budget. By default, and
+        "learn", for one that is found privately with a twentieth of the budget. By default, and
         where the budget is small (see Notes), the coordinates are the columns. With `ranges`, the
         basis is one for the standardized columns.
     ranges : mapping or array_like, shape (d, 2), optional
