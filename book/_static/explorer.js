@@ -219,8 +219,8 @@
 
   /* ---- the setting in the address ---- */
 
-  function readAddress() {
-    const pairs = [...location.hash.replaceAll("%2C", ",").matchAll(STATE)].map(([, key, value]) => [key, value]);
+  function readAddress(hash) {
+    const pairs = [...hash.replaceAll("%2C", ",").matchAll(STATE)].map(([, key, value]) => [key, value]);
     const given = Object.fromEntries(pairs);
     if (Object.hasOwn(SCALINGS, given.scaling ?? "")) setting.scaling = given.scaling;
     for (const parameter of [...PAIR, ...PARAMETERS]) {
@@ -621,10 +621,11 @@
   pairForm.append(ratio, correlation, choice("basis", "Basis", BASES, angle));
   for (const one of [form, pairForm]) one.addEventListener("submit", (event) => event.preventDefault());
   page.hidden = pairPage.hidden = false;
-  readAddress();
-  addEventListener("hashchange", () => {
-    if (!location.hash.includes("alpha=")) return;
-    readAddress();
+  readAddress(location.hash);
+  addEventListener("hashchange", ({ newURL }) => {
+    const { hash } = new URL(newURL); // `location` may hold an older setting again, if its address was written meanwhile
+    if (!hash.includes("alpha=")) return;
+    readAddress(hash);
     refresh();
   });
   let width = results.clientWidth;

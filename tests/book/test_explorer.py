@@ -788,6 +788,21 @@ def test_cards_fill_their_rows(page, width, rows):
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
+    """The explorer takes the setting of a new address, even if it writes the old one before it hears of the new one.
+
+    It writes its address a short time after each change. `page` is the explorer in the browser.
+    """
+    start(page)
+    page.evaluate(
+        "async () => { const before = location.hash;"
+        "const heard = new Promise((done) => addEventListener('hashchange', done, { once: true }));"
+        "location.hash = '#alpha=1&d=77'; history.replaceState(null, '', before); await heard; }"
+    )
+    settle(page)
+    assert page.input_value("#explorer-d") == "77"
+
+
 def test_large_numbers_have_separators(page):
     """The explorer writes numbers from 10,000 on with commas between thousands, except in the fields for typing.
 
