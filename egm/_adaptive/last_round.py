@@ -244,12 +244,12 @@ class _LastRound:
             more, doubtful = self.moved(mean / b, noise_std)
             if more > doubtful and (search.few or clip.found is not None or self.effective >= _MANY):
                 off_center += more
-            if clip.found is None and self.effective >= _MANY:
-                bias = np.minimum(bias, math.sqrt(max(more, 0.0) + doubtful))
-            bias = bias / math.sqrt(self.effective)
+            hidden: Array | float = 0.0
             if clip.found is not None:
-                bias = bias + clip.found.hidden
-                off_center += _square(float(np.linalg.norm(clip.found.left)))
+                hidden, off_center = clip.found.hidden, off_center + _square(float(np.linalg.norm(clip.found.left)))
+            elif self.effective >= _MANY:
+                bias = np.minimum(bias, math.sqrt(max(more, 0.0) + doubtful))
+            bias = bias / math.sqrt(self.effective) + hidden
         else:
             clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.one_sided)
             bias = clip.at_most / b
@@ -272,6 +272,10 @@ class _LastRound:
             spread=search.of_columns(np.sqrt(search.sigma**2 + max(clip.square - np.sum(self.weights), 0.0) / b**2)),
             basis=search.basis,
         )
+
+    def affords(self, cost: float) -> bool:
+        """Return whether a question of the given `cost` leaves more of the budget than is kept for the sum."""
+        return self.search.account.left - cost > KEPT * self.search.rho
 
     def share(self, length: float) -> float:
         """Return the probability that 1.05 times the norm of a scaled normal row is larger than `length`.
@@ -333,7 +337,7 @@ class _LastRound:
         has rows, or when no more of the budget may be spent. The result is the list without the removed ranges.
         """
         cost = self.doubt / 2
-        while windows and self.search.account.left - cost > KEPT * self.search.rho:
+        while windows and self.affords(cost):
             edge = float(self.shells.edges[windows[-1][0]])
             found, std = self.rows.longer("tail", self.search.center, self.b, edge, cost)
             if found > _CONFIRMED * std:
@@ -353,7 +357,7 @@ class _LastRound:
             return windows
         *before, (start, stop) = windows
         cost, low, high, asked = self.doubt / 2, start, self.shells.edges.size, stop
-        while low < asked < high and self.search.account.left - cost > KEPT * self.search.rho:
+        while low < asked < high and self.affords(cost):
             edge = float(self.shells.edges[asked])
             found, std = self.rows.longer("tail", self.search.center, self.b, edge, cost)
             if found > _CONFIRMED * std:
@@ -429,14 +433,14 @@ class _LastRound:
         noise = self.noise(search.account.left - counting) / self.unit
         norms: Array = clip_norm * _RATIO ** np.arange(_PAIRS + 1.0)
         first, surely, at_most = self.beyond(norms, noise, counting)
-        if first is None or search.account.left - cost < KEPT * search.rho:
+        if first is None or not self.affords(cost):
             return None
         for i in range(first, _PAIRS):
             mean, std = self.rows.parts("aside", search.center, self.b, float(norms[i]), float(norms[i + 1]), cost)
             variance, own = (std * back) ** 2, back * search.noise(search.account.left) * norms[i]
             off_center = n * radial.excess(norms[i : i + 1])[2][0] * search.center_std
             found = correct(mean * back, variance, variance + off_center**2, own, _RATIO)
-            if not found.larger or search.account.left - cost < KEPT * search.rho:
+            if not found.larger or not self.affords(cost):
                 break
         one_sided, clip_norm = n * radial.lost(float(norms[i + 1])), float(norms[i + found.larger])
         return _Clip(clip_norm, one_sided, float(surely[i]), float(at_most[i]), model=True, found=found)
@@ -489,7 +493,7 @@ class _LastRound:
             excess = found - self.n * self.share(clip_norm)
             doubtful = found if strict else excess
             enough = doubtful + sure * std <= allowed
-            if enough or step == _STEPS or self.search.account.left - cost < KEPT * self.search.rho:
+            if enough or step == _STEPS or not self.affords(cost):
                 break
             clip_norm *= _RAISED
         surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)

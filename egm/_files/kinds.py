@@ -34,24 +34,27 @@ _NO_DELIMITER = '"_+-\r\n'  # characters that mean something else, as letters an
 
 def require_allowed(given: Given) -> None:
     """Raise a ValueError if one of the arguments in `given` that describe how a CSV file was written is not allowed."""
-    mark = given.delimiter
-    if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in _NO_DELIMITER:
-        raise ValueError(f"delimiter must be one character that is no letter, digit, sign or quote, got {mark!r}")
+    _require_mark("delimiter", given.delimiter)
     if given.decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}")
-    if given.decimal == mark:
-        raise ValueError(f"delimiter must not be the decimal sign, got {mark!r} for both")
-    if (sign := given.thousands) is not None:
-        if not isinstance(sign, str) or len(sign) != 1 or sign.isalnum() or sign in _NO_DELIMITER:
-            raise ValueError(f"thousands must be one character that is no letter, digit, sign or quote, got {sign!r}")
-        if sign == given.decimal:
-            raise ValueError(f"thousands must not be the decimal sign, got {sign!r} for both")
+    if given.decimal == given.delimiter:
+        raise ValueError(f"delimiter must not be the decimal sign, got {given.decimal!r} for both")
+    if given.thousands is not None:
+        _require_mark("thousands", given.thousands)
+        if given.thousands == given.decimal:
+            raise ValueError(f"thousands must not be the decimal sign, got {given.decimal!r} for both")
     if given.missing not in ("error", "nan"):
         raise ValueError(f'missing must be "error" or "nan", got {given.missing!r}')
     try:
         "".encode(given.encoding)
     except (LookupError, ValueError):
         raise ValueError(f"encoding must be the name of a text encoding, got {given.encoding!r}") from None
+
+
+def _require_mark(name: str, mark: object) -> None:
+    """Raise a ValueError that calls `mark` by `name`, unless it is one character that is a delimiter."""
+    if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in _NO_DELIMITER:
+        raise ValueError(f"{name} must be one character that is no letter, digit, sign or quote, got {mark!r}")
 
 
 def spooled_input() -> bytes | mmap.mmap:
