@@ -2,66 +2,31 @@
 
 A part of the privacy budget pays for a private search for the center and the spread, which asks a
 few questions about the rows. Each answer is private in the sense of zero-concentrated differential
-privacy (Bun and Steinke 2016) for data sets of which one row is replaced or, on request, one row is
-added or removed, and the costs of the answers add up. Later questions depend on earlier answers.
-This is allowed, because the total is fixed beforehand (Feldman and Zrnic 2021). The answer to the
-last question is the sum itself.
-
-A release is refused if the budget is so small, for n rows, d columns and the declared bounds, that
-the search could fail. If a range is declared for each column, nothing is refused: where a search does
-not pay, the rows are clipped to the ranges. Data that are far from normal make the sum less accurate, and then the
-forecast of the error is larger. The forecast does not cover a few rows that are far away from all
-others, because the answers do not show them.
+privacy (Bun and Steinke 2016), and the costs of the answers add up. Later questions depend on
+earlier answers. This is allowed, because the total is fixed beforehand (Feldman and Zrnic 2021).
+The answer to the last question is the sum itself.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
-
 import numpy as np
 
 from egm import _tables
-from egm._adaptive import choice
+from egm._adaptive.declared import Declared
 from egm._adaptive.expected_rows import ExpectedRows
-from egm._adaptive.last_round import LastRound, last_round
+from egm._adaptive.opened import check, opened
+from egm._adaptive.outcome import outcome
 from egm._adaptive.private_rows import PrivateRows
 from egm._adaptive.releases import AdaptiveForecast, AdaptiveRelease
-from egm._adaptive.search import Answers, Search, least_rho
-from egm._basis import BasisLike, as_basis, checked, covariance_matrix, of_columns
-from egm._rows import people
-from egm._rows.dask import is_dask
-from egm._rows.passes import Passes, Reopened, peeked
-from egm._types import Array, ArrayLike, Columns, Named, Neighbors, RowSource
-from egm._validate import (
-    between,
-    count,
-    finite,
-    positive,
-    scalar,
-    shown_shape,
-    unread,
-    unread_matrix,
-    vector,
-    warn_of_delta,
-)
+from egm._basis import covariance_matrix, of_columns
+from egm._types import ArrayLike, Named, RowSource
+from egm._validate import count, finite, vector, warn_of_delta
 from egm.calibration import zcdp_epsilon
-from egm.forecast import ErrorForecast
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveForecast", "AdaptiveRelease"]
 
-_RANGE = 1e-100, 1e100  # standard deviations for which all squares in the computation are doubles
-_SIGMA_RANGE = 1e-4, 1.0  # default with ranges, over half the range: no entry within it spreads more than this half
-_COUNT = 0.1  # share of the budget for the number of rows, if it is private
-_SURE = 0.9  # noisy number of rows over the declared one from which a search is sure to run at the least budget
-_MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
 
-
-@dataclass(frozen=True)
-class AdaptiveDataMechanism:
+class AdaptiveDataMechanism(Declared):
     r"""Mechanism for the sum of n nearly normal rows if only ranges of their means and standard deviations are known.
 
     Parameters
@@ -118,70 +83,53 @@ class AdaptiveDataMechanism:
     Notes
     -----
     A release is rho-zero-concentrated differentially private ([1]_, [2]_) for data sets that are
-    `neighbors`, whatever the data are. Data outside the declared ranges, or far from
-    normal, cost accuracy and never privacy. If there are more rows far from the center than normal
-    rows would have, the clip norm is chosen for the worst case, in which the parts that clipping
-    removes all point in one direction. Otherwise a noisy sum of these parts is measured if the
-    effective dimension of the scaled rows, :math:`(\sum w)^2 / \sum w^2` for the variances w of their
-    coordinates, is at least 2.5, and if :math:`n \sqrt{\rho}` is at least 424 or a basis is used. This sum is
-    added to the estimate in columns where it is clearly more than noise, as in a skewed column. If
-    there are many such columns, a larger clip norm is used instead.
+    `neighbors`, whatever the data are. Data outside the declared ranges, or far from normal, cost
+    accuracy and never privacy. If more rows are far from the center than normal rows would be, the
+    clip norm is chosen for the worst case, in which the parts that clipping removes all point in one
+    direction. Otherwise a noisy sum of these parts is measured if the effective dimension of the
+    scaled rows, :math:`(\sum w)^2 / \sum w^2` for the variances w of their coordinates, is at least
+    2.5, and if :math:`n \sqrt{\rho}` is at least 424 or a basis is used. It is added to the estimate
+    in columns where it is clearly more than noise, as in a skewed column. If there are many such
+    columns, a larger clip norm is used instead.
 
-    With `radius` the mechanism runs if `rho` is at least ``least_rho(d)``, where d is the number of columns. Then
-    the search fails in at most a few runs of a hundred, and `forecast` bounds this probability.
+    With `radius` the mechanism runs if `rho` is at least ``least_rho(d)`` for d columns. Then the
+    search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search
+    may not notice a few rows that are far away from all others; they are then clipped. These are
+    less than a tenth of all rows at the least budget, less than a twentieth if
+    :math:`n \sqrt{\rho}` is between 400 and 1200, and less than a share of
+    :math:`60 / (n \sqrt{\rho})` above 1200.
 
-    The search may not notice a few rows that are far away from all others; they are then clipped.
-    The rows that it may not notice are less than a tenth of all rows at the least budget, less than
-    a twentieth if :math:`n \sqrt{\rho}` is between 400 and 1200, and less than a share of :math:`60
-    / (n \sqrt{\rho})` above 1200.
-
-    **Ranges.** With `ranges` the rows are standardized: the middle of its range is subtracted from
-    each column, which is then divided by half of the range. This map is public and treats each row
-    by itself, so it costs no privacy. The mechanism works with standardized columns, so that an
-    error of a hundredth of the range counts the same in each column; all results are in the units
-    of the data again, and each sum lies within n times its range.
-
-    With `ranges` nothing is refused. The search is compared with a sum of rows that are clipped to
-    the ranges, entry by entry, whose noise has the standard deviation :math:`\sqrt{d / (2 \rho)}`
-    times the width of the range in each column. If `rho` is below ``least_rho(d)``, a public
-    number, all of it goes into this sum. Otherwise a part of `rho` buys a noisy mean of the clipped
-    rows, the median of their distances from it, and other numbers, which are private answers within
-    the budget. If they do not promise that a search is far better, or if they show that many rows
-    are far from the others, the rest of `rho` goes into the sum of the clipped rows, and the first
-    mean is averaged with it. In simulations, the squared error was then at most a tenth larger than
-    that of the clipped sum with all of `rho`, and a quarter larger in rare cases in which the search
-    was given up late. A search whose sum disagrees with the first mean is not believed; the error
-    can be larger only where the difference is not seen. `AdaptiveRelease.method` says which way was
-    taken. Entries outside the ranges are cut only if the result does not come from a search: so
-    choose ranges that hold nearly all the data.
+    **Ranges.** With `ranges` the rows are standardized by a public map: the middle of its range is
+    subtracted from each column, which is then divided by half of the range. So an error of a
+    hundredth of the range counts the same in each column. All results are in the units of the data
+    again, and each sum lies within n times its range. Nothing is refused: the alternative to a search
+    is a sum of rows that are clipped to the ranges, entry by entry. Its noise has the standard
+    deviation :math:`\sqrt{d / (2 \rho)}` times the width of the range in each column. All of `rho`
+    goes into this sum if `rho` is below ``least_rho(d)``. Otherwise a part of `rho` buys a noisy mean
+    of the clipped rows and other private numbers. Unless these promise that a search is far better,
+    the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken. In
+    simulations the squared error was at most a tenth larger than that of the clipped sum with all of
+    `rho`, and a quarter larger in the rare cases in which a search was given up late. Entries outside
+    the ranges are cut if there is no search: choose ranges that hold nearly all the data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
-    which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released, so
-    that all further questions may use it in place of `n` [2]_. Each of them changes by no more if a
-    row is added or removed than if one is replaced. A mean of clipped rows is a sum of vectors of
-    norm C or less, divided by N, so that one row changes the sum by C instead of 2 C, and half the
-    noise is enough. A vector of squares changes by its norm instead of :math:`\sqrt 2` times this
-    norm; one number of rows in a range of distances changes instead of two; and the score of an
-    interval, in which a private quantile is drawn, changes by one at most
-    (`egm.quantiles.interval`). All costs add up to `rho` or less, as they are recorded. A release
-    has N as `count`. Its sum is N times its mean, so the error of the sum includes the noise of N
-    times the center. The number of rows takes one more pass over the rows. If N is so small that a
-    search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be
-    learned, because the sum of products of entries is exact for a public number of rows only.
+    which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
+    `count`, and all further questions use it in place of `n` [2]_. Each of them changes by no more if
+    a row is added or removed than if one is replaced. The sum is N times the noisy mean, so its error
+    includes the noise of N times the center. If N is so small that a search might fail, the rows are
+    clipped to the ranges, or to the radius. A basis cannot be learned, because the sum of products of
+    entries is exact for a public number of rows only.
 
-    **Passes.** The rows are read once to check them, and once for each question: some 15 to 30
-    times in all, and never more than 600 times. The questions, and so the passes, depend on
-    released numbers alone. If no search is considered, there are two passes. A dask array with chunks of
-    unknown size is read once more.
+    **Passes.** The rows are read some 15 to 30 times, once for each question, and never more than 600
+    times; without a search, twice. The questions depend on released numbers alone.
 
     **Basis.** A basis is used if :math:`n \sqrt{\rho}` is above about :math:`280 \sqrt d`, so that the
-    standard deviations along it can be measured; otherwise the columns remain the coordinates. With
-    "learn" the mechanism asks for the second moments of the columns after they are divided by their
-    standard deviations and clipped to a private median of the norm. From the noisy moments it keeps
-    the directions that stand out of the noise [3]_. It takes the eigenvectors of the resulting
-    covariance matrix as the basis if the noise, by Lemma 4.1, is then expected to be less by a fifth
-    or more. A basis is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above
-    2000, which is 13 000 rows for epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
+    standard deviations along it can be measured. With "learn" the mechanism asks for noisy second
+    moments of the columns, divided by their standard deviations and clipped, and keeps the directions
+    that stand out of the noise [3]_. It takes the eigenvectors of the resulting covariance matrix if
+    the noise, by Lemma 4.1, is then expected to be less by a fifth or more. A basis is learned for at
+    most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000, which is 13 000 rows for
+    epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
 
     References
     ----------
@@ -211,91 +159,8 @@ class AdaptiveDataMechanism:
     ('ranges', True)
     """
 
-    n: int
-    rho: float
-    radius: float | None = field(default=None, kw_only=True)
-    sigma_range: tuple[float, float] | None = field(default=None, kw_only=True)
-    basis: Any = field(default=None, kw_only=True)
-    ranges: tuple[tuple[float, float], ...] | None = field(default=None, kw_only=True)
-    columns: Columns = field(default=None, kw_only=True)
-    per_person: Literal["sum", "mean"] | None = field(default=None, kw_only=True)
-    neighbors: Neighbors = field(default="replace_one", kw_only=True)
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            n: int,
-            rho: float,
-            *,
-            radius: float | None = ...,
-            sigma_range: tuple[float, float] | None = ...,
-            basis: ArrayLike | str | BasisLike | None = ...,
-            ranges: Mapping[Any, tuple[float, float]] | ArrayLike | None = ...,
-            columns: Iterable[Hashable] | None = ...,
-            per_person: Literal["sum", "mean"] | None = ...,
-            neighbors: Neighbors = ...,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        n, rho = count(n=self.n), scalar(positive, rho=self.rho)
-        if n < 2:
-            raise ValueError(f"n must be at least 2, got {n}")
-        columns = _tables.declared(self.columns, ranges=self.ranges)
-        ranges = None if self.ranges is None else _checked_ranges(self.ranges, columns)
-        if (self.radius is None) == (ranges is None):
-            raise ValueError("radius must be given, or ranges, and not both")
-        sigma_range = _SIGMA_RANGE if self.sigma_range is None and ranges is not None else self.sigma_range
-        bounds = between(*_RANGE, sigma_range=positive(sigma_range=sigma_range))
-        if bounds.shape != (2,) or bounds[0] > bounds[1]:
-            raise ValueError(f"sigma_range must be (least, greatest), got {self.sigma_range!r}")
-        radius = None if self.radius is None else scalar(partial(between, 0.0, _RANGE[1]), radius=self.radius)
-        if radius is not None:
-            scalar(positive, radius=radius)
-        between(0.0, _MOST, rho=rho)
-        if not (self.per_person is None or self.per_person in ("sum", "mean")):
-            raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')
-        if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
-            raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
-        if self._learns and self._counted:
-            raise ValueError('basis must not be "learn" for neighbors="add_remove": give a public basis')
-        basis = self.basis if self.basis is None or self._learns else checked(self.basis)
-        values = {"n": n, "rho": rho, "radius": radius, "sigma_range": tuple(bounds.tolist()), "basis": basis}
-        for name, value in {**values, "ranges": ranges, "columns": columns}.items():
-            object.__setattr__(self, name, value)
-
     def __sklearn_clone__(self) -> AdaptiveDataMechanism:
         return self  # it never changes; scikit-learn's `clone` asks for this method
-
-    @property
-    def _bounds(self) -> tuple[Any, Any]:
-        """Return the bounds of the means of the columns: two numbers, or two arrays with an entry for each column."""
-        if self.ranges is None:
-            return -self.radius, self.radius  # type: ignore[operator]  # one of both is given
-        return tuple(np.array(self.ranges).T)
-
-    @property
-    def _standard(self) -> tuple[Any, Any]:
-        """Return the middle and the half width of the ranges of the columns, or 0 and 1 without declared ranges."""
-        if self.ranges is None:
-            return 0.0, 1.0
-        low, high = self._bounds
-        return low / 2 + high / 2, high / 2 - low / 2
-
-    @property
-    def _sigma_range(self) -> tuple[float, float]:
-        """Return the range of the standard deviations, those of standardized columns if ranges are declared."""
-        return self.sigma_range or _SIGMA_RANGE
-
-    @property
-    def _counted(self) -> bool:
-        """Return whether the number of rows is private, so that a noisy one is released."""
-        return self.neighbors == "add_remove"
-
-    @property
-    def _learns(self) -> bool:
-        """Return whether a basis is to be found privately."""
-        return isinstance(self.basis, str) and self.basis == "learn"
 
     def epsilon(self, delta: float) -> float:
         """Compute the epsilon of the (epsilon, delta)-differential privacy of a release.
@@ -365,7 +230,7 @@ class AdaptiveDataMechanism:
         >>> round(mechanism.least_rho(3), 6)
         0.000225
         """
-        return self._least(self.n, count(d=d)) / ((1 - _COUNT) * _SURE**2 if self._counted else 1.0)
+        return self._least_declared(count(d=d))
 
     def forecast(
         self, sigma: Named | None = None, center: Named | None = None, *, covariance: ArrayLike | None = None
@@ -435,16 +300,14 @@ class AdaptiveDataMechanism:
             spread = spread / half
         true = None if true is None else true / np.multiply.outer(half, half)
         rows = ExpectedRows(self.n, self.rho, spread, mean, true, along, 1.0 if self._counted else 2.0)
-        found, of_count = self._run(rows)
-        half = self._half(found)
-        noise_std, error = self._error(found, middle + half * found.center, of_count)
+        result = outcome(self, rows)
         return AdaptiveForecast(
-            error=error,
+            error=result.error,
             success=max(0.0, 1 - rows.failure),
             spent=dict(rows.account.spent),
-            noise_std=noise_std,
-            bias=half * found.bias,
-            method=found.method,
+            noise_std=result.noise_std,
+            bias=result.half * result.found.bias,
+            method=result.found.method,
         )
 
     def check(self, X: RowSource, *, person: object = None) -> None:
@@ -482,37 +345,7 @@ class AdaptiveDataMechanism:
             ...
         ValueError: X must have the declared n = 10000 rows, got 9999
         """
-        people.require_person(person, self.per_person)
-        labels = people.label_names(X, person=person)
-        if isinstance(X, Iterator) and not labels:  # with labels it is read once
-            raise TypeError(
-                "X must be such that it can be read several times, got an iterator: give a function that returns a "
-                "new iterator each time, an array of all rows, the table of egm.files.rows, or a dask array"
-            )
-        if _tables.is_read_later(X):
-            return
-        table: Any = _tables.chosen(X, self.columns, labels)
-        if _tables.is_blocks(table):
-            shape: Any = np.nan if table.count is None else table.count, len(table.names)
-        else:
-            shape = unread(X=table)
-        if self._named:
-            _tables.check(table, self.columns)
-        if shape is None:  # a dask data frame
-            return
-        rows, *columns = shape or (self.n,)
-        public = person is None and not self._counted
-        if len(columns) != 1 and not isinstance(X, list | tuple):
-            given = tuple(shape) if public else shown_shape("X", tuple(shape))
-            raise ValueError(f"X must have shape ({self.n if public else 'rows'}, columns), got {given}")
-        if public and rows != self.n and not np.isnan(rows):
-            raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
-        if columns and not np.isnan(columns[0]):
-            self._require_columns(columns[0], "X")
-            self._basis(columns[0])
-            self._require_enough(columns[0])
-        elif not columns:
-            self._require_enough(1)
+        check(X, person, self)
 
     def release(
         self, X: RowSource, *, person: object = None, rng: np.random.Generator | None = None
@@ -580,35 +413,23 @@ class AdaptiveDataMechanism:
         """
         _tables.refuse_rows_of_tables(X)
         self.check(X, person=person)
-        labels = people.label_names(X, person=person)
-        first, held = _held(X, once=person is not None)
-        columns = self.columns or _tables.column_names(first)
-        columns = columns and tuple(name for name in columns if name not in labels)
-        passes = self._passes(held) if person is None else self._persons(held, person, first)
-        n, d = passes.shape
-        if n != self.n and not self._counted:  # the shape of a dask data frame is known only now
-            unit = "rows" if person is None else "persons"
-            raise ValueError(f"X must have the declared n = {self.n} {unit}, got {n}")
-        self._require_columns(d, "X")
-        self._require_enough(d)
-        passes.require_finite()
+        passes, columns = opened(X, person, self)
         middle, half = self._standard
         standard = {} if self.ranges is None else {"middle": middle, "half": half}
         rows = PrivateRows(passes, self.rho, rng, **standard, counted=self._counted)
         with np.errstate(under="ignore"):  # the caller may have switched this warning on
-            found, of_count = self._run(rows)
-        half, n = self._half(found), rows.n
-        center = middle + half * found.center
-        noise_std, error = self._error(found, center, of_count)
+            result = outcome(self, rows)
+        found, of_count, n = result.found, result.of_count, rows.n
+        mean = result.middle + result.half * found.mean
         return AdaptiveRelease(
-            estimate=np.clip(n * (middle + half * found.mean), *(n * bound for bound in self._bounds)),
-            noise_std=noise_std,
-            bias=half * found.bias,
-            center=center,
-            sigma=found.sigma if found.basis is not None else half * found.sigma,
-            spread=half * found.spread,
+            estimate=np.clip(n * mean, *(n * bound for bound in self._bounds)),
+            noise_std=result.noise_std,
+            bias=result.half * found.bias,
+            center=result.center,
+            sigma=found.sigma if found.basis is not None else result.half * found.sigma,
+            spread=result.half * found.spread,
             basis=found.basis,
-            forecast=error,
+            forecast=result.error,
             model_holds=found.model_holds,
             spent=dict(rows.account.spent),
             simulated=rng is not None,
@@ -618,163 +439,3 @@ class AdaptiveDataMechanism:
             count=of_count and of_count[0],
             count_std=of_count[1] if of_count else 0.0,
         )
-
-    def _persons(self, X: Any, person: object, first: Any) -> Passes:
-        """Return one row for each person: the sum or the mean of the rows of this person in `X`.
-
-        `per_person` of the mechanism says which of the two. `person` says to whom each row belongs, as for `release`.
-        `first` is `X` or, if `X` is an iterator over blocks, the first block; it shows the names of the columns.
-        """
-        if self.columns is None:
-            labels = people.label_names(X, person=person)
-            names = tuple(name for name in _tables.column_names(first) or () if name not in labels) or None
-            d = len(names) if names is not None else 1 if first is None else np.shape(first)[1]
-            source = people.Source(names, d, person)
-        else:
-            source = people.Source(self.columns, len(self.columns), person)
-        found = source.results(X, partial(_kept, how=self.per_person, d=source.d))
-        return Passes(np.concatenate([kept for kept, _ in found]))
-
-    def _passes(self, X: Any) -> Passes:
-        """Return the rows `X`, in the order of the mechanism's columns, as an object that can be read several times."""
-        columns = self.columns if self._named else _tables.column_names(X)
-        held = _tables.arranged(X, columns)
-        if is_dask(held):
-            return Passes(held)
-        if isinstance(held, Iterator):
-            names = _tables.column_names(X) or ()
-            return Passes(partial(_tables.arranged, X, columns), (None if self._counted else self.n, len(names)))
-        return Passes(unread_matrix(None, X=held))
-
-    def _run(self, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:
-        """Ask all questions of a release, and return the noisy mean with its errors, and the noisy number of rows.
-
-        `rows` answers the questions. The first result is in the units of the rows after they were divided (see
-        `_half`). The second result is None or, if the number of rows is private, the pair of the noisy number and the
-        standard deviation of its noise.
-        """
-        basis, of_count = self._basis(rows.d), None
-        if self._counted:
-            of_count = rows.count("rows", _COUNT * self.rho)
-        if self.radius is None:
-            return choice.released(rows, self._sigma_range, basis, self._learns), of_count
-        if self._counted and rows.account.left < self._least(rows.n, rows.d):
-            rows.standardize(self.radius)
-            return choice.clipped(rows), of_count
-        search = Search(rows, self.radius, self._sigma_range, basis, self._learns)
-        search.run()
-        return last_round(search), of_count
-
-    def _half(self, found: LastRound) -> Any:
-        """Return the number or the vector by which the rows were divided before the questions of the release.
-
-        It is half the ranges if they are declared, the radius if the rows were clipped to it without a search, and 1
-        otherwise. `found` is the first result of `_run`.
-        """
-        return self.radius if self.radius is not None and found.method == "ranges" else self._standard[1]
-
-    def _error(
-        self, found: LastRound, center: Array, of_count: tuple[float, float] | None
-    ) -> tuple[Array, ErrorForecast]:
-        """Return the noise in each entry of the sum, and the expected squared error of the sum, in units of the data.
-
-        `found` and `of_count` are the two results of `_run`. The noise is given by its standard deviations, shape (d,).
-        With a noisy number of rows, which is multiplied by the `center` of the rows, it includes the noise of this
-        product.
-        """
-        half = self._half(found)
-        noise_std = half * found.noise_std
-        if self.ranges is None and of_count is None:
-            return noise_std, found.forecast
-        if of_count is not None:
-            noise_std = np.hypot(noise_std, of_count[1] * center)
-        factor = float(np.sum(half**2 * found.share))
-        noise = float(np.sum(noise_std**2))
-        return noise_std, ErrorForecast(noise, factor * found.forecast.clipping, factor * found.forecast.center)
-
-    def _least(self, n: int, d: int) -> float:
-        """Return the least budget with which a search for `d` columns of `n` rows may begin."""
-        if self.radius is None:
-            return choice.least(n, d, self._sigma_range)
-        return least_rho(n, d, self.radius, self._sigma_range[0])
-
-    @property
-    def _named(self) -> bool:
-        """Return whether the mechanism has numbers or names that belong to columns."""
-        return self.ranges is not None or self.columns is not None
-
-    def _require_columns(self, d: int, name: str) -> None:
-        """Raise a ValueError if `d`, the number of columns of the argument `name`, is not that of the mechanism."""
-        declared = self.ranges or self.columns
-        if declared is not None and d != len(declared):
-            raise ValueError(f"{name} must have the {len(declared)} columns of the mechanism, got {d}")
-
-    def _basis(self, d: int) -> BasisLike | None:
-        """Return the public basis for `d` columns; None if there is none, or if it is to be learned."""
-        return None if self.basis is None or self._learns else as_basis(self.basis, d)
-
-    def _require_enough(self, d: int) -> None:
-        """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.
-
-        Too small means less than ``least_rho(d)``; with declared ranges no budget is too small. The message names two
-        ways out, each enough by itself: a larger rho for the same n, and a larger n for the same rho.
-        """
-        least = self.least_rho(d)
-        if self.ranges is None and self.rho < least:
-            n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))
-            least = _rounded_up(least)
-            columns = "1 column" if d == 1 else f"{d} columns"
-            raise ValueError(
-                f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their center and spread in "
-                f"the declared ranges takes rho = {least:.4g}, or n = {n}"
-            )
-
-
-def _held(X: Any, once: bool) -> tuple[Any, Any]:
-    """Return an object that shows the names of the columns of `X`, and an object from which the rows can be read.
-
-    Both are `X` itself if it is an array or a table. If `X` is a function or an iterator and `once` is true, they are
-    the first block of rows, and an iterator over all blocks. If `X` is a function and `once` is false, the second
-    object is a table that can be read several times, and so is the first, or it is None if the columns have no names.
-    """
-    if not _tables.is_read_later(X):
-        return X, X
-    if once:
-        return peeked(_tables.opened(X))
-    table = Reopened(X)
-    return table if table.named else None, table
-
-
-def _kept(source: Iterator[people.Block], how: people.PerPerson, d: int) -> tuple[Array, int]:
-    """Return the sum or the mean of the rows of each person, shape (persons, d), and the number of persons.
-
-    `source` yields blocks of rows with `d` columns, sorted by person. `how` is "sum" or "mean".
-    """
-    kept = [block.values for block in people.gathered(source, how, False)]
-    rows = np.concatenate([np.empty((0, d)), *kept])
-    return rows, len(rows)
-
-
-def _checked_ranges(ranges: Any, columns: Columns) -> tuple[tuple[float, float], ...]:
-    """Return the argument `ranges` of the mechanism as a tuple of pairs, in the order of the names in `columns`.
-
-    Raise a ValueError for a range that is not (low, high) with low < high, or that is too wide or too narrow.
-    """
-    found = finite(ranges=_tables.ordered(columns, ranges=ranges))
-    if found.ndim != 2 or found.shape[1:] != (2,) or not len(found):
-        raise ValueError(f"ranges must be pairs (low, high), one for each column, got shape {found.shape}")
-    if columns is not None and len(columns) != len(found):
-        raise ValueError(f"columns must be the names of the {len(found)} ranges, got {len(columns)}")
-    between(-_RANGE[1], _RANGE[1], ranges=found)
-    for j, (low, high) in enumerate(found.tolist()):
-        if not high / 2 - low / 2 >= _RANGE[0]:
-            place = f"ranges[{j if columns is None else repr(columns[j])}]"
-            raise ValueError(f"{place} must be (low, high) with low < high, got ({low:g}, {high:g})")
-    return tuple((low, high) for low, high in found.tolist())
-
-
-def _rounded_up(number: float) -> float:
-    """Return `number`, which is > 0, rounded up to three significant digits."""
-    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
-    rounded = float(f"{math.ceil(number / unit) * unit:.3g}")
-    return rounded if rounded >= number else rounded + unit

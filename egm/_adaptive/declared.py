@@ -1,0 +1,181 @@
+"""Define what is declared to an adaptive mechanism before it reads rows, and check it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from egm import _tables
+from egm._adaptive import choice
+from egm._adaptive.search import least_rho
+from egm._basis import BasisLike, as_basis, checked
+from egm._types import ArrayLike, Columns, Neighbors
+from egm._validate import between, count, finite, positive, scalar
+
+_RANGE = 1e-100, 1e100  # standard deviations for which all squares in the computation are doubles
+_SIGMA_RANGE = 1e-4, 1.0  # default with ranges, over half the range: no entry within it spreads more than this half
+COUNT = 0.1  # share of the budget for the number of rows, if it is private
+_SURE = 0.9  # noisy number of rows over the declared one from which a search is sure to run at the least budget
+_MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Numbers, ranges and names that are declared to `egm.AdaptiveDataMechanism`, which describes its parameters."""
+
+    n: int
+    rho: float
+    radius: float | None = field(default=None, kw_only=True)
+    sigma_range: tuple[float, float] | None = field(default=None, kw_only=True)
+    basis: Any = field(default=None, kw_only=True)
+    ranges: tuple[tuple[float, float], ...] | None = field(default=None, kw_only=True)
+    columns: Columns = field(default=None, kw_only=True)
+    per_person: Literal["sum", "mean"] | None = field(default=None, kw_only=True)
+    neighbors: Neighbors = field(default="replace_one", kw_only=True)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            n: int,
+            rho: float,
+            *,
+            radius: float | None = ...,
+            sigma_range: tuple[float, float] | None = ...,
+            basis: ArrayLike | str | BasisLike | None = ...,
+            ranges: Mapping[Any, tuple[float, float]] | ArrayLike | None = ...,
+            columns: Iterable[Hashable] | None = ...,
+            per_person: Literal["sum", "mean"] | None = ...,
+            neighbors: Neighbors = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        n, rho = count(n=self.n), scalar(positive, rho=self.rho)
+        if n < 2:
+            raise ValueError(f"n must be at least 2, got {n}")
+        columns = _tables.declared(self.columns, ranges=self.ranges)
+        ranges = None if self.ranges is None else _checked_ranges(self.ranges, columns)
+        if (self.radius is None) == (ranges is None):
+            raise ValueError("radius must be given, or ranges, and not both")
+        sigma_range = _SIGMA_RANGE if self.sigma_range is None and ranges is not None else self.sigma_range
+        bounds = between(*_RANGE, sigma_range=positive(sigma_range=sigma_range))
+        if bounds.shape != (2,) or bounds[0] > bounds[1]:
+            raise ValueError(f"sigma_range must be (least, greatest), got {self.sigma_range!r}")
+        radius = None if self.radius is None else scalar(partial(between, 0.0, _RANGE[1]), radius=self.radius)
+        if radius is not None:
+            scalar(positive, radius=radius)
+        between(0.0, _MOST, rho=rho)
+        if not (self.per_person is None or self.per_person in ("sum", "mean")):
+            raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')
+        if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
+            raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
+        if self._learns and self._counted:
+            raise ValueError('basis must not be "learn" for neighbors="add_remove": give a public basis')
+        basis = self.basis if self.basis is None or self._learns else checked(self.basis)
+        values = {"n": n, "rho": rho, "radius": radius, "sigma_range": tuple(bounds.tolist()), "basis": basis}
+        for name, value in {**values, "ranges": ranges, "columns": columns}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def _bounds(self) -> tuple[Any, Any]:
+        """Return the bounds of the means of the columns: two numbers, or two arrays with an entry for each column."""
+        if self.ranges is None:
+            return -self.radius, self.radius  # type: ignore[operator]  # one of both is given
+        return tuple(np.array(self.ranges).T)
+
+    @property
+    def _standard(self) -> tuple[Any, Any]:
+        """Return the middle and the half width of the ranges of the columns, or 0 and 1 without declared ranges."""
+        if self.ranges is None:
+            return 0.0, 1.0
+        low, high = self._bounds
+        return low / 2 + high / 2, high / 2 - low / 2
+
+    @property
+    def _sigma_range(self) -> tuple[float, float]:
+        """Return the range of the standard deviations, those of standardized columns if ranges are declared."""
+        return self.sigma_range or _SIGMA_RANGE
+
+    @property
+    def _counted(self) -> bool:
+        """Return whether the number of rows is private, so that a noisy one is released."""
+        return self.neighbors == "add_remove"
+
+    @property
+    def _learns(self) -> bool:
+        """Return whether a basis is to be found privately."""
+        return isinstance(self.basis, str) and self.basis == "learn"
+
+    def _least(self, n: int, d: int) -> float:
+        """Return the least budget with which a search for `d` columns of `n` rows may begin."""
+        if self.radius is None:
+            return choice.least(n, d, self._sigma_range)
+        return least_rho(n, d, self.radius, self._sigma_range[0])
+
+    def _least_declared(self, d: int) -> float:
+        """Return the least budget with which a search for `d` columns of the declared number of rows is made.
+
+        If the number of rows is private, this includes what its noisy number costs.
+        """
+        return self._least(self.n, d) / ((1 - COUNT) * _SURE**2 if self._counted else 1.0)
+
+    @property
+    def _named(self) -> bool:
+        """Return whether the mechanism has numbers or names that belong to columns."""
+        return self.ranges is not None or self.columns is not None
+
+    def _require_columns(self, d: int, name: str) -> None:
+        """Raise a ValueError if `d`, the number of columns of the argument `name`, is not that of the mechanism."""
+        declared = self.ranges or self.columns
+        if declared is not None and d != len(declared):
+            raise ValueError(f"{name} must have the {len(declared)} columns of the mechanism, got {d}")
+
+    def _basis(self, d: int) -> BasisLike | None:
+        """Return the public basis for `d` columns; None if there is none, or if it is to be learned."""
+        return None if self.basis is None or self._learns else as_basis(self.basis, d)
+
+    def _require_enough(self, d: int) -> None:
+        """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.
+
+        Too small means less than ``least_rho(d)``; with declared ranges no budget is too small. The message names two
+        ways out, each enough by itself: a larger rho for the same n, and a larger n for the same rho.
+        """
+        least = self._least_declared(d)
+        if self.ranges is None and self.rho < least:
+            n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))
+            least = _rounded_up(least)
+            columns = "1 column" if d == 1 else f"{d} columns"
+            raise ValueError(
+                f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their center and spread in "
+                f"the declared ranges takes rho = {least:.4g}, or n = {n}"
+            )
+
+
+def _checked_ranges(ranges: Any, columns: Columns) -> tuple[tuple[float, float], ...]:
+    """Return the argument `ranges` of the mechanism as a tuple of pairs, in the order of the names in `columns`.
+
+    Raise a ValueError for a range that is not (low, high) with low < high, or that is too wide or too narrow.
+    """
+    found = finite(ranges=_tables.ordered(columns, ranges=ranges))
+    if found.ndim != 2 or found.shape[1:] != (2,) or not len(found):
+        raise ValueError(f"ranges must be pairs (low, high), one for each column, got shape {found.shape}")
+    if columns is not None and len(columns) != len(found):
+        raise ValueError(f"columns must be the names of the {len(found)} ranges, got {len(columns)}")
+    between(-_RANGE[1], _RANGE[1], ranges=found)
+    for j, (low, high) in enumerate(found.tolist()):
+        if not high / 2 - low / 2 >= _RANGE[0]:
+            place = f"ranges[{j if columns is None else repr(columns[j])}]"
+            raise ValueError(f"{place} must be (low, high) with low < high, got ({low:g}, {high:g})")
+    return tuple((low, high) for low, high in found.tolist())
+
+
+def _rounded_up(number: float) -> float:
+    """Return `number`, which is > 0, rounded up to three significant digits."""
+    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
+    rounded = float(f"{math.ceil(number / unit) * unit:.3g}")
+    return rounded if rounded >= number else rounded + unit

@@ -1,0 +1,128 @@
+"""Open the rows that are given to an adaptive mechanism, so that they can be read several times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from egm import _tables
+from egm._adaptive.declared import Declared
+from egm._rows import people
+from egm._rows.dask import is_dask
+from egm._rows.passes import Passes, Reopened, peeked
+from egm._types import Array, Columns
+from egm._validate import shown_shape, unread, unread_matrix
+
+
+def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]:
+    """Return the rows of `X`, which can be read several times, and the names of their columns or None.
+
+    `X` and `person` are the arguments of `egm.AdaptiveDataMechanism.release`. With `person` there is one row for each
+    person. Raise a ValueError if the numbers of rows and columns are not the declared ones, or if an entry is not
+    finite.
+    """
+    labels = people.label_names(X, person=person)
+    first, held = _held(X, once=person is not None)
+    columns = declared.columns or _tables.column_names(first)
+    columns = columns and tuple(name for name in columns if name not in labels)
+    passes = _passes(held, declared) if person is None else _persons(held, person, first, declared)
+    n, d = passes.shape
+    if n != declared.n and not declared._counted:  # the shape of a dask data frame is known only now
+        unit = "rows" if person is None else "persons"
+        raise ValueError(f"X must have the declared n = {declared.n} {unit}, got {n}")
+    declared._require_columns(d, "X")
+    declared._require_enough(d)
+    passes.require_finite()
+    return passes, columns
+
+
+def check(X: Any, person: object, declared: Declared) -> None:
+    """Raise the errors that `opened` would raise for the budget and for the type and shape of `X`, and read no row."""
+    people.require_person(person, declared.per_person)
+    labels = people.label_names(X, person=person)
+    if isinstance(X, Iterator) and not labels:  # with labels it is read once
+        raise TypeError(
+            "X must be such that it can be read several times, got an iterator: give a function that returns a "
+            "new iterator each time, an array of all rows, the table of egm.files.rows, or a dask array"
+        )
+    if _tables.is_read_later(X):
+        return
+    table: Any = _tables.chosen(X, declared.columns, labels)
+    if _tables.is_blocks(table):
+        shape: Any = np.nan if table.count is None else table.count, len(table.names)
+    else:
+        shape = unread(X=table)
+    if declared._named:
+        _tables.check(table, declared.columns)
+    if shape is None:  # a dask data frame
+        return
+    rows, *columns = shape or (declared.n,)
+    public = person is None and not declared._counted
+    if len(columns) != 1 and not isinstance(X, list | tuple):
+        given = tuple(shape) if public else shown_shape("X", tuple(shape))
+        raise ValueError(f"X must have shape ({declared.n if public else 'rows'}, columns), got {given}")
+    if public and rows != declared.n and not np.isnan(rows):
+        raise ValueError(f"X must have the declared n = {declared.n} rows, got {rows}")
+    if columns and not np.isnan(columns[0]):
+        declared._require_columns(columns[0], "X")
+        declared._basis(columns[0])
+        declared._require_enough(columns[0])
+    elif not columns:
+        declared._require_enough(1)
+
+
+def _held(X: Any, once: bool) -> tuple[Any, Any]:
+    """Return an object that shows the names of the columns of `X`, and an object from which the rows can be read.
+
+    Both are `X` itself if it is an array or a table. If `X` is a function or an iterator and `once` is true, they are
+    the first block of rows, and an iterator over all blocks. If `X` is a function and `once` is false, the second
+    object is a table that can be read several times, and so is the first, or it is None if the columns have no names.
+    """
+    if not _tables.is_read_later(X):
+        return X, X
+    if once:
+        return peeked(_tables.opened(X))
+    table = Reopened(X)
+    return table if table.named else None, table
+
+
+def _passes(X: Any, declared: Declared) -> Passes:
+    """Return the rows `X`, in the order of the declared columns, as an object that can be read several times."""
+    columns = declared.columns if declared._named else _tables.column_names(X)
+    held = _tables.arranged(X, columns)
+    if is_dask(held):
+        return Passes(held)
+    if isinstance(held, Iterator):
+        names = _tables.column_names(X) or ()
+        return Passes(partial(_tables.arranged, X, columns), (None if declared._counted else declared.n, len(names)))
+    return Passes(unread_matrix(None, X=held))
+
+
+def _persons(X: Any, person: object, first: Any, declared: Declared) -> Passes:
+    """Return one row for each person: the sum or the mean of the rows of this person in `X`.
+
+    `declared.per_person` says which of the two. `person` says to whom each row belongs, as for `opened`. `first` is `X`
+    or, if `X` is an iterator over blocks, the first block; it shows the names of the columns.
+    """
+    if declared.columns is None:
+        labels = people.label_names(X, person=person)
+        names = tuple(name for name in _tables.column_names(first) or () if name not in labels) or None
+        d = len(names) if names is not None else 1 if first is None else np.shape(first)[1]
+        source = people.Source(names, d, person)
+    else:
+        source = people.Source(declared.columns, len(declared.columns), person)
+    found = source.results(X, partial(_kept, how=declared.per_person, d=source.d))
+    return Passes(np.concatenate([kept for kept, _ in found]))
+
+
+def _kept(source: Iterator[people.Block], how: people.PerPerson, d: int) -> tuple[Array, int]:
+    """Return the sum or the mean of the rows of each person, shape (persons, d), and the number of persons.
+
+    `source` yields blocks of rows with `d` columns, sorted by person. `how` is "sum" or "mean".
+    """
+    kept = [block.values for block in people.gathered(source, how, False)]
+    rows = np.concatenate([np.empty((0, d)), *kept])
+    return rows, len(rows)

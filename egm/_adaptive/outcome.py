@@ -1,0 +1,70 @@
+"""Ask the questions of an adaptive mechanism, and give the result in the units of the data."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from egm._adaptive import choice
+from egm._adaptive.declared import COUNT, Declared
+from egm._adaptive.last_round import LastRound, last_round
+from egm._adaptive.search import Answers, Search
+from egm._types import Array
+from egm.forecast import ErrorForecast
+
+
+class Outcome(NamedTuple):
+    """Result of the questions to the rows, as `egm.AdaptiveDataMechanism` releases or forecasts it.
+
+    The mean of the rows is `middle` + `half` times the mean of `found`, whose numbers are in the units in which the
+    rows were summed. `of_count` is None or, if the number of rows is private, the pair of the noisy number and the
+    standard deviation of its noise. `noise_std`, shape (d,), and `error` are the noise in each entry of the sum and the
+    expected squared error of the sum, in the units of the data.
+    """
+
+    found: LastRound
+    of_count: tuple[float, float] | None
+    middle: Any
+    half: Any
+    noise_std: Array
+    error: ErrorForecast
+
+    @property
+    def center(self) -> Array:
+        """Return the center of the rows in the units of the data, shape (d,)."""
+        return np.asarray(self.middle + self.half * self.found.center)
+
+
+def outcome(declared: Declared, rows: Answers) -> Outcome:
+    """Ask all questions of a release, which `rows` answers for standardized rows, and return the result."""
+    found, of_count = _asked(declared, rows)
+    middle, half = declared._standard
+    if declared.radius is not None and found.method == "ranges":  # the rows were clipped to the radius
+        half = declared.radius
+    noise_std, error = half * found.noise_std, found.forecast
+    if of_count is not None:  # it is multiplied by the center, and so is its noise
+        noise_std = np.hypot(noise_std, of_count[1] * (middle + half * found.center))
+    if declared.ranges is not None or of_count is not None:
+        factor = float(np.sum(half**2 * found.share))
+        error = ErrorForecast(float(np.sum(noise_std**2)), factor * error.clipping, factor * error.center)
+    return Outcome(found, of_count, middle, half, noise_std, error)
+
+
+def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:
+    """Ask all questions, and return the noisy mean with its errors, and the noisy number of rows or None.
+
+    The first result is in the units of the rows after they were divided by half of the ranges, or by the radius if they
+    were clipped to it. The second result is a pair as in `Outcome`.
+    """
+    basis, of_count = declared._basis(rows.d), None
+    if declared._counted:
+        of_count = rows.count("rows", COUNT * declared.rho)
+    if declared.radius is None:
+        return choice.released(rows, declared._sigma_range, basis, declared._learns), of_count
+    if declared._counted and rows.account.left < declared._least(rows.n, rows.d):
+        rows.standardize(declared.radius)
+        return choice.clipped(rows), of_count
+    search = Search(rows, declared.radius, declared._sigma_range, basis, declared._learns)
+    search.run()
+    return last_round(search), of_count
