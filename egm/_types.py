@@ -21,6 +21,7 @@ __all__ = [
     "Complex",
     "FloatOrArray",
     "Floats",
+    "Indices",
     "Named",
     "Neighbors",
     "Noise",
@@ -35,6 +36,7 @@ __all__ = [
 
 Array: TypeAlias = NDArray[np.float64]
 Complex: TypeAlias = NDArray[np.complex128]
+Indices: TypeAlias = NDArray[np.intp]  # places in an array
 Floats: TypeAlias = float | Array
 FloatOrArray: TypeAlias = Any  # a float or an array, depending on the shape of an argument
 Number: TypeAlias = float | np.floating[Any]  # not every floating-point number of NumPy is a float

@@ -12,13 +12,11 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from egm._enclosure import ball_arithmetic
-from egm._types import Array
+from egm._types import Array, Indices
 
 Ball: TypeAlias = Any  # an arb or acb of flint
-Indices: TypeAlias = NDArray[np.intp]
 
 _APART = 500  # more different weights than this are clustered
 _WIDTH = 0.04  # width of a cluster, in log(r / (1 - r))

@@ -13,10 +13,9 @@ from types import ModuleType
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from egm._gx2.form import Form, Long, Real
-from egm._types import Array, Complex
+from egm._types import Array, Complex, Indices
 
 _EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
@@ -274,9 +273,7 @@ def growth(crossing: Crossing, shift: Complex) -> Complex:
     return kernel().growth_at(form.table, form.normal, form.series, crossing.beyond, crossing.c, crossing.at, shift)
 
 
-def sums_of_inverses(
-    crossing: Crossing, shift: Complex, masses: Complex, weights: Array, most: int = 2
-) -> NDArray[np.float64]:
+def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weights: Array, most: int = 2) -> Array:
     """Compute Im sum_i mass_i / (1 - r_j s_i)^k for every weight w_j, each power k = 1 ... `most` and several masses.
 
     Im is the imaginary part, and r_j is w_j divided by the largest weight. The nodes of the quadrature are s_i = c +
@@ -289,12 +286,7 @@ def sums_of_inverses(
     """
     form = crossing.form
     rows = kernel().sums_of_inverses(form.table, crossing.at, shift, masses, most, _terms(form))
-    group, e = _places(form, weights)
-    total = rows[-1][..., group]
-    for row in rows[-2::-1]:
-        total *= e
-        total += row[..., group]
-    return total
+    return kernel().at_weights(rows, *_places(form, weights))
 
 
 def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors: list[Array]) -> Complex:
@@ -339,10 +331,15 @@ def _terms(form: Form) -> int:
     return 1 + form.moments.shape[1]
 
 
-def _places(form: Form, weights: Array) -> tuple[NDArray[np.intp], Array]:
-    """Return the index of the cluster of each weight, and the relative distance of the weight from its center.
+def _places(form: Form, weights: Array) -> tuple[Indices, Array]:
+    """Return the index of the group of each weight, and the relative distance of the weight from the group's center.
 
-    `form` describes the clusters, and `weights` holds the weights. Both results have an entry for each weight.
+    `form` describes the groups, and `weights` holds the weights from which it was made. Both results have an entry for
+    each weight.
     """
+    if form.order is not None:
+        group = np.empty_like(form.order)
+        group[form.order] = np.arange(group.size)
+        return group, np.zeros(group.size)
     group = np.searchsorted(form.lowest, weights, side="right") - 1
     return group, weights / form.centers[group] - 1

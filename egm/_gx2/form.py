@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from egm._types import Array, ArrayLike
+from egm._types import Array, ArrayLike, Indices
 from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 
 _EXACT = 256  # more weights than this are clustered
@@ -30,7 +30,7 @@ class Form:
     freedom, and `nc` is the sum of its noncentralities. If the weights of a group, center * (1 + e_j), may differ,
     `moments` has the sums of k_j e_j^p and of nc_j e_j^p over the group, for p = 1 ... ORDER, in the shape (2, ORDER,
     groups). Otherwise it has the shape (2, 0, groups). `normal` is the standard deviation of the normal variable,
-    divided by `unit`.
+    divided by `unit`. `order` has the indices that sort the weights, if each weight is a group of its own.
     """
 
     unit: float
@@ -40,6 +40,7 @@ class Form:
     nc: Array
     moments: Array
     normal: float = 0.0
+    order: Indices | None = None
 
     @cached_property
     def table(self) -> Array:
@@ -249,11 +250,13 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
     order = np.argsort(weights)
     values, dof, nc = weights[order], dof[order], nc[order]
     new = values[1:] > values[:-1]
-    if not new.all():
+    single = bool(new.all())
+    if not single:
         starts = np.append(0, np.flatnonzero(new) + 1)
         values, dof, nc = values[starts], np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
     unit = 2 * values[-1]
-    return Form(unit, values, values, dof, nc, np.zeros((2, 0, values.size)), normal / unit)
+    moments = np.zeros((2, 0, values.size))
+    return Form(unit, values, values, dof, nc, moments, normal / unit, order if single else None)
 
 
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:

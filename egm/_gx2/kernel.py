@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from egm._compiled import compiled
-from egm._types import Array, Complex
+from egm._types import Array, Complex, Indices
 
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
@@ -28,6 +28,9 @@ _ROUNDING = 2e-14  # relative error of a sum over the nodes, for an integrand th
 _TURN = 2.8  # most turn of the integrand in one step, in radians
 _SMALL = 64.0  # factors are multiplied only if degrees of freedom times the root of their number is at most this
 _FRACTION = 200.0  # number of terms of the continued fraction, times |z| + Re z
+_BESIDE = 64  # groups whose sums over the nodes are computed at a time
+# Where the parts of their vector begin, after the numbers q: each has `_BESIDE` entries.
+_SLACK, _INVERSE, _INVERSE_IMAG, _SERIES, _SERIES_IMAG, _POWER, _POWER_IMAG = (_BESIDE * part for part in range(1, 8))
 _TOGETHER = 16  # nodes for which factors are multiplied at a time
 # Where the parts of the vector of nodes begin, after the real parts of the nodes: for the imaginary parts, the
 # derivatives by u, the real and the imaginary part of the growth, and a product of factors with its turns and scalings;
@@ -460,40 +463,79 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
     `at` was filled by `cross`; `shift`, `masses` and `most` are the arguments of `contour.sums_of_inverses`. The result
     has the shape (`terms`, integrals, `most`, groups), where `terms` is the number of terms of the series.
     """
-    size, q = table.shape[1], table[0] / at[0]
-    result = np.zeros((terms, masses.shape[0], most, size))
-    # Loops over real numbers, which the compiler runs for several groups at a time: of the inverse, of the series, and
-    # of its products with powers of the inverse.
-    real, imag, series_real, series_imag = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    power_real, power_imag = np.empty(size), np.empty(size)
-    for i in range(shift.size):
-        a, b = shift[i].real, shift[i].imag
-        for j in range(size):
-            x, y = 1 - q[j] * a, q[j] * b
-            scale = 1 / (at[0, j] * (x * x + y * y))
-            real[j], imag[j] = x * scale, y * scale
-            series_real[j], series_imag[j] = real[j], imag[j]
+    size, integrals = table.shape[1], masses.shape[0]
+    result = np.zeros((terms, integrals, most, size))
+    # Blocks of one vector: the groups' q and 1 - r c, the inverse, the series, its products with powers of the inverse.
+    # All loops over a block have constant length and places, and the compiler runs them for several groups at a time.
+    block = np.empty(8 * _BESIDE)
+    choose = np.array([[_choose(p + k, p) for k in range(most)] for p in range(terms)])
+    sums = np.empty((terms, integrals, most, _BESIDE))
+    for start in range(0, size, _BESIDE):
+        many = min(_BESIDE, size - start)
+        for j in range(_BESIDE):
+            block[j], block[_SLACK + j] = 0.0, 1.0
+        for j in range(many):
+            block[j], block[_SLACK + j] = table[0, start + j] / at[0, start + j], at[0, start + j]
+        sums[:] = 0.0
+        for i in range(shift.size):
+            a, b = shift[i].real, shift[i].imag
+            for j in range(_BESIDE):
+                x, y = 1 - block[j] * a, block[j] * b
+                scale = 1 / (block[_SLACK + j] * (x * x + y * y))
+                block[_INVERSE + j], block[_INVERSE_IMAG + j] = x * scale, y * scale
+                block[_POWER + j], block[_POWER_IMAG + j] = x * scale, y * scale
+            for p in range(terms):
+                if p + 1 < terms:
+                    _multiply(block, _POWER, _SERIES, 1.0)
+                for k in range(most):
+                    if k:
+                        _multiply(block, _POWER, _POWER, 0.0)
+                    for m in range(integrals):
+                        row, mass = sums[p, m, k], choose[p, k] * masses[m, i]
+                        mass_real, mass_imag = mass.real, mass.imag
+                        for j in range(_BESIDE):
+                            row[j] += mass_real * block[_POWER_IMAG + j] + mass_imag * block[_POWER + j]
+                if p + 1 < terms:
+                    for j in range(2 * _BESIDE):
+                        block[_POWER + j] = block[_SERIES + j]
         for p in range(terms):
-            power_real[:], power_imag[:] = series_real, series_imag
-            for k in range(most):
-                if k:
-                    _multiply(power_real, power_imag, real, imag, 0.0)
-                for m in range(masses.shape[0]):
-                    choose, row = _choose(p + k, p), result[p, m, k]
-                    mass_real, mass_imag = choose * masses[m, i].real, choose * masses[m, i].imag
-                    for j in range(size):
-                        row[j] += mass_real * power_imag[j] + mass_imag * power_real[j]
-            if p + 1 < terms:
-                _multiply(series_real, series_imag, real, imag, 1.0)
+            for m in range(integrals):
+                for k in range(most):
+                    for j in range(many):
+                        result[p, m, k, start + j] = sums[p, m, k, j]
     return result
 
 
+@compiled(inline="always")
+def _multiply(block: Array, place: int, to: int, less: float) -> None:
+    """Multiply complex numbers in `block`, the vector of `sums_of_inverses`, by the inverse minus `less`.
+
+    The real parts of the numbers begin at `place` and those of the products at `to`; the imaginary parts follow them.
+    """
+    for j in range(_BESIDE):
+        x, y = block[_INVERSE + j] - less, block[_INVERSE_IMAG + j]
+        real, imag = block[place + j], block[place + _BESIDE + j]
+        block[to + j], block[to + _BESIDE + j] = real * x - imag * y, real * y + imag * x
+
+
 @compiled()
-def _multiply(x_real: Array, x_imag: Array, y_real: Array, y_imag: Array, less: float) -> None:
-    """Multiply the complex vector x by y - `less`, entry by entry; real and imaginary parts are separate."""
-    for j in range(x_real.size):
-        a, b, real = x_real[j], x_imag[j], y_real[j] - less
-        x_real[j], x_imag[j] = a * real - b * y_imag[j], a * y_imag[j] + b * real
+def at_weights(rows: Array, group: Indices, e: Array) -> Array:
+    """Evaluate the power series in e whose coefficients `sums_of_inverses` computes, at every weight.
+
+    `rows` is the result of that function. `group` has the index of the cluster of each weight, and `e` the relative
+    distance of the weight from the center of its cluster. The result has the shape (integrals, powers, weights).
+    """
+    terms, integrals, most, _ = rows.shape
+    total = np.empty((integrals, most, e.size))
+    for m in range(integrals):
+        for k in range(most):
+            row = rows[:, m, k]
+            for j in range(e.size):
+                value = row[terms - 1, group[j]]
+                for p in range(terms - 2, -1, -1):
+                    value = value * e[j] + row[p, group[j]]
+                total[m, k, j] = value
+    return total
 
 
 @compiled()
