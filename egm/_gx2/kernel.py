@@ -20,7 +20,7 @@ from egm._types import Array, Complex, Indices
 
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
-_ROOM, _MOST_NODES = 256, 8192
+_MOST_NODES = 8192
 _HALVINGS = 5
 _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of the exponent comes on top
 TOP = 1 - 0.5 * math.log(2 * math.pi)  # largest logarithm of a tail that the saddlepoint formula can give
@@ -360,7 +360,7 @@ def quadrature(
         together = _TOGETHER if ends[j] else together
     room, nodes = np.empty((4, q.size)), np.zeros(_WHOLE)
     # Of each node, the real and the imaginary part of s - c and of the mass; the angle and the size of the integrand.
-    kept = np.empty((6, _ROOM))
+    kept = np.empty((_MOST_NODES, 6))
     sums, others, coarse, fine = np.zeros(4), np.zeros(4), np.zeros(4), np.zeros(4)
     step, count, smallest, peak, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, np.inf, False
     for level in range(_HALVINGS + 1):
@@ -371,8 +371,6 @@ def quadrature(
         if level:
             step /= 2
         for i in range(new):
-            if count == kept.shape[1]:
-                kept = _twice_as_long(kept)
             here = i % together
             if here == 0:  # the next nodes of a hyperbola, and the derivatives by u
                 for n in range(together):
@@ -395,11 +393,11 @@ def quadrature(
                 if grows:
                     break
                 smallest, peak = min(smallest, size), max(peak, size)
-                kept[4, i], kept[5, i] = imag, size
+                kept[i, 4], kept[i, 5] = imag, size
                 factor = factor if i else 0.5
             cos, sin = factor * math.cos(imag), factor * math.sin(imag)
             mass_real, mass_imag = cos * slope - sin * rise, cos * rise + sin * slope
-            kept[0, count], kept[1, count], kept[2, count], kept[3, count] = a, b, mass_real, mass_imag
+            kept[count, 0], kept[count, 1], kept[count, 2], kept[count, 3] = a, b, mass_real, mass_imag
             mass_real, mass_imag = mass_real / abs(c), mass_imag / abs(c)
             once = (mass_imag * ratio - mass_real * turn) / square  # of the mass divided by s / c, and by its square
             twice = (once * ratio - (mass_real * ratio + mass_imag * turn) / square * turn) / square
@@ -425,26 +423,16 @@ def quadrature(
         error, unseen = 1e5 * max(change**2, density * of_density**2 if density else 0.0), 0.0
         first = count >> level
         for i in range(1, first):
-            if abs(kept[4, i] - kept[4, i - 1]) > _TURN * (1 << level):
-                unseen = max(unseen, kept[5, i])
+            if abs(kept[i, 4] - kept[i - 1, 4]) > _TURN * (1 << level):
+                unseen = max(unseen, kept[i, 5])
         error = max(error, unseen)
         if error < _RTOL:
             break
     shift, mass = np.empty(count, np.complex128), np.empty(count, np.complex128)
     for i in range(count):
-        shift[i], mass[i] = complex(kept[0, i], kept[1, i]), complex(kept[2, i] * step, kept[3, i] * step)
+        shift[i], mass[i] = complex(kept[i, 0], kept[i, 1]), complex(kept[i, 2] * step, kept[i, 3] * step)
     # Where the integrand grows before it falls, its parts cancel.
     return GROWS if grows else DIED if error < _RTOL else ROUGH, shift, mass, error + _ROUNDING * peak, fine[:3]
-
-
-@compiled(inline="always")
-def _twice_as_long(kept: Array) -> Array:
-    """Return a copy of the matrix `kept` with twice as many columns, of which the new ones are empty."""
-    longer = np.empty((kept.shape[0], 2 * kept.shape[1]))
-    for k in range(kept.shape[0]):
-        for i in range(kept.shape[1]):
-            longer[k, i] = kept[k, i]
-    return longer
 
 
 @compiled()
