@@ -94,19 +94,23 @@ def wide():
 def rotated(quick):
     """Measure private releases along a basis; yield lines of text with their times divided by that of X.sum(axis=0).
 
+    The standard deviations along the basis fall like j**-0.5, as in `release`, or like those of photographs, as j**-1.
     For bases of at most 100 vectors, a second line has the time in which NumPy multiplies the rows by the matrix of the
-    basis. This product is a part of the work of the release. If `quick` is true, there are fewer rows.
+    basis, which a release of rotated rows would have to do first. If `quick` is true, there are fewer rows.
     """
     rng = np.random.default_rng(1)
     kinds = {
-        "100 columns, a matrix": (np.linalg.qr(rng.normal(size=(100, 100)))[0], 10**6, 100, 3.0),
-        "8 x 8 pixels, dct": (bases.dct((8, 8)), 10**6, 64, 1.5),
-        "256 x 256 pixels, dct": (bases.dct((256, 256)), 1000, 65_536, None),
+        "100 columns, a matrix": (np.linalg.qr(rng.normal(size=(100, 100)))[0], 10**6, 100, -0.5, 3.0),
+        "the same, one row in 10 clipped": (np.linalg.qr(rng.normal(size=(100, 100)))[0], 10**6, 100, -0.5, None),
+        "8 x 8 pixels, dct": (bases.dct((8, 8)), 10**6, 64, -1.0, 1.5),
+        "256 x 256 pixels, dct": (bases.dct((256, 256)), 1000, 65_536, -0.5, None),
     }
     yield from heading("simulated release along a basis, time over that of X.sum(axis=0)", "doubles")
-    for name, (basis, n, d, most) in kinds.items():
-        X = rng.normal(size=(n // 10 if quick else n, d))
-        mechanism = GaussianDataMechanism(np.ones(d), len(X), 1.0, 1e-6, basis=basis)
+    for name, (basis, n, d, power, most) in kinds.items():
+        n, sigma = n // 10 if quick else n, np.arange(1.0, d + 1) ** power
+        p = 0.1 if "clipped" in name else None
+        mechanism = GaussianDataMechanism(sigma, n, 1.0, 1e-9, basis=basis, clip_probability=p)
+        X = mechanism.basis.inverse(rng.normal(0, sigma, (n, d)))
         calls = {
             "sum": lambda X=X: X.sum(axis=0)[0],
             "release": lambda X=X, it=mechanism: it.release(X, rng=rng).count,

@@ -31,6 +31,7 @@ from egm._mechanisms.rowsum import Parts, RowSum
 from egm._rows import lattice, norms, people, sums
 from egm._rows.people import PerPerson
 from egm._rows.sums import Missing
+from egm._rows.unrotated import Unrotated, unrotated
 from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Noise, NoiseLaw, RowSource, Target, Whole
 from egm._validate import (
     between,
@@ -875,7 +876,7 @@ class GaussianDataMechanism(Mechanism):
         _tables.refuse_rows_of_tables(X)
         self.check(X, person=person)
         X = _tables.opened(X)
-        grid = self._grid() if rng is None else lattice.Lattice(self.clip_norm, self.sigma.size, 1.0)
+        grid = self._grid() if rng is None else self._lattice(1.0)
         center = np.broadcast_to(self.center, self.b.shape)
         rule = grid, center, self.b, self.count_clipped, self.basis, self.missing
         if person is None:
@@ -889,6 +890,7 @@ class GaussianDataMechanism(Mechanism):
         if not self._joint.counted and rows != self.n:
             unit = "rows" if self.per_person is None else "persons"
             raise ValueError(f"X must have the declared n = {self.n} {unit}, got {rows}")
+        total = grid.rotated(total)
         if rng is None:
             return self._secure_release(grid, total, rows)
         if self._joint.counted or self.count_clipped or self.basis is not None:
@@ -941,7 +943,16 @@ class GaussianDataMechanism(Mechanism):
         """
         sensitivity = float(self._joint.sensitivity(1.0, self.count_weight / self.clip_norm))
         noise = sensitivity * self._joint.stretch * self.noise_multiplier  # in clip norms
-        return lattice.Lattice(self.clip_norm, self.sigma.size, room(self.noise_law, noise))
+        return self._lattice(room(self.noise_law, noise))
+
+    def _lattice(self, noise: float) -> lattice.Lattice:
+        """Return a `Lattice` for clipped rows and for noise of the standard deviation `noise`, in clip norms."""
+        return lattice.Lattice(self.clip_norm, self.sigma.size, noise, self._unrotated)
+
+    @cached_property
+    def _unrotated(self) -> Unrotated | None:
+        """Return how rows are summed without rotating them, or None if there is no basis or they are rotated."""
+        return unrotated(self.basis, self.b, self.clip_norm)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
         """Return two factors and the standard deviation of the noise for a secure release, in the unit of `grid`.
@@ -952,7 +963,7 @@ class GaussianDataMechanism(Mechanism):
         the noise in each released number.
         """
         weight = round(self.count_weight / grid.unit)
-        clipped_weight, sensitivity = self._joint.on_lattice(grid.radius, weight)
+        clipped_weight, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)
         return weight, clipped_weight, std_on_lattice(self, sensitivity, self.noise_size)
 
     def _simulated_release(

@@ -398,13 +398,13 @@ class GroupedDataMechanism(Mechanism):
         self.check(X, by=by, person=person)
         X = _tables.opened(X)
         inner, keys = self.mechanism, self.keys
-        grid = self._grid() if rng is None else lattice.Lattice(inner.clip_norm, inner.sigma.size, 1.0)
+        grid = self._grid() if rng is None else inner._lattice(1.0)
         most = None if isinstance(inner.per_person, int) else self.groups_per_person
         rule = grid, np.broadcast_to(inner.center, inner.b.shape), inner.b, inner.basis, inner.missing
         of_groups = partial(_of_groups, keys=keys, how=inner.per_person, most=most, rule=rule)
         labels = people.Source(inner.columns, inner.sigma.size, person, by, inner.missing != "error")
         found = labels.results(X, of_groups)
-        total, rows = sum(part for part, _ in found), sum(counted for _, counted in found)
+        total, rows = grid.rotated(sum(part for part, _ in found)), sum(counted for _, counted in found)
         weight: float = self._weight
         law, draws = inner.noise_law, len(keys) * (inner.sigma.size + 1) // self.noise_size
         if rng is None:
@@ -426,12 +426,12 @@ class GroupedDataMechanism(Mechanism):
         """Return the `Lattice` to whose points a secure release rounds clipped rows."""
         inner = self.mechanism
         noise = room(inner.noise_law, self.count_std * self._weight / inner.clip_norm)
-        return lattice.Lattice(inner.clip_norm, inner.sigma.size, noise)
+        return inner._lattice(noise)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, float]:
         """Return the weight of the numbers of rows and the standard deviation of the noise, in the unit of `grid`."""
         weight = round(self._weight / grid.unit)
-        _, sensitivity = self._joint.on_lattice(grid.radius, weight)
+        _, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)
         return weight, std_on_lattice(self.mechanism, sensitivity, self.noise_size)
 
 

@@ -94,19 +94,22 @@ class Joint:
         """
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
-    def on_lattice(self, radius: int, weight: int) -> tuple[int, float]:
+    def on_lattice(self, radius: int, weight: int, rounded: int = 0) -> tuple[int, float]:
         """Return the weight of the number of clipped rows, an integer, and the sensitivity of all that is released.
 
         Rows are vectors of integers, of norm at most `radius`, and the number of rows is multiplied by the integer
-        `weight`. The first result is 0 if the number of clipped rows is not released. The sensitivity is never below
-        its exact value.
+        `weight`. If `rounded` is not 0, it is the number of entries of a sum of rows, which are rounded to integers
+        after all rows have been added. Then a person can change each entry by one more, in the sums of up to 2 r**2
+        groups. The first result is 0 if the number of clipped rows is not released. The sensitivity is never below its
+        exact value.
         """
         joint = radius**2 + weight**2
         square = joint
         if self.neighbors == "replace_one":
             square = max(4 * radius**2, 2 * joint if self.groups else joint)
         clipped_weight = math.ceil(CLIPPED_SHARE * _root(square)) if self.clipped else 0
-        return clipped_weight, _root(self.reach_squared * (square + clipped_weight**2))
+        exact = _root(self.reach_squared * (square + clipped_weight**2))
+        return clipped_weight, exact + math.ceil(math.sqrt(2 * self.reach_squared * rounded))
 
 
 def _root(square: int) -> float:

@@ -55,6 +55,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm._basis import Basis, BasisLike
+from egm._rows.unrotated import Unrotated
 from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier, l2_noise_scale
@@ -84,19 +85,37 @@ class Lattice:
     radius.
     """
 
-    def __init__(self, clip_norm: float, d: int, noise: float) -> None:
+    def __init__(self, clip_norm: float, d: int, noise: float, unrotated: Unrotated | None = None) -> None:
         """Choose `radius`, `shrink` and `unit` for rows with `d` entries.
 
         The rows are shortened to the norm `clip_norm`. The standard deviation of the noise is `noise` times the clip
-        norm. Raise ValueError for a clip norm outside 1e-250 to 1e250, and for noise so large that `radius` would be
-        less than 2**20.
+        norm. If `unrotated` is given, it sums the rows, and the sums of this object are those in the columns, until
+        `rotated` is called. Raise ValueError for a clip norm outside 1e-250 to 1e250, and for noise so large that
+        `radius` would be less than 2**20.
         """
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)
+        self.unrotated = unrotated
         # The norms and three products are rounded; d + 16 units of 2**-52 are more than all of that.
-        self.shrink = 1 - (d + 16) * 2.0**-52
+        self.shrink = 1 - (d + 16) * 2.0**-52 - (unrotated.slack if unrotated else 0.0)
         self.clip_norm = clip_norm
         self.unit = clip_norm / (self.radius * self.shrink)
+
+    @property
+    def rounded(self) -> int:
+        """Return how many entries of a sum are rounded after all rows have been added: d or 0."""
+        return self.unrotated.scaling.size if self.unrotated else 0
+
+    def rotated(self, total: Whole) -> Whole:
+        """Return the sum of the integer vectors of all rows, along the basis, from the sum `total` of the method `sum`.
+
+        The last axis of `total` has the d entries of a sum, which may be followed by numbers of rows.
+        """
+        if self.unrotated is None:
+            return total
+        d = self.unrotated.scaling.size
+        along = self.unrotated.rotated(total[..., :d], self.radius, self.shrink)
+        return np.concatenate([along, total[..., d:]], axis=-1)
 
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
         """Return the integer vector of each row x of `X`, shape (m, d), as int64.
@@ -130,7 +149,8 @@ class Lattice:
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         add = self._adder(center, scaling, basis)
         as_it_is = X.flags.c_contiguous and (X.dtype == float or (X.dtype == np.float32 and basis is None))
-        totals = _in_parallel(lambda part: self._part(X, part, add, as_it_is), _parts(len(X), X.shape[1], each=_RANGES))
+        parts = _parts(len(X), X.shape[1], _RANGES, self._most)
+        totals = _in_parallel(lambda part: self._part(X, part, add, as_it_is), parts)
         joint = _exact_sum(totals, (X.shape[1] + 1,))
         return joint[:-1], joint[-1]
 
@@ -161,9 +181,15 @@ class Lattice:
 
         else:
             add = partial(_add_sorted, add=self._adder(center, scaling, basis))
-        totals = _in_parallel(lambda part: _group_part(X, codes, groups, part, add), _parts(len(X), X.shape[1], each=1))
+        parts = _parts(len(X), X.shape[1], 1, self._most)
+        totals = _in_parallel(lambda part: _group_part(X, codes, groups, part, add), parts)
         joint = _exact_sum(totals, (groups, X.shape[1] + 1))
         return joint[:, :-1], joint[:, -1].astype(np.int64)
+
+    @property
+    def _most(self) -> int:
+        """Return a number of rows whose sum surely fits into 64 bits."""
+        return self.unrotated.most if self.unrotated else _MOST
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
         """Return a function of `X`, `total` and `clipped` that adds up rows as `egm._rows.kernel.add_rows` does.
@@ -183,6 +209,11 @@ class Lattice:
                 return place
 
             return add_any
+        if self.unrotated is not None:
+            from egm._rows.unrotated_kernel import add_unrotated  # compiles
+
+            rule = center, *self.unrotated.rule
+            return lambda X, *totals: add_unrotated(X, *rule, *totals)
         if isinstance(basis, Basis):
             entries, plan = basis.plan
             return lambda X, total, clipped: kernel.add_rotated(X, center, entries, plan, *scale, total, clipped)
@@ -267,15 +298,15 @@ def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add
     return -1
 
 
-def _parts(rows: int, d: int, each: int) -> list[range]:
+def _parts(rows: int, d: int, each: int, most: int) -> list[range]:
     """Divide the indices 0 ... rows - 1 into ranges, and return the ranges; each range is summed by one thread.
 
     If a matrix of `rows` rows and `d` columns has many numbers, there are `each` ranges for each core, and otherwise
-    there are fewer ranges. No range is so long that a sum over it could overflow 64 bits.
+    there are fewer ranges. No range has more than `most` rows, so that no sum over a range overflows 64 bits.
     """
     cores = os.cpu_count() or 1
     number = min(max(cores, min(each * cores, rows // _FEWEST)), 1 + rows * d // _WORTH_A_THREAD)
-    step = max(1, min(-(-rows // number), _MOST))
+    step = max(1, min(-(-rows // number), most))
     return [range(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 

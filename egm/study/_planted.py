@@ -173,10 +173,13 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
         scaling: Floats = 1.0,
         basis: BasisLike | None = None,
     ) -> Whole:
-        rows = np.asarray(X, dtype=float) - center
-        rows = (rows if basis is None else basis.forward(rows)) * scaling
+        centered = np.asarray(X, dtype=float) - center
+        rows = (centered if basis is None else basis.forward(centered)) * scaling
         lengths = np.maximum(norms.norms(rows), grid.clip_norm) if clip else np.full(len(rows), grid.clip_norm)
-        return rounding(rows * (grid.radius * grid.shrink / lengths)[:, None]).astype(int).astype(object).sum(axis=0)
+        target = grid.radius * grid.shrink
+        if grid.unrotated is not None:
+            rows, target = centered, grid.clip_norm * grid.unrotated.alpha * 2.0**grid.unrotated.bits
+        return rounding(rows * (target / lengths)[:, None]).astype(int).astype(object).sum(axis=0)
 
     return total
 

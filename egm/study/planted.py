@@ -288,8 +288,8 @@ def _coarse() -> Iterator[None]:
     """
     right = lattice.Lattice.__init__
 
-    def coarse(grid: lattice.Lattice, clip_norm: float, d: int, noise: float) -> None:
-        right(grid, clip_norm, d, noise)
+    def coarse(grid: lattice.Lattice, clip_norm: float, *others: Any) -> None:
+        right(grid, clip_norm, *others)
         grid.radius, grid.unit = _UNITS, clip_norm / (_UNITS * grid.shrink)
 
     with mock.patch.object(lattice.Lattice, "__init__", coarse):

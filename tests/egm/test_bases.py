@@ -3,6 +3,7 @@
 A row is rotated if it is replaced by its coordinates along the vectors of a basis.
 """
 
+import math
 import pickle
 
 import numpy as np
@@ -12,13 +13,14 @@ from scipy.sparse.linalg import aslinearoperator
 from egm import GaussianDataMechanism, bases
 from egm._adaptive import private_rows
 from egm._basis import as_basis
-from egm._rows import lattice, norms
+from egm._rows import lattice, norms, unrotated_kernel
 from egm._rows.lattice import Lattice
 from egm._rows.sums import clipped_sum
+from egm._rows.unrotated import unrotated
 
 D = 24
 CENTER, SCALING = np.linspace(-1, 1, D), np.geomspace(0.5, 3, D)
-GRID = Lattice(4.5, D, 8.0)
+CLIP_NORM = 4.5
 
 
 def rotation(d=D, seed=1):
@@ -75,50 +77,139 @@ def test_transforms_are_the_textbook_ones():
     np.testing.assert_allclose(bases.haar(4).matrix, haar, atol=1e-15)
 
 
+def lattices(basis, scaling=SCALING, clip_norm=CLIP_NORM):
+    """Return the two ways to sum rows along `basis`, each a `Lattice`: rotate each row, or rotate only the sum.
+
+    If the basis is an operator, there is only the first way.
+    """
+    there = unrotated(basis, scaling, clip_norm)
+    return [Lattice(clip_norm, basis.size, 8.0, way) for way in ([None, there] if there else [None])]
+
+
 @pytest.mark.parametrize("name", BASES)
 def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
-    """`Lattice.sum_and_clipped` rotates, scales and clips each row, and returns the sum in multiples of a unit.
+    """`Lattice.sum_and_clipped` clips each row along the basis, and returns the sum in multiples of a unit.
 
-    The sum agrees with a computation in NumPy, up to rounding to the unit. It is exactly the same for rows in other
-    blocks, in the opposite order, and in another order in memory.
+    The sum agrees with a computation in NumPy, up to rounding. It is exactly the same for rows in other blocks, in the
+    opposite order, and in another order in memory.
     """
     X, basis = rows(), as_basis(BASES[name], D)
-    total, clipped = GRID.sum_and_clipped(X, CENTER, SCALING, basis)
     y = basis.forward(X - CENTER) * SCALING
-    norms = np.linalg.norm(y, axis=1)
-    exact = np.sum(y * (GRID.clip_norm / np.maximum(norms, GRID.clip_norm))[:, None], axis=0)
-    np.testing.assert_allclose(np.float64(total) * GRID.unit, exact, atol=len(X) * GRID.unit)
-    assert clipped == np.sum(norms > GRID.clip_norm) > 100
-    for blocks in (X[:, None], np.split(X[::-1], [1, 2, 67, 400])):
-        assert np.array_equal(clipped_sum(iter(blocks), GRID, CENTER, SCALING, basis=basis)[0], total)
-    assert np.array_equal(GRID.sum(np.asfortranarray(X), CENTER, SCALING, basis), total)
+    lengths = np.linalg.norm(y, axis=1)
+    exact = np.sum(y * (CLIP_NORM / np.maximum(lengths, CLIP_NORM))[:, None], axis=0)
+    for grid in lattices(basis):
+        total, clipped = grid.sum_and_clipped(X, CENTER, SCALING, basis)
+        coarse = 2.0**-34 * CLIP_NORM if grid.unrotated else grid.unit  # what rounding changes in a row
+        np.testing.assert_allclose(np.float64(grid.rotated(total)) * grid.unit, exact, atol=len(X) * coarse)
+        assert clipped == np.sum(lengths > CLIP_NORM) > 100
+        for blocks in (X[:, None], np.split(X[::-1], [1, 2, 67, 400])):
+            assert np.array_equal(clipped_sum(iter(blocks), grid, CENTER, SCALING, basis=basis)[0], total)
+        assert np.array_equal(grid.sum(np.asfortranarray(X), CENTER, SCALING, basis), total)
 
 
 def test_threads_do_not_matter(monkeypatch):
     X, basis = rows(), as_basis("dct:4x6", D)
-    alone = GRID.sum_and_clipped(X, CENTER, SCALING, basis)
+    alone = [grid.sum_and_clipped(X, CENTER, SCALING, basis) for grid in lattices(basis)]
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 1)
     monkeypatch.setattr(lattice.os, "cpu_count", lambda: 5)
-    again = GRID.sum_and_clipped(X, CENTER, SCALING, basis)
-    assert np.array_equal(again[0], alone[0])
-    assert again[1] == alone[1]
+    for grid, (total, clipped) in zip(lattices(basis), alone, strict=True):
+        again = grid.sum_and_clipped(X, CENTER, SCALING, basis)
+        assert np.array_equal(again[0], total)
+        assert again[1] == clipped
+
+
+def drawn_near(d, spread, rng):
+    """Return a basis, a scaling vector, and 200 rows whose norms along the basis are near the clip norm or far from it.
+
+    The basis is a random orthogonal matrix, or a permutation of the columns if `d` is even. The largest entry of the
+    scaling is `spread` times the smallest one. The first 100 rows have norms within 2**-40 to 1/2 of the clip norm.
+    """
+    U = np.linalg.qr(rng.normal(size=(d, d)))[0] if d % 2 else np.eye(d)[rng.permutation(d)]
+    scaling = spread ** -rng.permutation(np.linspace(0, 1, d))
+    y = rng.normal(size=(200, d)) * spread ** rng.uniform(-1, 1, (200, d))
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    y[:100] *= 1 + rng.choice([-1, 1], (100, 1)) * 2.0 ** -rng.uniform(1, 40, (100, 1))
+    y[100:] *= 10 ** rng.uniform(-12, 12, (100, 1))
+    return as_basis(U, d), scaling, y * CLIP_NORM / scaling @ U
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 33, 100])
+@pytest.mark.parametrize("spread", [1.0, 1.5, 40.0, 400.0])
+def test_no_integer_vector_is_longer_than_the_radius(d, spread):
+    """The product M w with the integer vector w of a row, computed exactly, is at most `radius` long.
+
+    So rounding can never increase the sensitivity, but for the rounding of the sum, which is charged. Rows near the
+    clip norm are the hard ones: they are recognized as short from a bound in single precision, or are rotated.
+    """
+    basis, scaling, X = drawn_near(d, spread, np.random.default_rng(d))
+    way = unrotated(basis, scaling, CLIP_NORM)
+    grid = Lattice(CLIP_NORM, d, 8.0, way)
+    shift = 40  # bits behind the binary point of the products
+    for x in X:
+        product = way.rotated(grid.sum(x[None], 0.0, scaling, basis), grid.radius << shift, grid.shrink)
+        square = sum(int(entry) ** 2 for entry in product)
+        assert square <= (grid.radius << shift) ** 2
+        length = np.linalg.norm(basis.forward(x) * scaling)
+        assert math.isqrt(square) >= (grid.radius << shift) * min(1, length / CLIP_NORM) * (1 - 1e-6) - (2**8 << shift)
+
+
+@pytest.mark.parametrize("d", [1, 3, 8, 33])
+def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
+    """Rows that are recognized as short add the same integers as if all rows were rotated, and so do long rows."""
+    basis, scaling, X = drawn_near(d, 40.0, np.random.default_rng(d))
+    found = []
+    for surely in (unrotated_kernel._SURELY, 0.0):
+        monkeypatch.setattr(unrotated_kernel, "_SURELY", surely)
+        plain = {name: getattr(unrotated_kernel, name) for name in ("add_unrotated", "_add_held")}
+        with monkeypatch.context() as context:
+            for name, function in plain.items():
+                context.setattr(unrotated_kernel, name, function.py_func)
+            grid = Lattice(CLIP_NORM, d, 8.0, unrotated(basis, scaling, CLIP_NORM))
+            found.append([(*grid.sum(x[None], 0.0, scaling, basis),) for x in X])
+    assert found[0] == found[1]
+
+
+def test_rows_are_rotated_if_integers_would_have_too_many_digits():
+    assert unrotated(as_basis(np.eye(2), 2), np.array([1.0, 1e-4]), 1.0) is None
+    assert unrotated(bases.dct((32, 32)), np.ones(1024), 1.0) is None
+    assert unrotated(None, np.ones(3), 1.0) is None
+
+
+@pytest.mark.parametrize(("unequal", "size", "copies"), [(1800, 0.999, 2**10), (400, 0.5, 8)])
+def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
+    """The sum of many rows is exactly the sum of the integers of each row, where these are as large as allowed.
+
+    The rows are near `size` clip norms long, along the vector with the smallest scaling, which is 1 / `unequal`. For a
+    large `size` they are rotated, and their sum does not fit into 64 bits. Otherwise they are recognized as short, and
+    their sum does not fit into the 53 bits of a double. There are 512 rows, each `copies` times.
+    """
+    monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
+    basis, scaling = bases.dct(5), np.array([1.0, 1, 1, 1, 1 / unequal])
+    grid = Lattice(1.0, 5, 8.0, unrotated(basis, scaling, 1.0))
+    lengths = unequal * size * np.random.default_rng(1).uniform(0.9, 1, (512, 1))
+    X = basis.inverse(lengths * [0, 0, 0, 0, 1.0])
+    alone = sum(grid.sum(x[None], 0.0, scaling, basis) for x in X)
+    assert copies * max(abs(alone)) > (2**63 if size > 0.9 else 2**53)
+    assert np.array_equal(grid.sum(np.tile(X, (copies, 1)), 0.0, scaling, basis), copies * alone)
 
 
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
 @pytest.mark.parametrize("size", [1e-310, 1e-160, 1e160, 1e300, 1.7e308])
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
-    """A rotated, scaled and clipped row has at most the norm `GRID.radius`, however large the entries of the row are.
+    """A rotated, scaled and clipped row has at most the norm `radius`, however large the entries of the row are.
 
-    The entries are `size` with random signs. From 1e160 on, the row is longer than the clip norm, and its norm must
-    then be within a relative 1e-6 of the bound. `name` is the kind of basis.
+    If the sum is rotated, rounding it may add half a unit to each entry. The entries are `size` with random signs. From
+    1e160 on, the row is longer than the clip norm, and its norm must then be within a relative 1e-6 of the bound.
+    `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.random.default_rng(3).choice([-size, size], (40, D))
-    with np.errstate(all="raise"):
-        found = [np.float64(GRID.sum(x[None], CENTER, SCALING, basis)) for x in X]
-    norms = np.linalg.norm(found, axis=1)
-    assert np.all(norms <= GRID.radius)
-    assert size < 1 or np.all(norms > GRID.radius * (1 - 1e-6))
+    for grid in lattices(basis):
+        with np.errstate(all="raise"):
+            found = [np.float64(grid.rotated(grid.sum(x[None], CENTER, SCALING, basis))) for x in X]
+        lengths = np.linalg.norm(found, axis=1)
+        assert np.all(lengths <= grid.radius + grid.rounded**0.5 / 2)
+        assert size < 1 or np.all(lengths > grid.radius * (1 - 1e-6))
 
 
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
@@ -126,8 +217,9 @@ def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
 def test_an_entry_that_is_not_finite_is_found(name, wrong):
     X = rows()
     X[701, 5] = wrong
-    with pytest.raises(ValueError, match=r"X\[701, 5\] must be finite"):
-        GRID.sum(X, CENTER, SCALING, as_basis(BASES[name], D))
+    for grid in lattices(as_basis(BASES[name], D)):
+        with pytest.raises(ValueError, match=r"X\[701, 5\] must be finite"):
+            grid.sum(X, CENTER, SCALING, as_basis(BASES[name], D))
 
 
 # Mechanisms

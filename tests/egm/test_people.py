@@ -443,6 +443,24 @@ def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, cl
         assert max(changes) >= Fraction(sensitivity) ** 2 * (1 - Fraction(1, 10**12))
 
 
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_rounding_sums_is_charged(neighbors):
+    """The sensitivity allows for the rounding of the sums of all groups in which a person has rows.
+
+    Real vectors of up to four groups with five entries are changed by vectors that reach the sensitivity, and rounded.
+    Rounding changes each entry of a difference by at most 1, and in this example by nearly as much.
+    """
+    rng, radius, groups, d = np.random.default_rng(5), 1 << 20, 4, 5
+    joint = Joint(neighbors, True, reach_squared=groups, groups=True)
+    exact, charged = (joint.on_lattice(radius, radius // 10, rounded)[1] for rounded in (0, d))
+    times = 1 if neighbors == "add_remove" else 2  # rows are replaced by rows on the other side
+    change = np.full((groups, d), times * radius / np.sqrt(d)) - rng.random((groups, d)) / 100
+    start = np.floor(change) + 0.5 - change  # the sum before the change is rounded down, and the one after it up
+    moved = np.linalg.norm(np.round(start + change + 1e-9) - np.round(start - 1e-9))
+    count = radius // 10 * np.sqrt(groups) if times == 1 else 0
+    assert exact < np.hypot(moved, count) <= charged
+
+
 COMBINATIONS = [
     combination
     for combination in itertools.product(
