@@ -60,6 +60,15 @@ def _careful_norm(y: Array) -> float:
 
 
 @compiled()
+def _surely_short(clip_norm: float) -> float:
+    """Return a number s such that a row is not clipped if its squared norm is at most s, and at least 1e-280.
+
+    The root of a squared norm up to s is rounded to at most `clip_norm`. So the root need not be computed.
+    """
+    return min(clip_norm * clip_norm * (1 - 2.0**-50), _ROUGH[1])
+
+
+@compiled()
 def _first_not_finite(row: Array) -> int:
     """Return the index of the first entry of `row` that is not finite, or -1 if all entries are finite."""
     for j in range(row.size):
@@ -116,6 +125,7 @@ def add_rows(
     """
     n, d = X.shape
     integers, y, factor = np.zeros(d), np.zeros((4, d)), np.zeros(4)
+    short, whole = _surely_short(clip_norm), target / clip_norm
     y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
     for first in range(0, n, 4):
         for r in range(4):
@@ -123,6 +133,9 @@ def add_rows(
                 y[r] = 0.0
                 continue
             square = _centered(X[first + r], center, scaling, y[r])
+            if _ROUGH[0] <= square <= short:
+                factor[r] = whole
+                continue
             norm = math.sqrt(square)
             if not _ROUGH[0] <= square <= _ROUGH[1]:
                 place, norm = _rough(X[first + r], y[r])

@@ -6,6 +6,7 @@ A row is rotated if it is replaced by its coordinates along the vectors of a bas
 import math
 import pickle
 
+import dask.array
 import numpy as np
 import pytest
 from scipy.sparse.linalg import aslinearoperator
@@ -105,6 +106,10 @@ def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
         for blocks in (X[:, None], np.split(X[::-1], [1, 2, 67, 400])):
             assert np.array_equal(clipped_sum(iter(blocks), grid, CENTER, SCALING, basis=basis)[0], total)
         assert np.array_equal(grid.sum(np.asfortranarray(X), CENTER, SCALING, basis), total)
+        chunks = dask.array.from_array(X, chunks=(333, D))
+        assert np.array_equal(
+            clipped_sum(chunks, pickle.loads(pickle.dumps(grid)), CENTER, SCALING, basis=basis)[0], total
+        )
 
 
 def test_threads_do_not_matter(monkeypatch):
