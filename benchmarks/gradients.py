@@ -133,10 +133,10 @@ def lemma(spread):
 
 @dataclass
 class Transform:
-    """Center and multipliers of gradients before they are clipped; this base class is plain DP-SGD, without any.
+    """Transform of gradients before they are clipped; this base class changes nothing, and stands for plain DP-SGD.
 
     Before the clipping, `center` is subtracted from each gradient, and the difference is multiplied by `b`. `size` is
-    the number of parameters of the model. Subclasses compute `center` and `b` in one of the two methods, which do
+    the number of parameters of the model. Subclasses compute `center` and `b` in `prepare` or in `learn`, which do
     nothing here.
     """
 

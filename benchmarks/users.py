@@ -349,7 +349,7 @@ def diffprivlib_groups(income, region):
 
 
 def pydp_groups(income, region):
-    """Return the sums of incomes in twenty regions, by PyDP; neighbors add or remove one row.
+    """Release noisy sums of incomes in twenty regions by PyDP, for neighboring data sets that differ by one row more.
 
     `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
     """

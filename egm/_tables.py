@@ -271,7 +271,10 @@ def label_type(X: Any, label: Any) -> np.dtype[Any] | None:
 
 
 def _dtype(column: Any) -> np.dtype[Any] | None:
-    """Return the result of `label_type` for labels of the type of `column`, an empty column of narwhals."""
+    """Return the NumPy type of the labels in `column`, an empty column of narwhals, or None if it is not known.
+
+    The types are those that `label_type` returns.
+    """
     dtype = column.dtype
     name = type(dtype).__name__
     if name == "Categorical":

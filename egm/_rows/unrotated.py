@@ -94,15 +94,17 @@ class Unrotated:
     @cached_property
     def rule(self) -> tuple[Any, ...]:
         """Return the arguments `alpha` ... `often` of `egm._rows.unrotated_kernel.add_unrotated`."""
-        d, relative, U = self.scaling.size, self.relative, self.basis.matrix
-        order = np.argsort(relative, kind="stable")[: -(-np.count_nonzero(relative < 1) // 4) * 4]
+        d, relative, U, (entries, plan) = self.scaling.size, self.relative, self.basis.matrix, self.basis.plan
+        # More directions than these would cost more than the rotation of a row, or add nothing to the bound.
+        most = min(np.count_nonzero(relative < 1), np.sum(plan[:, 1]))
+        order = np.argsort(relative, kind="stable")[:most]
         directions, less = np.zeros((-(-order.size // 4) * 4, d), np.float32), np.zeros(-(-order.size // 4) * 4)
         directions[: order.size], less[: order.size] = U[order], 1 - relative[order] ** 2
         # A product in single precision errs by at most one_off ||y||; these are bounds for the sums of 0, 4, ... terms.
         one_off, k = (d + 8) * 2.0**-24, np.arange(0, less.size + 1, 4)
         slack = 2 * np.sqrt(k) * one_off + 3 * k * one_off**2
         often = min(1 << max(self._spare - 10, 2), 4096)
-        return self.alpha, 2.0**self.bits, directions, less, slack, *self.basis.plan, relative, often
+        return self.alpha, 2.0**self.bits, directions, less, slack, entries, plan, relative, often
 
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
         """Return M W for the sum `total` of integer vectors, shape (..., d), rounded to Python integers.

@@ -141,10 +141,11 @@ def drawn_near(d, spread, rng):
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 33, 100])
 @pytest.mark.parametrize("spread", [1.0, 1.5, 40.0, 400.0])
 def test_no_integer_vector_is_longer_than_the_radius(d, spread):
-    """The product M w with the integer vector w of a row, computed exactly, is at most `radius` long.
+    """No clipped and rounded row is longer than the radius of the lattice, after an exact rotation.
 
-    So rounding can never increase the sensitivity, but for the rounding of the sum, which is charged. Rows near the
-    clip norm are the hard ones: they are recognized as short from a bound in single precision, or are rotated.
+    So rounding a row cannot increase the sensitivity of a sum. (Rounding the rotated sum can, and is charged.) Rows
+    whose norms are near the clip norm are the difficult cases. `d` is the number of columns. The multipliers of the
+    scaling differ by factors up to `spread`.
     """
     basis, scaling, X = drawn_near(d, spread, np.random.default_rng(d))
     way = unrotated(basis, scaling, CLIP_NORM)

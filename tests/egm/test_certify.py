@@ -39,9 +39,9 @@ def exact(number):
 
 
 def is_enclosed(number, enclosure, digits=30):
-    """Return whether an interval contains `number`, an mpf or text, which is exact to a relative 10 ** -`digits`.
+    """Return whether `number`, an mpf or text, lies between the ends `low` and `high` of `enclosure`.
 
-    `enclosure` is the interval, with its ends `low` and `high`.
+    The interval is first widened at both ends by 10 ** -`digits` times the number, the rounding error of the number.
     """
     number = exact(number)
     slack = abs(number) * Fraction(10) ** -digits

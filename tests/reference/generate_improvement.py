@@ -34,7 +34,10 @@ def improvement(d, alpha, n):
 
 
 def main():
-    """Compute the ratio of squared noise for every setting, and write all of them to improvement.json."""
+    """Compute the squared noise without scaling over that with the scaling of Lemma 4.1; write improvement.json.
+
+    There is one ratio for each triple of d, alpha and n in `SETTINGS`.
+    """
     cases = [{"d": d, "alpha": a, "n": n, "ratio": mp.nstr(improvement(d, a, n), DIGITS)} for d, a, n in SETTINGS]
     write("improvement.json", {"improvement": cases})
 

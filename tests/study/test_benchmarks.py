@@ -385,7 +385,8 @@ def test_intervals_are_measured_for_each_law(kind):
     """`intervals.table` yields a heading, the names of the columns, a line for each law, and four lines of summary.
 
     A law is a distribution of rows, and `kind` is "adaptive" or "gaussian", the kind of the mechanism.
-    `intervals.release` returns three arrays of the right shapes, which depend on the number of the run only.
+    In this test `intervals.release` is replaced by a function that makes three arrays of the right shapes. Their
+    entries depend only on the index of the run.
     """
     heading, columns, *laws_of, first, _, _, _ = intervals.table(kind, 4, ("uniform", "t, 2"))
     assert heading.startswith(kind)
