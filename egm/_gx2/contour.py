@@ -83,8 +83,8 @@ class Crossing:
     is r c / (1 - r c). The attribute `pace` is the derivative of log|c| by theta. Three attributes are derivatives at
     c, each multiplied by a power of c so that it has no units: `drift` is c times the first derivative of K, `spread`
     is c^2 times the second derivative of K(s) - s x - log s, and `skew` is c^3 times the third derivative of K. These
-    three ignore that the weights of a group may differ a little. They only choose the contour, and the integral is the
-    same along every contour.
+    three, and so `x`, are computed as if all weights of a group were equal to its center. This changes only the choice
+    of the contour, and the integral is the same along every contour.
     """
 
     def __init__(self, form: Form, theta: float, lower: bool) -> None:

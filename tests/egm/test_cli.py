@@ -1491,8 +1491,9 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
     """A signal stops `egm sum` even if a library catches the exception that the signal raises.
 
     This holds, too, if the library raises another exception instead. `number` is the signal: SIGINT, SIGTERM or SIGHUP.
-    `swallowed` says where the exception is caught and what follows. No data are written to standard output or to
-    `folder`, the exit code is the usual one for the signal, and the old signal handlers are restored.
+    `swallowed` says where the exception is caught and what follows. Nothing is written to standard output or to
+    `folder`, and one line to standard error. The exit code is the usual one for the signal, and the old signal handlers
+    are restored.
     """
     made, parse = mechanism().release(rows()), csv_files._parsed
 

@@ -95,10 +95,10 @@ CHUNKED = {
 
 @pytest.mark.parametrize("chunked", CHUNKED)
 def test_each_row_is_in_one_result_and_in_order(chunked):
-    """`results` sums each block of rows by a function, here `seen`, and returns at most 16 sums of consecutive blocks.
+    """`results` makes a pair of each block by a function, here `seen`, and adds up pairs until at most 16 are left.
 
-    With `seen`, a sum is a list of rows, so the test sees that each row is added once and in order. `chunked` is a case
-    in CHUNKED, a way to divide an array into chunks.
+    With `seen`, a pair has a list of rows and the number of these rows. So the test sees that each row is added once
+    and in order. `chunked` is a case in CHUNKED, a way to divide an array into chunks.
     """
     X = CHUNKED[chunked](data())
     parts = results(X, seen)

@@ -74,7 +74,7 @@ class Environment:
     empty: Path
 
     def run(self, command, *args):
-        """Run a program of the environment in the folder `empty`, and return the completed process.
+        """Run a program of the environment in the test folder `empty`, and return the completed process.
 
         `command` is the name of the program, and `args` are its arguments. The output of the process is captured as
         text. The program does not get environment variables that would lead Python to the sources of the project.

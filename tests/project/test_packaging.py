@@ -116,13 +116,6 @@ def test_metadata_are_those_of_the_project(metadata):
     assert all(citation[field] == PROJECT[field] for field in ("version", "license", "authors"))
 
 
-def test_public_address_stands_in_one_place():
-    """No tracked file but pyproject.toml contains a public address of the project, so a move changes one file."""
-    for address in PROJECT.get("urls", {}).values():
-        found = subprocess.run(["git", "grep", "-lF", address], cwd=ROOT, capture_output=True, text=True, check=True)
-        assert found.stdout.split() == ["pyproject.toml"]
-
-
 def test_classifiers_are_known(metadata):
     """All classifiers in `metadata`, the metadata of the wheel, are in Python's official list.
 

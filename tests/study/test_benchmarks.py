@@ -382,11 +382,11 @@ def test_measured_intervals_of_exact_normal_errors():
 @pytest.mark.parametrize("kind", intervals.MECHANISMS)
 @pytest.mark.filterwarnings("ignore")
 def test_intervals_are_measured_for_each_law(kind):
-    """`intervals.table` yields a heading, the names of the columns, a line for each law, and four lines of summary.
+    """`intervals.table` yields a heading, the names of the columns, a line for each law, and four texts of summary.
 
     A law is a distribution of rows, and `kind` is "adaptive" or "gaussian", the kind of the mechanism.
-    In this test `intervals.release` is replaced by a function that makes three arrays of the right shapes. Their
-    entries depend only on the index of the run.
+    `intervals.release` returns three arrays of the right shapes. If it is called again for the same run, the arrays are
+    the same, and for another run they differ.
     """
     heading, columns, *laws_of, first, _, _, _ = intervals.table(kind, 4, ("uniform", "t, 2"))
     assert heading.startswith(kind)
