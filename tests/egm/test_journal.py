@@ -661,7 +661,7 @@ def test_another_format_is_named(tmp_path):
     path = tmp_path / "journal"
     made(path)
     change(path, "PRAGMA user_version = 7", "DROP TABLE charges")
-    with pytest.raises(JournalError, match="its format is 7, and 2 is known: another version"):
+    with pytest.raises(JournalError, match="its format is 7, and 2 and 3 are known: another version"):
         Budget(path)
 
 
