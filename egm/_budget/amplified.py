@@ -17,9 +17,10 @@ sample, nor how large it is. There are two kinds of statements:
 
 The first way computes with doubles, whose rounding errors could make delta too small. Let n be the number of releases,
 u = 2^-53, and h the distance of the grid's points. A probability on the grid is computed from values of the privacy
-curve :math:`\delta(\varepsilon)`, with a rounding error of about :math:`3 u |\delta'(\varepsilon)|`. For the privacy
-loss L, the sum of :math:`|\delta'|` over the grid is at most :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h)`. So n
-releases add errors of at most :math:`n u (8 + 2 z^{-2}) / h`. The fast Fourier transform of M numbers has a relative
+curve :math:`\delta(\varepsilon)`, with a rounding error of about :math:`3 u |\delta'(\varepsilon)|`. Since
+:math:`|\delta'|` is at most 1, its sum over the grid is at most W / h, where W is the length of the grid. For the
+privacy loss L it is also at most :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h)`. So n releases add errors of at most
+n u / h times the smaller one of 4 W and :math:`8 + 2 z^{-2}`. The fast Fourier transform of M numbers has a relative
 error of at most :math:`7 u \log_2 M` in the Euclidean norm (Higham 2002, Theorem 24.2). The law of all releases is the
 n-th power of a transform, which therefore adds at most :math:`8 n u \log_2(M) \sqrt M` to the sum of all errors. Both
 bounds are taken off delta, with twice the number of points of the result for M.
@@ -125,8 +126,9 @@ def _by_privacy_loss(
         total = total.compose(pld.from_privacy_parameters(_parameters(epsilon, own), interval))
     points = 2 * max(total._pmf_remove.size, total._pmf_add.size)
     transforms = 8 * math.log2(points) * math.sqrt(points)
-    of_one = [(one.number, one.mu_squared) for one in (*steps, *gaussian)] + [(1, 0.0)] * len(private)
-    rounding = 2.0**-53 * sum(number * ((8 + 2 * square) / interval + transforms) for number, square in of_one)
+    sizes = [(one.number, min(8 + 2 * one.mu_squared, 4 * _width(one))) for one in (*steps, *gaussian)]
+    sizes += [(1, 8.0)] * len(private)
+    rounding = 2.0**-53 * sum(number * (size / interval + transforms) for number, size in sizes)
     return float(total.get_epsilon_for_delta(delta - rounding)) if rounding < delta / 2 else math.inf
 
 
@@ -158,7 +160,7 @@ def _width(one: Steps) -> float:
     largest = one.mu_squared / 2 + 10 * math.sqrt(one.mu_squared)
     if one.probability == 1:
         return 2 * largest
-    return amplified_epsilon(largest, one.probability) - math.log1p(-one.probability)
+    return amplified_epsilon(largest, one.probability) + min(largest, -math.log1p(-one.probability))
 
 
 def _noise_multiplier(mu_squared: float) -> float:
