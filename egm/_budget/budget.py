@@ -116,10 +116,10 @@ class Budget:
     distribution of the privacy loss and by Rényi divergences, with the package dp-accounting (the
     extra `budget`). Only the second of these ways counts an `AdaptiveDataMechanism`, and only the
     first counts l2 noise. "zcdp" and "gaussian" count a release from a sample like one from all
-    rows, because its :math:`\rho` and its :math:`\mu` are hardly smaller: if the person is in the
-    sample, large privacy losses are as likely, up to the factor q. That no rule both saves by
-    sampling as much as "planned" and lets releases be chosen one after the other has a reason:
-    privacy curves that cross cannot be exchanged for each other on the way.
+    rows, because its :math:`\rho` and its :math:`\mu` are hardly smaller: they depend on large privacy
+    losses, and sampling makes such losses less likely only by the factor q. "planned" is not for
+    releases that are chosen one after the other: where the privacy curves of two mechanisms cross,
+    an analyst who chooses between them after seeing earlier results could exceed both totals.
 
     **Why releases may be chosen one after the other.** The proof is by induction on the number of
     releases still to come. The cost c of the next release is fixed, whatever its result is. The

@@ -292,10 +292,10 @@ def steps_charge(
     all_of_them = _up(number * square)
     if own is None:
         epsilon, own = math.inf, 0.0
-    elif share == 1:
-        epsilon = float(gaussian_epsilon(own, (1 - 1e-15) / math.sqrt(all_of_them)))
     else:
-        epsilon = composed_epsilon((Steps(_up(square), share, number),), 0.0, (), 0.0, own)
+        epsilon = float(gaussian_epsilon(own, (1 - 1e-15) / math.sqrt(all_of_them)))
+        if share < 1:
+            epsilon = min(epsilon, composed_epsilon((Steps(_up(square), share, number),), 0.0, (), 0.0, own))
     return Charge("gaussian_steps", _up(number * square / 2), all_of_them, epsilon, own, "", "", share, number)
 
 

@@ -173,16 +173,19 @@ def test_training_costs_what_dp_accounting_says():
     assert (charge.delta, charge.sampling_probability, charge.count) == (DELTA, Q, STEPS)
 
 
-@pytest.mark.parametrize(("z", "number", "delta"), [(2.0, 10, 1e-5), (30.0, 1000, 1e-7), (300.0, 100_000, 1e-5)])
-def test_rounding_errors_are_covered(z, number, delta):
+@pytest.mark.parametrize(
+    ("z", "number", "delta", "excess"), [(2.0, 10, 1e-5, 0.01), (30.0, 1000, 1e-7, 0.01), (300.0, 100_000, 1e-5, 0.03)]
+)
+def test_rounding_errors_are_covered(z, number, delta, excess):
     """If nearly everybody is in a sample, steps cost no less than those of all rows, whose curve is known exactly.
 
     With a sampling probability of 1 - 1e-9 the truth is below the exact curve of one Gaussian mechanism, but by far
-    less than the rounding of the loss distribution. The cost is at most 1 percent above it.
+    less than the rounding of the loss distribution. The cost is at most 1 percent above it, or 3 percent for 100 000
+    steps, for whose rounding errors a third of delta is taken off. `excess` is this share.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)
-    assert exact * (1 - 1e-6) <= found <= 1.01 * exact
+    assert exact * (1 - 1e-6) <= found <= (1 + excess) * exact
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-12])
