@@ -234,7 +234,7 @@ def secure_sample(size: int, probability: float) -> NDArray[np.bool]:
     --------
     >>> from egm import samplers
     >>> batch = samplers.secure_sample(60_000, 256 / 60_000)
-    >>> batch.shape, 100 < batch.sum() < 500
+    >>> batch.shape, bool(100 < batch.sum() < 500)
     ((60000,), True)
     """
     return coins(count(size=size), scalar(partial(between, 1e-12, 1.0), probability=probability))
