@@ -703,7 +703,7 @@ def test_the_journal_of_an_older_version_is_refused(tmp_path):
     path = tmp_path / "journal"
     made(path, 0)
     change(path, "PRAGMA user_version = 1", *(f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "time")))
-    with pytest.raises(JournalError, match="its format is 1, and 2 and 3 are known: another version of egm has made it"):
+    with pytest.raises(JournalError, match="its format is 1, and 2 and 3 are known: another version"):
         Budget(path)
 
 
