@@ -1,7 +1,8 @@
-"""Draw uniform and exponential variables with all digits of doubles from random bits of the operating system."""
+"""Draw uniform and exponential variables with all digits of doubles, and coins, from bits of the operating system."""
 
 from __future__ import annotations
 
+import math
 import os
 
 import numpy as np
@@ -9,7 +10,20 @@ from numpy.typing import NDArray
 
 from egm._types import Array
 
-__all__ = ["exponentials", "uniforms"]
+__all__ = ["coins", "exponentials", "uniforms"]
+
+
+def coins(size: int, probability: float) -> NDArray[np.bool]:
+    """Draw `size` independent coins, securely, each of which is True with the given `probability`, > 0 and at most 1.
+
+    The probability is rounded down to a multiple of 2**-64. For each coin, 64 random bits of the operating system are
+    compared with it.
+    """
+    if probability == 1:
+        return np.ones(size, dtype=bool)
+    threshold = np.uint64(math.floor(math.ldexp(probability, 64)))
+    drawn: NDArray[np.bool] = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) < threshold
+    return drawn
 
 
 def exponentials(size: int) -> Array:

@@ -32,6 +32,7 @@ __all__ = [
     "has_another_index",
     "is_blocks",
     "is_read_later",
+    "kept",
     "label_type",
     "opened",
     "ordered",
@@ -225,6 +226,14 @@ def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
         if name not in place:
             raise ValueError(f"X must have a column {name!r}, and has {_few(place)}")
     return frame.drop(list(names)).to_native(), [_keys(name, frame[:, place[name]]) for name in names]
+
+
+def kept(X: Any, rows: NDArray[np.bool]) -> Any:
+    """Return those rows of the array, list or data frame `X` for which `rows`, one flag for each row, is True."""
+    frame = _as("DataFrame", X)
+    if frame is not None:
+        return frame[np.flatnonzero(rows).tolist(), :].to_native()
+    return (X if isinstance(X, np.ndarray) else array(X=X))[rows]
 
 
 def _keys(name: Hashable, column: Any) -> NDArray[Any]:

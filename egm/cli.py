@@ -26,6 +26,7 @@ import numpy as np
 
 from egm import files
 from egm._basis import of_columns
+from egm._budget import drawn
 from egm._cli import inputs, journal, target
 from egm._cli.inputs import explained
 from egm._cli.options import SCALINGS, require_options_that_fit
@@ -123,6 +124,7 @@ def _sum(args: Namespace) -> None:
     """
     budget, table = journal.opened(args), inputs.table(args)
     n, labels = inputs.rows_declared(args, table), inputs.labels_of(args)
+    n = n if args.sample is None else max(1, round(n * args.sample))
     with explained(table.names):
         mechanism = GaussianDataMechanism(**inputs.model(args, n, table.names), columns=table.names)
         chosen: GaussianDataMechanism | GroupedDataMechanism = mechanism
@@ -132,8 +134,13 @@ def _sum(args: Namespace) -> None:
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():
         journal.charge(budget, chosen, args)
-        release = chosen.release(inputs.labelled(table, args) if labels else blocks, **labels, rng=_rng(args))
-        write(document(release, table.names, args, parameters(chosen), **_counted(release, mechanism)))
+        X: Any = inputs.labelled(table, args) if labels else blocks
+        rng, made = _rng(args), parameters(chosen)
+        if args.sample is not None:
+            X, _ = drawn.sample(X, args.sample, rng, labels)
+            made["sampling_probability"] = args.sample
+        release = chosen.release(X, **labels, rng=rng)
+        write(document(release, table.names, args, made, **_counted(release, mechanism)))
 
 
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:

@@ -20,14 +20,16 @@ import functools
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
-from egm._random_bits import exponentials, uniforms
+from egm._random_bits import coins, exponentials, uniforms
 from egm._types import Array, ArrayLike, Floats
-from egm._validate import count, fitting, generator, positive, scalar
+from egm._validate import between, count, fitting, generator, positive, scalar
 
 __all__ = [
     "SimulationWarning",
@@ -36,6 +38,7 @@ __all__ = [
     "secure_index",
     "secure_l2",
     "secure_laplace",
+    "secure_sample",
     "simulated_gaussian",
     "simulated_l2",
     "simulated_laplace",
@@ -193,6 +196,48 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     True
     """
     return _vector_noise("make_laplace", "l1_distance", fitting(2.0**54, scale=scale))([0] * count(size=size))
+
+
+def secure_sample(size: int, probability: float) -> NDArray[np.bool]:
+    """Draw a Poisson sample, securely: each of several persons is in it with one probability, independently.
+
+    Parameters
+    ----------
+    size : int
+        Number of persons, >= 1.
+    probability : float
+        Probability with which each person is in the sample, from 1e-12 to 1.
+
+    Returns
+    -------
+    ndarray of bool, shape (size,)
+        Whether each person is in the sample.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range.
+    TypeError
+        If a parameter is not a real number.
+
+    See Also
+    --------
+    egm.budget.Budget.charge_steps : Records the cost of steps of training, each with a sample of its own.
+
+    Notes
+    -----
+    The probability is rounded down to a multiple of 2**-64, and compared with 64 random bits of the
+    operating system for each person. Releases from a sample are more private than releases from all
+    rows only if neither the sample nor its size is shown.
+
+    Examples
+    --------
+    >>> from egm import samplers
+    >>> batch = samplers.secure_sample(60_000, 256 / 60_000)
+    >>> batch.shape, bool(100 < batch.sum() < 500)
+    ((60000,), True)
+    """
+    return coins(count(size=size), scalar(partial(between, 1e-12, 1.0), probability=probability))
 
 
 def secure_index(scores: list[int], epsilon: float) -> int:

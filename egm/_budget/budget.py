@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.random import Generator as Rng
 
-from egm._budget import rules
+from egm._budget import drawn, rules
 from egm._budget.journal import Journal, Memory
 from egm._budget.rules import Charge, DataMechanism, Mechanism, Rule, Spent
 from egm._types import ArrayLike, Floats, Neighbors, PathLike, RowSource
@@ -48,8 +48,8 @@ class Budget:
     rule : {"gaussian", "zcdp", "basic", "planned"}, optional
         Rule by which charges are added up to a total (epsilon, delta); see Notes. By default the
         first charge decides: "gaussian" for Gaussian noise ("zcdp" if rounding would cost half of
-        `delta`), "basic" for a Laplace mechanism or a quantile and wherever `delta` is 0, "zcdp"
-        for an `AdaptiveDataMechanism`.
+        `delta`), "basic" for a Laplace mechanism, a quantile or a release from a sample and
+        wherever `delta` is 0, "zcdp" for an `AdaptiveDataMechanism`.
     simulation : bool, optional
         True for a rehearsal, in which each release is a simulation and needs an rng. False (the
         default) for a budget that refuses an rng, because a simulated release of private data
@@ -107,6 +107,20 @@ class Budget:
       other mechanisms, and takes this total if it is smaller. The rule is valid only if all
       mechanisms were fixed before the first release.
 
+    **Samples.** A release from a Poisson sample, in which each person is with probability q,
+    independently of all others, costs less if neighbors differ by the addition or removal of a
+    person ("add_remove"). If the release from all rows is :math:`(\varepsilon, \delta)`-private,
+    the release from the sample is private for :math:`\log(1 + q (e^\varepsilon - 1))` and
+    :math:`q \delta` ([8]_, Theorem 8). "basic" adds up these costs; it is the default if the first
+    charge is for a sample. For Gaussian noise, "planned" also composes all charges by the
+    distribution of the privacy loss and by Rényi divergences, with the package dp-accounting (the
+    extra `budget`). Only the second of these ways counts an `AdaptiveDataMechanism`, and only the
+    first counts l2 noise. "zcdp" and "gaussian" count a release from a sample like one from all
+    rows, because its :math:`\rho` and its :math:`\mu` are hardly smaller: they depend on large privacy
+    losses, and sampling makes such losses less likely only by the factor q. "planned" is not for
+    releases that are chosen one after the other: where the privacy curves of two mechanisms cross,
+    an analyst who chooses between them after seeing earlier results could exceed both totals.
+
     **Why releases may be chosen one after the other.** The proof is by induction on the number of
     releases still to come. The cost c of the next release is fixed, whatever its result is. The
     releases after it may cost at most the total minus c, and by induction they are together as
@@ -153,6 +167,8 @@ class Budget:
     .. [5] Feldman and Zrnic (2021), "Individual Privacy Accounting via a Rényi Filter".
     .. [6] Smith and Thakurta (2022), "Fully Adaptive Composition for Gaussian Differential Privacy".
     .. [7] Rogers, Roth, Ullman and Vadhan (2016), "Privacy Odometers and Filters: Pay-as-you-Go Composition".
+    .. [8] Balle, Barthe and Gaboardi (2018), "Privacy Amplification by Subsampling: Tight Analyses via Couplings and
+       Divergences".
 
     Examples
     --------
@@ -259,7 +275,9 @@ class Budget:
         """
         return self._terms.left(self.history, count(parts=parts))
 
-    def charge(self, mechanism: Mechanism | DataMechanism, *, label: str = "") -> Charge:
+    def charge(
+        self, mechanism: Mechanism | DataMechanism, *, label: str = "", sampling_probability: float | None = None
+    ) -> Charge:
         """Record the cost of a release by a mechanism, without making the release.
 
         Parameters
@@ -269,6 +287,10 @@ class Budget:
         label : str, default ""
             Text that is recorded with the cost, to tell the release from others. It must not
             depend on the data.
+        sampling_probability : float, optional
+            Probability from 1e-12 to 1 with which each person is in the sample that the release
+            depends on, independently of all others. Whoever makes the release draws the sample, and
+            shows neither the sample nor its size. By default the release depends on all rows.
 
         Returns
         -------
@@ -283,7 +305,8 @@ class Budget:
             Then nothing is recorded.
         ValueError
             If the mechanism is for another neighbor relation, or has :math:`2^{24}` coordinates or
-            more.
+            more; or if `sampling_probability` is out of range, or is below 1 for a budget with
+            neighbors "replace_one" or for an `AdaptiveDataMechanism`.
         TypeError
             If `mechanism` is not a mechanism of egm.
 
@@ -296,7 +319,81 @@ class Budget:
         >>> round(charge.rho, 3), round(budget.left, 3)
         (0.028, 0.472)
         """
-        return self._grant(rules.labelled(rules.charge_of(mechanism, self.neighbors), label))
+        return self._grant(self._asked(mechanism, label, sampling_probability))
+
+    def _asked(self, mechanism: Mechanism | DataMechanism, label: str, sampling_probability: float | None) -> Charge:
+        """Check the arguments of `charge`, and return the cost of the release, without the time."""
+        share = rules.sampling(sampling_probability, self.neighbors)
+        return rules.labelled(rules.sampled(rules.charge_of(mechanism, self.neighbors), share), label)
+
+    def charge_steps(
+        self,
+        noise_multiplier: float,
+        sampling_probability: float,
+        count: int,
+        *,
+        delta: float | None = None,
+        label: str = "",
+    ) -> Charge:
+        r"""Record the cost of many releases with Gaussian noise, each from a Poisson sample, as in training by DP-SGD.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            Standard deviation of the noise divided by the sensitivity, which is the norm to which
+            the gradient of each person is clipped; from 1e-3 to 1e6.
+        sampling_probability : float
+            Probability from 1e-12 to 1 with which each person is in the sample of a step,
+            independently of all other persons and of all other steps.
+        count : int
+            Number of steps, from 1 to :math:`2^{20}`. It must be fixed before the first step.
+        delta : float, optional
+            Part of the total delta that these steps take under the rule "basic", in (0, 1). By
+            default they take the whole delta of the budget.
+        label : str, default ""
+            Text that is recorded with the cost, to tell the steps from others. It must not depend
+            on the data.
+
+        Returns
+        -------
+        Charge
+            Cost of all steps together, with the label and the time. Its `epsilon` goes with `delta`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the cost does not fit into the total. Then nothing is recorded.
+        ValueError
+            If an argument is out of range, if the delta of the budget is 0, or if the neighbors of
+            the budget are "replace_one" and `sampling_probability` is below 1.
+        TypeError
+            If an argument is not of the right type.
+        ImportError
+            If dp-accounting is not installed, which computes the cost (the extra `budget`).
+
+        Notes
+        -----
+        The caller makes the steps, and draws the sample of each step, for example by
+        `egm.samplers.secure_sample`. Neither a sample nor its size may be shown. In particular, a
+        sum over a sample may be divided by the expected size of the sample, but not by its size.
+        The cost is that of continuous Gaussian noise; what the caller's noise differs from it is
+        not counted.
+
+        The cost holds also if each step is chosen after seeing the results of the steps before it,
+        because noise multiplier, sampling probability and number of steps are fixed.
+
+        Examples
+        --------
+        Four epochs in batches of about 256 rows of 60 000, and a little more:
+
+        >>> from egm.budget import Budget
+        >>> budget = Budget(epsilon=1, delta=1e-5, neighbors="add_remove")
+        >>> charge = budget.charge_steps(noise_multiplier=1.1, sampling_probability=256 / 60_000, count=1000)
+        >>> round(budget.spent.epsilon, 2)
+        0.6
+        """
+        asked = rules.steps_charge(noise_multiplier, sampling_probability, count, delta, self.delta, self.neighbors)
+        return self._grant(rules.labelled(asked, label))
 
     def _grant(self, asked: Charge) -> Charge:
         """Record and return the cost `asked` with the present time; raise `BudgetExceeded` if it does not fit."""
@@ -326,6 +423,7 @@ class Budget:
         person: object = None,
         rng: Rng | None = None,
         label: str = "",
+        sampling_probability: float | None = None,
     ) -> DataRelease: ...
     @overload
     def release(
@@ -337,11 +435,19 @@ class Budget:
         person: object = None,
         rng: Rng | None = None,
         label: str = "",
+        sampling_probability: float | None = None,
     ) -> GroupedRelease: ...
     @overload
     def release(self, mechanism: Mechanism, X: ArrayLike, *, rng: Rng | None = None, label: str = "") -> Release: ...
     def release(
-        self, mechanism: Mechanism | DataMechanism, X: Any, *, rng: Rng | None = None, label: str = "", **labels: object
+        self,
+        mechanism: Mechanism | DataMechanism,
+        X: Any,
+        *,
+        rng: Rng | None = None,
+        label: str = "",
+        sampling_probability: float | None = None,
+        **labels: object,
     ) -> Release | GroupedRelease | AdaptiveRelease:
         """Record the cost of a release by a mechanism, and then make the release.
 
@@ -356,13 +462,21 @@ class Budget:
         label : str, default ""
             Text that is recorded with the cost, to tell the release from others. It must not
             depend on the data.
+        sampling_probability : float, optional
+            Probability from 1e-12 to 1. If it is given, a Poisson sample is drawn, and the release
+            is that of the rows in the sample. Each row, or all rows of each person if `person` is
+            given, is in the sample with this probability, independently of all others. For a
+            `GaussianDataMechanism` or a `GroupedDataMechanism` with neighbors "add_remove", whose
+            `n` is then a guess of the number of rows in the sample.
         **labels : hashable or array_like
             The arguments `person` and `by` of `mechanism.release`, if it takes them.
 
         Returns
         -------
         Release, GroupedRelease or AdaptiveRelease
-            Result of `mechanism.release(X, rng=rng, **labels)`.
+            Result of `mechanism.release(X, rng=rng, **labels)`, or of this call for the rows in
+            the sample. The sum of these rows, divided by `sampling_probability`, is an estimate of
+            the sum of all rows; their mean is an estimate of the mean of all rows.
 
         Raises
         ------
@@ -373,7 +487,8 @@ class Budget:
             for simulation; or if `Budget.charge`, `mechanism.check` or `mechanism.release` raises
             this error.
         TypeError
-            If `rng` is not a Generator, or if one of these three methods raises this error.
+            If `rng` is not a Generator, or if one of these three methods raises this error; or if
+            `sampling_probability` is given for another mechanism, or for an object of dask.
 
         Notes
         -----
@@ -382,6 +497,11 @@ class Budget:
         `mechanism.release` reads values of `X`. If the release fails, the charge remains, because a
         value that was read may have caused the error. For a `GaussianMechanism`, `X` must have
         fewer than :math:`2^{24}` entries here.
+
+        The sample is drawn after the charge is recorded, by random bits of the operating system (in
+        a simulation, by `rng`), and is not kept. `sampling_probability` is rounded down to a
+        multiple of :math:`2^{-64}`. For a single sum, sampling rarely pays: the noise may be
+        smaller, but the sum of the sample must be multiplied, and with it the noise.
 
         Examples
         --------
@@ -399,14 +519,19 @@ class Budget:
         ((2,), 0.84)
         """
         self._require_kind(rng)
-        rules.labelled(rules.charge_of(mechanism, self.neighbors), label)
+        asked = self._asked(mechanism, label, sampling_probability)
+        if asked.sampling_probability is not None:
+            rules.require_rows(mechanism)
+            drawn.require_no_dask(X)
         mechanism.check(X, **labels)
         if rng is None and not isinstance(mechanism, AdaptiveDataMechanism):
             mechanism.check_noise(X)
         unbounded = type(mechanism) is GaussianMechanism
         if unbounded and hasattr(X, "shape"):
             rules.require_room(X)
-        self.charge(mechanism, label=label)
+        self._grant(asked)
+        if asked.sampling_probability is not None:
+            X, labels = drawn.sample(X, asked.sampling_probability, rng, labels)
         if unbounded:  # the entries of a list are counted only when it may be read
             rules.require_room(X)
         return mechanism.release(X, rng=rng, **labels)

@@ -5,6 +5,9 @@ total and the rule; its table `charges` has one row for each charge. The SHA-256
 the charge before it, and so the terms and all charges up to it; `terms.last` is the digest of the last charge. So no
 row can be changed, added or removed without being noticed.
 
+A journal is made in the format 2. With its first charge for releases from samples it gets two more columns, and the
+format 3. Rows without samples have the same digest in both formats.
+
 In five places a budget needs more than SQLite does by itself:
 
 - By default SQLite does not sync the folder after a commit, and a power failure could undo a charge after the data were
@@ -40,13 +43,15 @@ from egm._types import PathLike
 
 __all__ = ["Journal", "JournalError", "Memory"]
 
-_APPLICATION, _FORMAT = 0x65676D62, 2  # numbers in the head of the file, by which a journal and its format are known
+_APPLICATION = 0x65676D62  # number in the head of the file, by which a journal is known
+_FORMAT, _WITH_SAMPLES = 2, 3  # numbers in the head of the file, by which the format of a journal is known
 _TABLES = (
     "CREATE TABLE terms (id TEXT, rho REAL, epsilon REAL, delta REAL, neighbors TEXT, rule TEXT, simulation INTEGER, "
     "last TEXT)",
     "CREATE TABLE charges (number INTEGER PRIMARY KEY, mechanism TEXT, rho REAL, mu_squared REAL, epsilon REAL, "
     "delta REAL, label TEXT, time TEXT, digest TEXT)",
 )
+_ADDED = "sampling_probability REAL", "count INTEGER"  # columns of `charges` in the format _WITH_SAMPLES, at its end
 _PATIENCE = 60.0  # seconds to wait for a lock: a charge takes milliseconds
 _ERRORS = {
     sqlite3.SQLITE_CANTOPEN: errno.EACCES,
@@ -130,12 +135,13 @@ class _State(NamedTuple):
 
     `terms` is the only row of the SQLite table `terms`, without its last column. `charges` are the costs in the order
     in which they were recorded. digests[0] is the digest of the terms, and digests[i] is the digest of the charge
-    number i.
+    number i. `format` is the number of the journal's format.
     """
 
     terms: tuple[Any, ...]
     charges: tuple[Charge, ...]
     digests: list[str]
+    format: int
 
 
 class Journal:
@@ -182,10 +188,18 @@ class Journal:
         with self._transaction("BEGIN IMMEDIATE") as (connection, state):
 
             def record(charge: Charge) -> None:
-                row = (len(state.digests), *dataclasses.astuple(charge))
-                digest = _digest(state.digests[-1], *row)
+                row: tuple[Any, ...] = (len(state.digests), *dataclasses.astuple(charge))
+                row, sample = row[:-2], () if charge.sampling_probability is None else row[-2:]
+                digest = _digest(state.digests[-1], *row, *sample)
                 _require(process)
-                connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, digest))
+                if sample and state.format == _FORMAT:
+                    for column in _ADDED:
+                        connection.execute(f"ALTER TABLE charges ADD COLUMN {column}")
+                    connection.execute(f"PRAGMA user_version = {_WITH_SAMPLES}")
+                if state.format == _WITH_SAMPLES:
+                    sample = sample or (None, None)
+                values = (*row, digest, *sample)
+                connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * len(values))})", values)
                 connection.execute("UPDATE terms SET last = ?", (digest,))
                 connection.execute("COMMIT")
                 _require(process)
@@ -349,25 +363,33 @@ def _content(connection: sqlite3.Connection) -> _State:
 
     if pragma("application_id") != _APPLICATION:
         raise JournalError("it is not a journal")
-    if (found := pragma("user_version")) != _FORMAT:
-        raise JournalError(f"its format is {found}, and {_FORMAT} is known: another version of egm has made it")
-    tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
-    if tables != list(_TABLES) or pragma("journal_mode") != "delete" or pragma("integrity_check") != "ok":
+    if (found := pragma("user_version")) not in (_FORMAT, _WITH_SAMPLES):
+        known = f"{_FORMAT} and {_WITH_SAMPLES} are known"
+        raise JournalError(f"its format is {found}, and {known}: another version of egm has made it")
+    tables, known_tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")], list(_TABLES)
+    if found == _WITH_SAMPLES:
+        known_tables[1] = ", ".join([known_tables[1].removesuffix(")"), *_ADDED]) + ")"
+    if tables != known_tables or pragma("journal_mode") != "delete" or pragma("integrity_check") != "ok":
         raise JournalError("it is damaged, or another program has changed it")
     rows = connection.execute("SELECT * FROM terms").fetchall()
     if len(rows) != 1:
         raise JournalError(f"it has {len(rows)} rows of terms")
     ((*terms, last),) = rows
     charges, digests = [], [_digest(*terms)]
-    for *row, digest in connection.execute("SELECT * FROM charges ORDER BY number"):
+    for values in connection.execute("SELECT * FROM charges ORDER BY number"):
+        row, digest, sample = values[:8], values[8], () if values[9:] == (None, None) else values[9:]
         number = len(digests)
-        if digest != _digest(digests[-1], *row):
+        if digest != _digest(digests[-1], *row, *sample):
             raise JournalError(f"charge {number} is not as it was written")
         costs, texts = row[2:6], (row[1], *row[6:])
         if not all(isinstance(cost, float) and cost >= 0 for cost in costs) or set(map(type, texts)) != {str}:
             raise JournalError(f"charge {number} is none that can be")
-        charges.append(Charge(*row[1:]))
+        if sample and not (
+            isinstance(sample[0], float) and 0 < sample[0] <= 1 and type(sample[1]) is int and sample[1] > 0
+        ):
+            raise JournalError(f"charge {number} is none that can be")
+        charges.append(Charge(*row[1:], *sample))
         digests.append(digest)
     if last != digests[-1]:
         raise JournalError("its terms or its last charges are not as they were written")
-    return _State(tuple(terms), tuple(charges), digests)
+    return _State(tuple(terms), tuple(charges), digests, found)

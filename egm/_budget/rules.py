@@ -19,10 +19,11 @@ import numpy as np
 from scipy.special import erfinv, log_expit, ndtri, ndtri_exp
 
 from egm import _curve
+from egm._budget.amplified import Steps, amplified_epsilon, composed_epsilon
 from egm._l2 import log_delta_at
 from egm._rows.lattice import EXCESS, delta_of
 from egm._types import ArrayLike, Neighbors
-from egm._validate import between, finite, positive, probability, scalar
+from egm._validate import between, count, finite, positive, probability, scalar
 from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import analytic_noise_multiplier, gaussian_epsilon, zcdp_epsilon
 from egm.mechanisms import (
@@ -50,6 +51,10 @@ __all__ = [
     "quantile_charge",
     "require_flat",
     "require_room",
+    "require_rows",
+    "sampled",
+    "sampling",
+    "steps_charge",
 ]
 
 RULES = "gaussian", "zcdp", "basic", "planned"
@@ -59,6 +64,7 @@ _ENTRIES, _CHARGES = 1 << 24, 1 << 20  # largest numbers of coordinates and of r
 _POINTS = 1e8  # points of a quantile's lattice: more than fit into memory
 _GRID, _MU_STEP = 2048, 1 + 2.0**-12  # points of the grid of epsilons and factor from one mu to the next, for l2 noise
 _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
+_RAREST = 1e-12  # least sampling probability: a secure draw rounds it down by less than 1e-7 of it
 
 Rule: TypeAlias = Literal["gaussian", "zcdp", "basic", "planned"]
 Mechanism: TypeAlias = LaplaceMechanism | GaussianMechanism | EllipticalGaussianMechanism
@@ -113,10 +119,17 @@ class Charge:
     time : str
         Time at which the charge was recorded, in UTC, such as "2025-03-31T09:30:00Z"; empty if it
         was not recorded. Charges that differ only in their time are equal.
+    sampling_probability : float, optional
+        Probability with which each person is in the sample that the release depends on; None for a
+        release from all rows. Then `epsilon` and `delta` are those of a release from a sample,
+        while `rho` and `mu_squared` are those of a release from all rows.
+    count : int, default 1
+        Number of releases that the charge is for.
 
     See Also
     --------
     Budget.charge : Records a charge, and returns it.
+    Budget.charge_steps : Records one charge for many releases from samples.
 
     Examples
     --------
@@ -134,6 +147,8 @@ class Charge:
     delta: float
     label: str = ""
     time: str = field(default="", compare=False)
+    sampling_probability: float | None = None
+    count: int = 1
 
 
 class BudgetExceeded(ValueError):
@@ -207,6 +222,81 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
     if own != neighbors:
         raise ValueError(f'neighbors must be "{neighbors}" for this budget, and are "{own}" for this {kind.__name__}')
     return charge
+
+
+def sampling(probability: float | None, neighbors: Neighbors) -> float | None:
+    """Check a sampling probability, and return it as a float, or None if it is None.
+
+    `neighbors` is the neighbor relation of the budget. Raise ValueError for "replace_one" unless the probability is 1.
+    """
+    if probability is None:
+        return None
+    number = scalar(functools.partial(between, _RAREST, 1.0), sampling_probability=probability)
+    if neighbors != "add_remove" and number < 1:
+        raise ValueError(
+            f'neighbors must be "add_remove" for releases from samples, and are {neighbors!r} for this budget: what '
+            f"sampling saves is proved for the addition or removal of one person"
+        )
+    return number
+
+
+def sampled(charge: Charge, probability: float | None) -> Charge:
+    """Return the cost of a release from a Poisson sample, where `charge` is the cost of the same release from all rows.
+
+    `probability` is the result of `sampling`. Raise ValueError if the mechanism has no epsilon.
+    """
+    if probability is None or probability == 1:
+        return dataclasses.replace(charge, sampling_probability=probability)
+    if charge.epsilon == math.inf:
+        raise ValueError(f"sampling_probability must be left out for {charge.mechanism}, which has no epsilon")
+    return dataclasses.replace(
+        charge,
+        epsilon=amplified_epsilon(charge.epsilon, probability),
+        delta=_up(Fraction(probability) * Fraction(charge.delta)),
+        sampling_probability=probability,
+    )
+
+
+def require_rows(mechanism: Any) -> None:
+    """Raise TypeError unless `mechanism` takes rows, from which a sample can be drawn, and has an epsilon."""
+    if not isinstance(mechanism, GaussianDataMechanism | GroupedDataMechanism):
+        raise TypeError(
+            f"sampling_probability goes with a mechanism that sums rows and has an epsilon, not with "
+            f"{type(mechanism).__name__}: draw the sample yourself, and use charge or charge_steps"
+        )
+
+
+def steps_charge(
+    noise_multiplier: float,
+    sampling_probability: float,
+    steps: int,
+    delta: float | None,
+    total: float | None,
+    neighbors: Neighbors,
+) -> Charge:
+    """Check the arguments of `Budget.charge_steps`, and return the cost of all steps together as a `Charge`.
+
+    `total` is the delta of the budget's total, or None if the total is a rho. `neighbors` is the neighbor relation of
+    the budget. Raise ValueError or TypeError for a wrong argument, and ImportError if dp-accounting is missing.
+    """
+    multiplier = scalar(functools.partial(between, 1e-3, 1e6), noise_multiplier=noise_multiplier)
+    share, number = sampling(sampling_probability, neighbors), count(count=steps)
+    if share is None:
+        raise TypeError("sampling_probability must be a number, got None")
+    if number > _CHARGES:
+        raise ValueError(f"count must be at most {_CHARGES}, got {number}")
+    own = total if delta is None else scalar(probability, delta=delta)
+    if own == 0:
+        raise ValueError("delta must be > 0 for steps with Gaussian noise, and is 0 for this budget")
+    square = 1 / Fraction(multiplier) ** 2
+    all_of_them = _up(number * square)
+    if own is None:
+        epsilon, own = math.inf, 0.0
+    else:
+        epsilon = float(gaussian_epsilon(own, (1 - 1e-15) / math.sqrt(all_of_them)))
+        if share < 1:
+            epsilon = min(epsilon, composed_epsilon((Steps(_up(square), share, number),), 0.0, (), 0.0, own))
+    return Charge("gaussian_steps", _up(number * square / 2), all_of_them, epsilon, own, "", "", share, number)
 
 
 def labelled(charge: Charge, label: str) -> Charge:
@@ -352,7 +442,7 @@ class Terms:
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule
-        if self.delta == 0 or _is_pure(charges[0]):
+        if self.delta == 0 or _is_pure(charges[0]) or _is_sampled(charges[0]):
             return "basic"
         return "gaussian" if charges[0].mu_squared < math.inf and self._reserve < self.delta / 2 else "zcdp"
 
@@ -369,14 +459,17 @@ class Terms:
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
             return BudgetExceeded(f"a budget takes {_CHARGES} releases and no more", asked, left)
+        hint = ""
+        if _is_sampled(asked) and (self.rho is not None or self.rule_for(together) in ("gaussian", "zcdp")):
+            hint = '; sampling lowers the cost only by the rules "basic" and "planned"'
         if self.rho is not None:
-            message = f"{_show(asked.rho)}, and {left!r} of the total {_show(self.rho)} is left"
+            message = f"{_show(asked.rho)}, and {left!r} of the total {_show(self.rho)} is left{hint}"
             return BudgetExceeded(f"{asked.mechanism} asks for {message}", asked, left)
         loss = Loss(*map(float, min(self._losses(together), default=(math.inf, 0.0))))
         message = (
             f"{asked.mechanism} asks for {_show(Loss(asked.epsilon, asked.delta), asked.rho)}, with which all releases "
             f'would come to {_show(loss)} by the rule "{self.rule_for(together)}"; the total is '
-            f"{_show(Loss(self.epsilon, self.delta))}, and what is left is a GaussianMechanism of {_show(left)}"
+            f"{_show(Loss(self.epsilon, self.delta))}, and what is left is a GaussianMechanism of {_show(left)}{hint}"
         )
         return BudgetExceeded(message, asked, left)
 
@@ -465,6 +558,8 @@ class Terms:
             yield _sum([pure, self._by_zcdp(rest)]), self.delta
         if rule in ("zcdp", "planned"):
             yield self._by_zcdp(charges), self.delta
+        if rule == "planned" and any(map(_is_sampled, charges)):
+            yield self._by_privacy_loss(charges), self.delta
 
     def _by_gaussian(self, charges: Charges, excess: float) -> float:
         """Return the epsilon of releases with the costs `charges` together, by Gaussian differential privacy.
@@ -502,8 +597,11 @@ class Terms:
         # need it.
         if not self.delta:
             return 0.0
-        largest = float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2
-        return delta_of(2.0**-70 * largest + 2.0**-90, self.epsilon) * _UP
+        return self._reserve_for(float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2)
+
+    def _reserve_for(self, mu_squared: float) -> float:
+        """Return the part of the total delta that is subtracted for discrete noise; `mu_squared` is M of `_reserve`."""
+        return delta_of(2.0**-70 * mu_squared + 2.0**-90, self.epsilon) * _UP
 
     @property
     def _reserve_of_l2(self) -> float:
@@ -515,6 +613,35 @@ class Terms:
         # egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 < 2^-39.03 plus 2^-45 of rounded l2 noise in
         # total variation.
         return delta_of(2.0**-39, self.epsilon) * _UP
+
+    def _by_privacy_loss(self, charges: Charges) -> float:
+        """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
+
+        The result is by `egm._budget.amplified`, for the delta of the total minus the part that `_reserve_for` returns.
+        This part is enough for releases from samples, too: the divergence of two mixtures is at most the mean of the
+        divergences of their parts.
+        """
+        steps: list[Steps] = []
+        others: list[float] = []
+        private: list[tuple[float, float]] = []
+        mu_squared: Cost = Fraction(0)
+        for charge in charges:
+            gaussian = not (_is_pure(charge) or _is_l2(charge))
+            if gaussian and _is_sampled(charge):
+                square = _up(Fraction(charge.mu_squared) / charge.count)
+                steps.append(Steps(square, charge.sampling_probability or 1.0, charge.count))
+                continue
+            others.append(charge.rho)
+            if gaussian:
+                mu_squared = _sum([mu_squared, charge.mu_squared])
+            else:
+                private.append((charge.epsilon, charge.delta))
+        known = [mu_squared] * (mu_squared < math.inf)
+        noise = _up(_sum([*known, *(Fraction(one.mu_squared) * one.number for one in steps)]))
+        delta = self.delta - self._reserve_for(noise)
+        if not steps or delta < self.delta / 2:
+            return math.inf
+        return composed_epsilon(tuple(sorted(steps)), _up(mu_squared), tuple(sorted(private)), _up(_sum(others)), delta)
 
     def _by_zcdp(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, by zero-concentrated differential privacy.
@@ -547,6 +674,11 @@ def _is_pure(charge: Charge) -> bool:
 def _is_l2(charge: Charge) -> bool:
     """Return whether a release of the cost `charge` has l2 noise, the only noise for which no bound of rho is known."""
     return charge.rho == math.inf
+
+
+def _is_sampled(charge: Charge) -> bool:
+    """Return whether a release of the cost `charge` is from a Poisson sample and not from all rows."""
+    return charge.sampling_probability is not None and charge.sampling_probability < 1
 
 
 def _basic(charges: Charges) -> tuple[Cost, Cost]:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from egm._cli.inputs import explained
 from egm._cli.terminal import Mistake
 from egm.adaptive import AdaptiveDataMechanism
-from egm.budget import Budget, Loss
+from egm.budget import Budget, Charge, Loss
 from egm.mechanisms import GaussianDataMechanism, GroupedDataMechanism
 
 __all__ = ["charge", "contents", "make", "opened"]
@@ -39,12 +39,16 @@ def opened(args: Namespace) -> Budget | None:
     """Return the budget that the options `args` name, or None if they name none.
 
     Raise a `Mistake` if the file is not a journal, if the budget is for simulations and --simulate is not given, if the
-    budget is not for simulations and --simulate is given, or if --label is given without --budget.
+    budget is not for simulations and --simulate is given, if --label or --sample is given without --budget, or if
+    --sample is given for neighbors that differ by a replacement.
     """
+    share = getattr(args, "sample", None)
     if args.budget is None:
-        if args.label:
-            raise Mistake("--label goes with --budget only")
+        if args.label or share is not None:
+            raise Mistake(f"{'--label' if args.label else '--sample'} goes with --budget only")
         return None
+    if share is not None and args.neighbors != "add_remove":
+        raise Mistake("--sample needs --neighbors add_remove, also for the budget")
     budget = _existing(args.budget)
     if budget.simulation != (args.simulate is not None):
         only = "no releases but" if budget.simulation else "all releases but"
@@ -63,14 +67,15 @@ def _existing(path: str) -> Budget:
 def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> None:
     """Charge a release by `mechanism` to `budget`, with the label in the options `args`; do nothing without a budget.
 
-    No data must have been read before. Raise a `Mistake` if the cost does not fit into the budget.
+    With the option --sample the charge is that of a release from a sample. No data must have been read before. Raise a
+    `Mistake` if the cost does not fit into the budget.
     """
     if budget is None:
         return
     if args.simulate is None and not isinstance(mechanism, AdaptiveDataMechanism):
         mechanism.check_noise(None)
     with _explained(args.budget):
-        budget.charge(mechanism, label=args.label)
+        budget.charge(mechanism, label=args.label, sampling_probability=getattr(args, "sample", None))
 
 
 def contents(args: Namespace) -> dict[str, Any]:
@@ -88,6 +93,7 @@ def contents(args: Namespace) -> dict[str, Any]:
                 {
                     **{name: getattr(entry, name) for name in ("time", "label", "mechanism")},
                     **{name: _known(getattr(entry, name)) for name in ("rho", "epsilon", "delta")},
+                    **_sample(entry),
                 }
                 for entry in history
             ],
@@ -97,6 +103,13 @@ def contents(args: Namespace) -> dict[str, Any]:
 def _cost(cost: Loss | float) -> dict[str, float]:
     """Return a cost, a `Loss` or a rho, as a dictionary of numbers by name."""
     return cost._asdict() if isinstance(cost, Loss) else {"rho": cost}
+
+
+def _sample(charge: Charge) -> dict[str, float]:
+    """Return the sampling probability and the number of releases of a charge for samples by name, else nothing."""
+    if charge.sampling_probability is None:
+        return {}
+    return {"sampling_probability": charge.sampling_probability, "count": charge.count}
 
 
 def _known(number: float) -> float | None:
@@ -109,6 +122,6 @@ def _explained(path: str) -> Iterator[None]:
     """Turn each error about the journal at `path` within a `with` block into a `Mistake` that names the journal."""
     try:
         yield
-    except (ValueError, OSError) as wrong:
+    except (ValueError, OSError, ImportError) as wrong:
         reason = (wrong.strerror or wrong) if isinstance(wrong, OSError) else wrong
         raise Mistake(f"{path}: {reason}") from None

@@ -172,8 +172,17 @@ def _sum(it: _Parser) -> None:
         (default); center, the value becomes that of --center; drop_row, its row is left out"""
     it.option("--missing", text, choices=("error", "center", "drop_row"), default="error")
     _charged(it)
+    _sample(it)
     _simulate(it)
     _release_output(it)
+
+
+def _sample(it: _Parser) -> None:
+    """Add the option --sample to `it`, the parser of a command that makes a release."""
+    text = """release the sum, or the means, of a random sample: each row, or all rows of each person, is in it with the
+        probability Q, and the budget is charged less. Goes with --budget and --neighbors add_remove; --rows is still
+        the number of rows, or of persons, in the file. For one sum this rarely pays"""
+    it.option("--sample", text, type=_share, metavar="Q")
 
 
 def _rows(it: _Parser) -> None:
@@ -472,6 +481,14 @@ def _count(text: str) -> int:
     if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 2**53, got {text!r}")
     return int(number)
+
+
+def _share(text: str) -> float:
+    """Convert `text` to a sampling probability from 1e-12 to 1; for any other text raise the error of argparse."""
+    number = _number_or_text(text)
+    if isinstance(number, str) or not 1e-12 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"must be a probability from 1e-12 to 1, got {text!r}")
+    return number
 
 
 def _per_person(text: str) -> str | int:

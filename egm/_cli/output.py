@@ -299,6 +299,12 @@ def _lines_of_budget(budget: Document) -> list[str]:
         known = [name for name in units if values[name] is not None] == units
         return ", ".join(f"{name} = {values[name]:{form}}" for name in (units if known else ["rho"]))
 
+    def sample(charge: dict[str, Any]) -> str:
+        if "sampling_probability" not in charge:
+            return ""
+        times = f"{charge['count']} times, " if charge["count"] > 1 else ""
+        return f" ({times}sample of {charge['sampling_probability']:.6g})"
+
     rule = f", rule {budget['rule']}" if budget["rule"] else ""
     return [
         f"Budget {visible(budget['budget'])}{' for simulations' if budget['simulation'] else ''}",
@@ -308,7 +314,8 @@ def _lines_of_budget(budget: Document) -> list[str]:
         "",
         f"Releases: {len(budget['history'])}",
         *(
-            f"  {charge['time']:<22}{charge['mechanism']}, {cost(charge)}  {visible(charge['label'])}".rstrip()
+            f"  {charge['time']:<22}{charge['mechanism']}{sample(charge)}, {cost(charge)}  "
+            f"{visible(charge['label'])}".rstrip()
             for charge in budget["history"]
         ),
     ]

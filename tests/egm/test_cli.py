@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, cli, files, planning, samplers
+from egm._budget import amplified
 from egm._cli import inputs, terminal
 from egm._files import columns
 from egm._files import csv as csv_files
@@ -1281,7 +1282,7 @@ BAD_FILES = [
     ((*SUM, "--budget", "no.budget"), r"no.budget: No such file \(egm budget new makes one\)"),
     ((*SUM, "--budget", "notes.budget"), "notes.budget: journal .* it is not a journal"),
     ((*SUM, "--budget", "parts"), "parts: journal 'parts': it is not a regular file"),
-    ((*SUM, "--budget", "old.budget"), "its format is 1, and 2 is known: another version of egm has made it"),
+    ((*SUM, "--budget", "old.budget"), "its format is 1, and 2 and 3 are known: another version of egm has made it"),
     ((*SUM, "--budget", "damaged.budget"), "damaged.budget: journal .* it is not a journal, or a damaged one"),
     ((*SUM, "--budget", "spent.budget"), "spent.budget: GaussianDataMechanism asks for epsilon = 1.0"),
     (on("holes.csv", "--rows", "2", "--budget", "spent.budget"), "spent.budget: GaussianDataMechanism asks for"),
@@ -1292,6 +1293,13 @@ BAD_FILES = [
     ((*SUM, "--budget", "rehearsal.budget"), "rehearsal.budget: takes no releases but those with --simulate"),
     ((*SUM, "--budget", "b.budget", "--simulate", "1"), "b.budget: takes all releases but those with --simulate"),
     ((*SUM, "--label", "March"), "--label goes with --budget only"),
+    ((*SUM, *PRIVATE, "--sample", "0.1"), "--sample goes with --budget only"),
+    ((*SUM, "--sample", "0.1", "--budget", "b.budget"), "--sample needs --neighbors add_remove, also for the budget"),
+    ((*SUM, *PRIVATE, "--sample", "0.1", "--budget", "b.budget"), 'b.budget: neighbors must be "add_remove" for'),
+    *(
+        ((*SUM, *PRIVATE, "--sample", share, "--budget", "private.budget"), "--sample: must be a probability from")
+        for share in ("0", "1.5", "-0.1", "nan", "1e-13", "tenth")
+    ),
     ((*SUM, "--budget", "b.budget", "--label", "\udcff"), "b.budget: label must have Unicode characters only"),
     ((*SUM, "--budget", "b.budget", "--rows", "399"), "data.csv: has 400 rows, --rows says 399"),
     ((*SUM, "--budget", "b.budget", "--output", "data.npy"), "data.npy: exists already"),
@@ -1410,6 +1418,46 @@ def test_budget_is_shown(egm, total):
     assert entry.time in text
     assert "visits \\x1b[31m in March" in text
     assert all(character.isprintable() or character == "\n" for character in text)
+
+
+@pytest.mark.parametrize("command", ["sum", "mean"])
+def test_a_sample_is_charged_and_shown(egm, released, command):
+    """`egm sum` and `egm mean` with --sample release a sample of the rows, and `egm budget show` shows its probability.
+
+    The simulated release is that of a mechanism for a quarter of --rows. Its noisy count is that of the sample, 100 of
+    the 400 rows, within 6 standard deviations of sampling and of noise. A run of steps is shown with its number.
+    """
+    made = ("budget", "new", "b.budget", "--epsilon", "2", "--delta", "1e-5", "--neighbors", "add_remove")
+    egm(*made, "--simulation")
+    options = ("--neighbors", "add_remove", "--rows", "400", "--sample", "0.25", "--budget", "b.budget")
+    found = released(command, *SUM[1:], *options, "--simulate", "1")
+    parameters = found["parameters"]
+    assert (parameters["rows"], parameters["sampling_probability"]) == (100, 0.25)
+    model = GaussianDataMechanism([8.0, 1.0, 2.0], 100, 1.0, 1e-6, neighbors="add_remove")
+    assert abs(found["count"] - 100) < 6 * (400 * 0.25 * 0.75) ** 0.5 + 6 * model._count_std
+    budget = Budget("b.budget")
+    budget.charge_steps(1.1, 0.004, 100, delta=1e-7)
+    one, steps = json.loads(egm("budget", "show", "b.budget", "--format", "json")[1])["history"]
+    assert (one["sampling_probability"], one["count"]) == (0.25, 1)
+    assert one["epsilon"] == pytest.approx(np.log1p(0.25 * np.expm1(1.0)))
+    assert (steps["sampling_probability"], steps["count"]) == (0.004, 100)
+    text = egm("budget", "show", "b.budget")[1].decode()
+    assert "GaussianDataMechanism (sample of 0.25), epsilon = " in text
+    assert "gaussian_steps (100 times, sample of 0.004), epsilon = " in text
+
+
+def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
+    """Without the package dp-accounting, `egm budget show` names the extra with which to install it, in one line."""
+    Budget("b.budget", epsilon=2.0, delta=1e-5, neighbors="add_remove", rule="planned")
+    Budget("b.budget").charge_steps(1.2, 0.0041, 101)
+    Budget("b.budget").charge_steps(1.3, 0.0042, 102)
+    for cached in (amplified.composed_epsilon, amplified._composed, amplified._divergences):
+        cached.cache_clear()
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    code, out, err = egm("budget", "show", "b.budget")
+    assert (code, out, len(err)) == (2, b"", 1)
+    assert "b.budget: dp-accounting is needed" in err[0]
+    assert "elliptical-gaussian-mechanism[budget]" in err[0]
 
 
 def test_a_cost_that_is_not_known_is_shown_as_null(egm):

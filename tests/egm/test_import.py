@@ -14,6 +14,7 @@ LIGHT = {"egm", "numpy", "scipy"}
 LATER = {
     "IPython",
     "dask",
+    "dp_accounting",
     "flint",
     "matplotlib",
     "narwhals",

@@ -661,7 +661,7 @@ def test_another_format_is_named(tmp_path):
     path = tmp_path / "journal"
     made(path)
     change(path, "PRAGMA user_version = 7", "DROP TABLE charges")
-    with pytest.raises(JournalError, match="its format is 7, and 2 is known: another version"):
+    with pytest.raises(JournalError, match="its format is 7, and 2 and 3 are known: another version"):
         Budget(path)
 
 
@@ -699,11 +699,11 @@ def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
 
 
 def test_the_journal_of_an_older_version_is_refused(tmp_path):
-    """`Budget` refuses a file of format 1, whose charges had no label and no time, and names both formats."""
+    """`Budget` refuses a file of format 1, whose charges had no label and no time, and names the formats."""
     path = tmp_path / "journal"
     made(path, 0)
     change(path, "PRAGMA user_version = 1", *(f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "time")))
-    with pytest.raises(JournalError, match="its format is 1, and 2 is known: another version of egm has made it"):
+    with pytest.raises(JournalError, match="its format is 1, and 2 and 3 are known: another version"):
         Budget(path)
 
 

@@ -1,0 +1,184 @@
+r"""Compute what releases from Poisson samples cost: samples in which each person is independently with probability q.
+
+A release that depends on a person only if this person is in the sample is more private than the same release from all
+rows. This holds if neighbors differ by the addition or removal of one person, and if nobody learns who is in the
+sample, nor how large it is. There are two kinds of statements:
+
+- One release: if it is private for epsilon and delta without sampling, then it is private with sampling for
+  :math:`\log(1 + q (e^\varepsilon - 1))` and :math:`q \delta` (Balle, Barthe and Gaboardi 2018, Theorem 8). This holds
+  for every mechanism, also for discrete noise, and needs no other package.
+- Many releases with Gaussian noise: for each of them, the pair of the laws :math:`(1 - q) N(0, z^2) + q N(1, z^2)` and
+  :math:`N(0, z^2)`, in both directions, is at least as easy to tell apart as the releases from neighboring data, and
+  this remains true for several releases together (Zhu, Dong and Wang 2022). The package dp-accounting composes these
+  laws. It has two ways: the distribution of the privacy loss on a grid, rounded so that delta is not underestimated
+  (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and Rényi divergences of whole orders (Mironov, Talwar and
+  Zhang 2019). Both ways give upper bounds, and the smaller one is taken. The second also counts mechanisms of which
+  nothing but rho is known, and is the better one for a very small delta.
+
+The first way computes with doubles, whose rounding errors could make delta too small. Let n be the number of releases,
+u = 2^-53, and h the distance of the grid's points. A probability on the grid is computed from values of the privacy
+curve :math:`\delta(\varepsilon)`, with a rounding error of about :math:`3 u |\delta'(\varepsilon)|`. Since
+:math:`|\delta'|` is at most 1, its sum over the grid is at most W / h, where W is the length of the grid. For the
+privacy loss L it is also at most :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h)`. So n releases add errors of at most
+n u / h times the smaller one of 4 W and :math:`8 + 2 z^{-2}`. The fast Fourier transform of M numbers has a relative
+error of at most :math:`7 u \log_2 M` in the Euclidean norm (Higham 2002, Theorem 24.2). The law of all releases is the
+n-th power of a transform, which therefore adds at most :math:`8 n u \log_2(M) \sqrt M` to the sum of all errors. Both
+bounds are taken off delta, with twice the number of points of the result for M.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Steps", "amplified_epsilon", "composed_epsilon"]
+
+_POINTS = 1 << 13  # least number of points of the grid for the privacy loss of one release
+_FINEST = 2.0**-17  # least distance of two points: below, rounding errors add more than the grid saves
+_FARTHEST = 500.0  # largest privacy loss of one release that is computed with a grid
+_ORDERS = (
+    *range(2, 33),
+    *range(36, 65, 4),
+    *range(80, 513, 16),
+)  # of Rényi divergences: whole, for a sum of positive terms
+_UP = 1 + 1e-12  # factor by which a computed bound is rounded up
+
+
+class Steps(NamedTuple):
+    """Describe several releases from Poisson samples: Gaussian noise, and a sampling probability below 1.
+
+    `mu_squared` is 1 / z**2 for the noise multiplier z, `probability` the sampling probability, and `number` the number
+    of the releases.
+    """
+
+    mu_squared: float
+    probability: float
+    number: int
+
+
+def amplified_epsilon(epsilon: float, probability: float) -> float:
+    """Return log(1 + q (exp(epsilon) - 1)) for the sampling probability q, rounded up, but at most `epsilon`."""
+    if epsilon > 1:
+        small = math.log(probability) + epsilon
+        found = (
+            small + math.log1p((1 - probability) * math.exp(-small))
+            if small > 0
+            else math.log1p(math.exp(small) - probability)
+        )
+    else:
+        found = math.log1p(probability * math.expm1(epsilon))
+    return min(found * _UP, epsilon)
+
+
+@functools.lru_cache(maxsize=512)
+def composed_epsilon(
+    steps: tuple[Steps, ...], mu_squared: float, private: tuple[tuple[float, float], ...], rho: float, delta: float
+) -> float:
+    """Return an epsilon for which releases from Poisson samples and other releases are together private with `delta`.
+
+    `steps` describes the releases from samples. Of the other releases there are two descriptions. The first has the sum
+    `mu_squared` of 1 / z**2 for those with Gaussian noise, and for each of the rest a pair (epsilon, delta) in
+    `private`. The second has the sum `rho` of zero-concentrated privacy for all of them. A description that is not
+    known has an infinite `mu_squared` or `rho`. All mechanisms must be fixed before the first release.
+    """
+    found = [_by_renyi(steps, rho, delta), _by_privacy_loss(steps, mu_squared, private, delta)]
+    return min(found) * _UP
+
+
+def _by_renyi(steps: Sequence[Steps], rho: float, delta: float) -> float:
+    """Return the epsilon that follows from Rényi divergences; the arguments are those of `composed_epsilon`."""
+    if rho == math.inf:
+        return math.inf
+    # The logarithms of binomial coefficients have errors up to 4e-12 at order 512. They count with the weight of the
+    # terms that have a factor q, and the divergence of one release is the sum's logarithm over the order minus one.
+    rounding = sum(one.number * (1e-14 + 4e-12 * one.probability) for one in steps)
+    accountant = copy.deepcopy(_divergences(tuple(steps)))
+    accountant.compose(_dp_accounting().ZCDpEvent(rho=rho * _UP, xi=rounding))
+    return float(accountant.get_epsilon(delta))
+
+
+@functools.lru_cache(maxsize=16)
+def _divergences(steps: tuple[Steps, ...]) -> Any:
+    """Return an object of dp-accounting with the Rényi divergences of all `steps` together."""
+    dp = _dp_accounting()
+    accountant = dp.rdp.RdpAccountant(_ORDERS)
+    for one in steps:
+        event = dp.PoissonSampledDpEvent(one.probability, dp.GaussianDpEvent(_noise_multiplier(one.mu_squared)))
+        accountant.compose(dp.SelfComposedDpEvent(event, one.number))
+    return accountant
+
+
+def _by_privacy_loss(
+    steps: Sequence[Steps], mu_squared: float, private: Sequence[tuple[float, float]], delta: float
+) -> float:
+    """Return the epsilon that follows from the distribution of the privacy loss, as `composed_epsilon` describes it."""
+    gaussian = [Steps(mu_squared, 1.0, 1)] * (0 < mu_squared < math.inf)
+    width = max(map(_width, [*steps, *gaussian]))
+    if mu_squared == math.inf or width > _FARTHEST or any(epsilon > _FARTHEST for epsilon, _ in private):
+        return math.inf
+    pld = _dp_accounting().pld.privacy_loss_distribution
+    interval = max(_FINEST, 2.0 ** math.ceil(math.log2(width / _POINTS)))
+    total = _composed(tuple(steps), interval)
+    for one in gaussian:
+        total = total.compose(_distribution(one, interval))
+    for epsilon, own in private:
+        total = total.compose(pld.from_privacy_parameters(_parameters(epsilon, own), interval))
+    points = 2 * max(total._pmf_remove.size, total._pmf_add.size)
+    transforms = 8 * math.log2(points) * math.sqrt(points)
+    sizes = [(one.number, min(8 + 2 * one.mu_squared, 4 * _width(one))) for one in (*steps, *gaussian)]
+    sizes += [(1, 8.0)] * len(private)
+    rounding = 2.0**-53 * sum(number * (size / interval + transforms) for number, size in sizes)
+    return float(total.get_epsilon_for_delta(delta - rounding)) if rounding < delta / 2 else math.inf
+
+
+@functools.lru_cache(maxsize=16)
+def _composed(steps: tuple[Steps, ...], interval: float) -> Any:
+    """Return the distribution of the privacy loss of all `steps` together, on a grid of points `interval` apart."""
+    parts = [_distribution(one, interval).self_compose(one.number) for one in steps]
+    return functools.reduce(lambda total, part: total.compose(part), parts)
+
+
+def _distribution(one: Steps, interval: float) -> Any:
+    """Return the distribution of the privacy loss of a single one of the releases `one`, on a grid of points."""
+    pld = _dp_accounting().pld.privacy_loss_distribution
+    return pld.from_gaussian_mechanism(
+        _noise_multiplier(one.mu_squared), value_discretization_interval=interval, sampling_prob=one.probability
+    )
+
+
+def _parameters(epsilon: float, delta: float) -> Any:
+    """Return the privacy parameters of a single release as an object of dp-accounting."""
+    return _dp_accounting().pld.common.DifferentialPrivacyParameters(epsilon, delta)
+
+
+def _width(one: Steps) -> float:
+    """Return about the length of the interval in which the privacy loss of a single one of the releases `one` lies.
+
+    Outside this interval it lies with a probability below exp(-50).
+    """
+    largest = one.mu_squared / 2 + 10 * math.sqrt(one.mu_squared)
+    if one.probability == 1:
+        return 2 * largest
+    return amplified_epsilon(largest, one.probability) + min(largest, -math.log1p(-one.probability))
+
+
+def _noise_multiplier(mu_squared: float) -> float:
+    """Return a noise multiplier z, not above the exact one, for which 1 / z**2 is `mu_squared`."""
+    return (1 - 1e-15) / math.sqrt(mu_squared)
+
+
+def _dp_accounting() -> Any:
+    """Return the package `dp_accounting`, or raise an ImportError that says how to install this package."""
+    try:
+        import dp_accounting
+        import dp_accounting.pld
+        import dp_accounting.rdp
+    except ImportError as error:
+        raise ImportError(
+            "dp-accounting is needed to add up releases from samples: pip install "
+            "'elliptical-gaussian-mechanism[budget]'"
+        ) from error
+    return dp_accounting

@@ -1,0 +1,121 @@
+"""Draw a Poisson sample of the rows of a table: each row, or all rows of each person, is in it with one probability.
+
+The sample is drawn while the rows are read. Its size is private: only a mechanism whose neighbors differ by the
+addition or removal of one person may read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from egm import _tables
+from egm._random_bits import coins
+from egm._rows import dask, people
+
+__all__ = ["require_no_dask", "sample"]
+
+
+def require_no_dask(X: object) -> None:
+    """Raise TypeError if `X` is an object of dask, which may compute a block of rows twice, and so draw it twice."""
+    if dask.is_dask(X):
+        raise TypeError("X must be no object of dask if a sample of its rows is drawn: give an iterator of blocks")
+
+
+def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a Poisson sample of the rows of `X`, and the labels of these rows.
+
+    `X` is an array, a data frame, a table of `egm.files`, an iterator over blocks of rows or a function that returns
+    one. `labels` may have the entries "person" and "by", each an array or the name of a column. Each row, or each
+    person if "person" is given, is in the sample with the given `probability`, independently of all others. The
+    randomness is that of the operating system or, for a simulation, of `rng`. The result can be read only once.
+    """
+    X, person, draw = _tables.opened(X), labels.get("person"), _Draw(probability, rng)
+    if _tables.is_blocks(X):
+        return _Sample(X, person, draw), labels
+    if isinstance(X, Iterator):
+        return _of_blocks(X, person, draw), labels
+    arrays = {key: people.vector(key, label) for key, label in labels.items() if np.ndim(label) == 1}
+    if person is None:
+        kept = draw.rows(len(X))
+    elif "person" in arrays:
+        kept = draw.persons(arrays["person"])
+    else:
+        kept = draw.persons(_of_column(X, person))
+    return _tables.kept(X, kept), labels | {key: label[kept] for key, label in arrays.items()}
+
+
+class _Draw:
+    """Decide which rows are in a sample: with the given probability, and by `rng` or, if it is None, securely."""
+
+    def __init__(self, probability: float, rng: Rng | None) -> None:
+        self._probability, self._rng = probability, rng
+        self._order = people._Order()
+        self._last: tuple[Any, bool] = None, False
+
+    def rows(self, size: int) -> NDArray[np.bool]:
+        """Return for each of `size` rows whether it is in the sample."""
+        if self._rng is None:
+            return coins(size, self._probability)
+        return self._rng.random(size) < self._probability
+
+    def persons(self, labels: people.Labels) -> NDArray[np.bool]:
+        """Return for each row whether its person is in the sample, where `labels` has the person of each row."""
+        distinct, places = np.unique(labels, return_inverse=True)
+        kept: NDArray[np.bool] = self.rows(distinct.size)[places]
+        return kept
+
+    def sorted_persons(self, labels: Any) -> NDArray[np.bool]:
+        """Return the result of `persons` for the next block of a table that is sorted by person.
+
+        The last person of a block may also be the first one of the next block. Raise ValueError if the blocks so far
+        are not sorted: the same person would be drawn twice.
+        """
+        labels = people.vector("person", labels)
+        self._order.check(labels)
+        kept = self.persons(labels)
+        if labels.size:
+            label, was_kept = self._last
+            if label is not None:
+                kept[labels == label] = was_kept
+            self._last = labels[-1], bool(kept[-1])
+        return kept
+
+
+class _Sample:
+    """Table that is read in blocks and has a sample of the rows of another one, an object like `egm.files.Table`."""
+
+    def __init__(self, table: Any, person: Hashable | None, draw: _Draw) -> None:
+        self.names, self.count, self._table, self._person, self._draw = table.names, None, table, person, draw
+        self.label_types = getattr(table, "label_types", None)
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """Return an iterator over the blocks of rows in the sample."""
+        return (block[self._draw.rows(len(block))] for block in self._table.blocks())
+
+    def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
+        """Return an iterator over pairs: a block of rows in the sample, and a list of its labels in columns `names`."""
+        return self._drawn(self._table.labelled(names), None if self._person is None else names.index(self._person))
+
+    def _drawn(self, pairs: Any, place: int | None) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
+        """Yield the `pairs` of blocks and labels with the rows in the sample; `place` has the index of the persons."""
+        for block, labels in pairs:
+            kept = self._draw.rows(len(block)) if place is None else self._draw.sorted_persons(labels[place])
+            yield block[kept], [label[kept] for label in labels]
+
+
+def _of_blocks(blocks: Iterator[Any], person: Hashable | None, draw: _Draw) -> Iterator[Any]:
+    """Yield the rows of the `blocks` that are in the sample; `person` is the name of a column, or None."""
+    for block in blocks:
+        kept = draw.rows(len(block)) if person is None else draw.sorted_persons(_of_column(block, person))
+        yield _tables.kept(block, kept)
+
+
+def _of_column(X: Any, person: Hashable) -> people.Labels:
+    """Return the person of each row of the data frame `X`, whose column `person` has it."""
+    _, (found,) = _tables.split(X, person)
+    return people.vector("person", found)
