@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _SLACK = 1e-5  # largest entry of U U^T - I for which a matrix counts as orthogonal, up to the rounding of its entries
+_ROUNDING = 1e-13  # largest such entry for a matrix that is orthogonal up to the rounding of doubles
 _PROBES = 4  # random vectors with which an operator is tested
 _AT_ONCE = 1 << 20  # numbers in a block of unit vectors
 _RECORDED = 1e-6  # relative error up to which the entries of a covariance matrix may be rounded
@@ -54,6 +55,11 @@ class Basis:
     sigma : ndarray, shape (d,), optional
         Standard deviations of a row along the vectors of the basis, if they are known.
 
+    Raises
+    ------
+    ValueError
+        If a factor is not an orthogonal matrix of the right shape, up to rounding to six digits.
+
     Notes
     -----
     The matrix of the basis is the Kronecker product :math:`U = F_1 \otimes F_2 \otimes \cdots` of the
@@ -77,6 +83,13 @@ class Basis:
     factors: tuple[Array | None, ...]
     name: str
     sigma: Array | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for m, factor in zip(self.shape, self.factors, strict=True):
+            if factor is not None and not (factor.shape == (m, m) and _off(factor) <= _SLACK):
+                raise ValueError(
+                    f"factors must have an orthogonal matrix of shape ({m}, {m}) for an axis of {m} entries"
+                )
 
     def __repr__(self) -> str:
         return f"Basis({self.name!r}, shape={self.shape})"
@@ -403,8 +416,9 @@ def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None)
     if abs(products[i, j] - identity[i, j]) > _SLACK:
         shown = f"{products[i, j]:.9g} and not {identity[i, j]:g}"
         raise ValueError(f"basis must be orthogonal: rows {i} and {j} have the inner product {shown}")
-    for _ in range(2):  # the iteration of Newton and Schulz squares the distance to the orthogonal matrices
-        U = U @ (3 * identity - U.T @ U) / 2
+    for step in range(3):  # the iteration of Newton and Schulz squares the distance to the orthogonal matrices
+        if step < 2 or _off(U) > _ROUNDING:
+            U = U @ (3 * identity - U.T @ U) / 2
     factor = None if np.array_equal(U, identity) else _fixed(U)  # nothing is multiplied by the identity
     return Basis((len(U),), (factor,), name, sigma=sigma)
 
@@ -520,6 +534,11 @@ def _haar(m: int) -> Array:
             halves += [(start, start + left), (start + left, stop)]
         intervals = halves
     return np.array(rows)
+
+
+def _off(matrix: Array) -> float:
+    """Return the largest entry of U U^T - I in size, for the square array U, `matrix`."""
+    return float(np.max(np.abs(matrix @ matrix.T - np.eye(len(matrix)))))
 
 
 def _fixed(matrix: Array) -> Array:

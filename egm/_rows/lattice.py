@@ -5,7 +5,7 @@ sets can differ by more than the sensitivity (Casacuberta, Shoemate, Vadhan and 
 rounded to multiples of a unit, which is so small that the loss does not matter. All later steps compute with integers:
 
 1. A row that is clipped to norm C becomes an integer vector of norm at most K. It is rounded towards zero, so that no
-   entry grows.
+   entry grows. (Along a basis, `egm._rows.unrotated` rounds rows before they are rotated.)
 2. Any other value is rounded to the nearest integer. This can increase the difference between two neighboring data
    sets by one in each entry, and so this increase is added to the sensitivity.
 3. The noise is a discrete Gaussian. It is calibrated for less than the promised delta, because its distribution is
@@ -79,10 +79,10 @@ T = TypeVar("T")
 class Lattice:
     """Represent rows by vectors of integers, after the rows have been shortened to a given norm (clipped).
 
-    The norm of the integer vector of a row is at most `radius`. The radius is a power of two: 2**40, or less if the
-    noise would not fit into 64-bit integers. The integer 1 stands for the length `unit`. A row is also shortened by
-    the factor `shrink`, slightly below 1, so that rounding errors cannot make its integer vector longer than the
-    radius.
+    The norm of the integer vector of a row is at most `radius`; if there is an object `unrotated`, this is true after
+    the vector has been rotated. The radius is a power of two: 2**40, or less if the noise would not fit into 64-bit
+    integers. The integer 1 stands for the length `unit`. A row is also shortened by the factor `shrink`, slightly below
+    1, so that rounding errors cannot make its integer vector longer than the radius.
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float, unrotated: Unrotated | None = None) -> None:
@@ -132,9 +132,11 @@ class Lattice:
 
         X has the shape (m, d), numbers of any real type and size, and any memory order; it is not copied as a whole.
         `center` and `scaling` are numbers or vectors of d entries. With a `basis`, the coordinates of x - center along
-        its vectors are scaled instead. The result, shape (d,), holds Python integers. On processors of one kind a row
-        always gives the same integers, whatever rows it is added with; another kind of processor may compute the norm
-        of the row in another order. Raise ValueError for an entry of X that is not finite.
+        its vectors are scaled instead; if there is an object `unrotated`, which is made for this basis and scaling, the
+        sum has not been rotated yet, and `rotated` does so. The result, shape (d,), holds Python integers. On
+        processors of one kind a row always gives the same integers, whatever rows it is added with; another kind of
+        processor may compute the norm of the row in another order. Raise ValueError for an entry of X that is not
+        finite.
         """
         return self.sum_and_clipped(X, center, scaling, basis)[0]
 

@@ -9,19 +9,19 @@ rotation is linear, so rotating the sum of the rows is the same as summing rotat
 3. The matrix :math:`M = 2^{-G} K \theta A` maps W to the `Lattice` of the mechanism, where the radius is K. The
    product M W is computed exactly, and rounded to the nearest integers.
 
-The factor :math:`\theta`, slightly below 1, allows for all rounding errors in step 1, so that :math:`\|M w\| \le K`. So
-one row changes M W as much as it changes a sum of rotated rows. Rounding the product can add one to the change of each
-of the d entries, which is charged: the sensitivity grows by :math:`\sqrt d`, where K is nearly always :math:`2^{40}`.
-(Chapter 13 of the book has the proof.)
+The factor :math:`\theta`, slightly below 1, allows for all rounding errors in step 1 and for those of U, so that
+:math:`\|M w\| \le K`. So one row changes M W as much as it changes a sum of rotated rows. Rounding the product can add
+one to the change of each of the d entries, which is charged: the sensitivity grows by :math:`\sqrt d`, where K is
+nearly always :math:`2^{40}`. (Chapter 13 of the book has the proof.)
 
 Whether a row is long is decided by its norm in doubles, for which it is rotated. But most rows are recognized as short
-without that. The rows :math:`u_j` of U are orthonormal, and :math:`b_j \le m`. So for every set S of directions
+without that. The rows :math:`v_j` of U are orthonormal, and :math:`b_j \le m`. So for every set J of directions
 
 .. math::
 
-    \|A y\|^2 \le \|y\|^2 - \sum_{j \in S} \Bigl( 1 - \frac{b_j^2}{m^2} \Bigr) \langle u_j, y \rangle^2 .
+    \|A y\|^2 \le \|y\|^2 - \sum_{j \in J} \Bigl( 1 - \frac{b_j^2}{m^2} \Bigr) \langle v_j, y \rangle^2 .
 
-If S has the directions of the largest spread, where b is small, a few of them are enough for nearly all rows. The
+If J has the directions of the largest spread, where b is small, a few of them are enough for nearly all rows. The
 products are computed in single precision, and the bound allows for its rounding errors.
 """
 
@@ -47,6 +47,7 @@ _FRACTION = 62  # bits behind the binary point of the entries of A
 _MOST_COLUMNS = 512  # for more, a product with the matrix in Python integers takes too long
 _MOST_UNEQUAL = 2.0**12  # largest sqrt(d) max(b) / min(b): beyond it, the sum of few rows would not fit into 64 bits
 _SCALES = 1e-200, 1e200  # range of m / C
+_ORTHOGONAL = 2.0**-48  # largest norm of U U^T - I, divided by d
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ class Unrotated:
     def slack(self) -> float:
         """Return a bound on the relative errors of rounding, 1 - theta in the docstring of this module."""
         d = self.scaling.size
-        return float(2.0**-_DIGITS + 2.0**-50 * (d + 16) * math.sqrt(d) / np.min(self.relative))
+        return float(2.0**-_DIGITS + d * _ORTHOGONAL + 2.0**-50 * (d + 16) * math.sqrt(d) / np.min(self.relative))
 
     @cached_property
     def rule(self) -> tuple[Any, ...]:
@@ -103,7 +104,7 @@ class Unrotated:
         # A product in single precision errs by at most one_off ||y||; these are bounds for the sums of 0, 4, ... terms.
         one_off, k = (d + 8) * 2.0**-24, np.arange(0, less.size + 1, 4)
         slack = 2 * np.sqrt(k) * one_off + 3 * k * one_off**2
-        often = min(1 << max(self._spare - 10, 2), 4096)
+        often = min(1 << (self._spare - 10), 4096)
         return self.alpha, 2.0**self.bits, directions, less, slack, entries, plan, relative, often
 
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
@@ -111,21 +112,23 @@ class Unrotated:
 
         `radius` is K, and `shrink` is theta.
         """
-        A = (self.relative * shrink)[:, None] * self.basis.matrix
-        whole = np.array([int(entry) for entry in np.rint(np.ldexp(A, _FRACTION)).ravel().tolist()], dtype=object)
+        A = np.rint(np.ldexp((self.relative * shrink)[:, None] * self.basis.matrix, _FRACTION))
+        whole = np.array([int(entry) for entry in A.ravel().tolist()], dtype=object).reshape(A.shape)
         shift = _FRACTION + self.bits
-        product = (total @ whole.reshape(A.shape).T) * radius
+        product = (total @ whole.T) * radius
         return np.asarray((product + (1 << (shift - 1))) >> shift)
 
 
 def unrotated(basis: BasisLike | None, scaling: Array, clip_norm: float) -> Unrotated | None:
     """Return the `Unrotated` for a mechanism with this basis, scaling and clip norm, or None if rows must be rotated.
 
-    Rows are rotated one by one if the basis is an operator or has many vectors, or if the entries of `scaling` differ
-    so much that integer vectors would need too many digits.
+    Rows are rotated one by one if the basis is an operator or has many vectors, if its matrix is not orthogonal up to
+    the rounding of doubles, or if the entries of `scaling` differ so much that integer vectors would need too many
+    digits.
     """
     if not isinstance(basis, Basis) or basis.size > _MOST_COLUMNS:
         return None
-    found = Unrotated(basis, scaling, clip_norm)
-    unequal = math.sqrt(scaling.size) / np.min(found.relative)
-    return found if unequal <= _MOST_UNEQUAL and _SCALES[0] <= found.alpha <= _SCALES[1] else None
+    found, d, U = Unrotated(basis, scaling, clip_norm), scaling.size, basis.matrix
+    unequal, off = math.sqrt(d) / np.min(found.relative), np.linalg.norm(U @ U.T - np.eye(d))
+    possible = unequal <= _MOST_UNEQUAL and _SCALES[0] <= found.alpha <= _SCALES[1] and off <= d * _ORTHOGONAL
+    return found if possible else None

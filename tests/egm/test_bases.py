@@ -14,10 +14,12 @@ from scipy.sparse.linalg import aslinearoperator
 from egm import GaussianDataMechanism, bases
 from egm._adaptive import private_rows
 from egm._basis import as_basis
+from egm._mechanisms.base import std_on_lattice
 from egm._rows import lattice, norms, unrotated_kernel
 from egm._rows.lattice import Lattice
 from egm._rows.sums import clipped_sum
 from egm._rows.unrotated import unrotated
+from egm.mechanisms import GroupedDataMechanism
 
 D = 24
 CENTER, SCALING = np.linspace(-1, 1, D), np.geomspace(0.5, 3, D)
@@ -175,6 +177,36 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_rounding_the_sum_is_charged(neighbors, grouped):
+    """The noise of a secure release allows for the rounding of the rotated sum, or of the sum of each group.
+
+    It is larger than the sensitivity s without rounding needs, by the factor (s + r) / s. Here r is sqrt(2 d), or
+    sqrt(2 d g) if a person has rows in up to g groups, rounded up.
+    """
+    options = {"basis": "dct", "neighbors": neighbors, "per_person": "sum"}
+    inner = it = GaussianDataMechanism(np.ones(D), 100, 1.0, 1e-6, **options)
+    groups = 7 if grouped else 1
+    if grouped:
+        it = GroupedDataMechanism(inner, range(9), groups_per_person=groups)
+    weight, *_, std = it._on_lattice(it._grid())
+    sensitivity = it._joint.on_lattice(it._grid().radius, weight)[1]
+    charge = math.ceil(math.sqrt(2 * D * groups)) / sensitivity
+    assert charge > 1e-13
+    np.testing.assert_allclose(std / std_on_lattice(inner, sensitivity, it.noise_size) - 1, charge, rtol=0.01)
+
+
+def test_a_basis_that_is_not_orthogonal_is_refused_or_not_trusted():
+    """A basis cannot be made of factors that are not orthogonal; rows are rotated before they are clipped if one is."""
+    for factor in ([[3.0, 3], [0, 3]], [[1.0, 1e-3], [0, 1]], [[1.0]]):
+        with pytest.raises(ValueError, match=r"factors must have an orthogonal matrix of shape \(2, 2\)"):
+            bases.Basis((2,), (np.array(factor),), "mine")
+    rounded = bases.Basis((D,), (rotation().round(6),), "mine")
+    assert unrotated(rounded, np.ones(D), 1.0) is None
+    assert unrotated(as_basis(rotation().round(6), D), np.ones(D), 1.0) is not None
+
+
 def test_rows_are_rotated_if_integers_would_have_too_many_digits():
     assert unrotated(as_basis(np.eye(2), 2), np.array([1.0, 1e-4]), 1.0) is None
     assert unrotated(bases.dct((32, 32)), np.ones(1024), 1.0) is None
@@ -197,25 +229,29 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
     alone = sum(grid.sum(x[None], 0.0, scaling, basis) for x in X)
     assert copies * max(abs(alone)) > (2**63 if size > 0.9 else 2**53)
     assert np.array_equal(grid.sum(np.tile(X, (copies, 1)), 0.0, scaling, basis), copies * alone)
+    codes = np.zeros(copies * len(X), dtype=int)
+    (of_group,), (number,) = grid.sum_by_group(np.tile(X, (copies, 1)), codes, 1, 0.0, scaling, basis)
+    assert number == codes.size
+    assert np.array_equal(of_group, copies * alone)
 
 
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
-@pytest.mark.parametrize("size", [1e-310, 1e-160, 1e160, 1e300, 1.7e308])
+@pytest.mark.parametrize("size", [1e-310, 1e-160, 1e6, 1e20, 1e39, 1e44, 1e100, 1e160, 1e300, 1.7e308])
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row has at most the norm `radius`, however large the entries of the row are.
 
-    If the sum is rotated, rounding it may add half a unit to each entry. The entries are `size` with random signs. From
-    1e160 on, the row is longer than the clip norm, and its norm must then be within a relative 1e-6 of the bound.
-    `name` is the kind of basis.
+    If the sum is rotated, rounding it may add half a unit to each entry. The entries are `size` with random signs, or 0
+    but for one of them. From 1e6 on, the row is longer than the clip norm. Then its norm must be within a relative 1e-6
+    of the bound, and the row is counted as clipped. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
-    X = np.random.default_rng(3).choice([-size, size], (40, D))
+    X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])
     for grid in lattices(basis):
         with np.errstate(all="raise"):
-            found = [np.float64(grid.rotated(grid.sum(x[None], CENTER, SCALING, basis))) for x in X]
-        lengths = np.linalg.norm(found, axis=1)
+            found = [grid.sum_and_clipped(x[None], CENTER, SCALING, basis) for x in X]
+        lengths = np.linalg.norm([np.float64(grid.rotated(total)) for total, _ in found], axis=1)
         assert np.all(lengths <= grid.radius + grid.rounded**0.5 / 2)
-        assert size < 1 or np.all(lengths > grid.radius * (1 - 1e-6))
+        assert size < 1 or (np.all(lengths > grid.radius * (1 - 1e-6)) and all(clipped == 1 for _, clipped in found))
 
 
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])

@@ -443,22 +443,23 @@ def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, cl
         assert max(changes) >= Fraction(sensitivity) ** 2 * (1 - Fraction(1, 10**12))
 
 
-@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
-def test_rounding_sums_is_charged(neighbors):
+@pytest.mark.parametrize(("neighbors", "radius"), [("replace_one", 1067415), ("add_remove", 1061296)])
+def test_rounding_sums_is_charged(neighbors, radius):
     """The sensitivity allows for the rounding of the sums of all groups in which a person has rows.
 
-    Real vectors of up to four groups with five entries are changed by vectors that reach the sensitivity, and rounded.
-    Rounding changes each entry of a difference by at most 1, and in this example by nearly as much.
+    Real sums of four groups with five entries each are changed as much as the sensitivity allows, and rounded before
+    and after the change. Each entry then changes by nearly 1 more. For `radius`, the change is slightly above an
+    integer.
     """
-    rng, radius, groups, d = np.random.default_rng(5), 1 << 20, 4, 5
+    groups, d, times = 4, 5, 1 if neighbors == "add_remove" else 2  # a row is added, or replaced by the opposite one
     joint = Joint(neighbors, True, reach_squared=groups, groups=True)
-    exact, charged = (joint.on_lattice(radius, radius // 10, rounded)[1] for rounded in (0, d))
-    times = 1 if neighbors == "add_remove" else 2  # rows are replaced by rows on the other side
-    change = np.full((groups, d), times * radius / np.sqrt(d)) - rng.random((groups, d)) / 100
-    start = np.floor(change) + 0.5 - change  # the sum before the change is rounded down, and the one after it up
-    moved = np.linalg.norm(np.round(start + change + 1e-9) - np.round(start - 1e-9))
-    count = radius // 10 * np.sqrt(groups) if times == 1 else 0
-    assert exact < np.hypot(moved, count) <= charged
+    exact, charged = (joint.on_lattice(radius, 1, rounded)[1] for rounded in (0, d))
+    change = np.full((groups, d), times * radius / np.sqrt(d))
+    assert np.all(change % 1 < 0.01)
+    start = 0.5 - change % 1 / 2  # rounded down, and after the change rounded up
+    moved = np.linalg.norm(np.round(start + change) - np.round(start))
+    assert moved > exact + 0.9 * np.sqrt(groups * d)
+    assert moved <= charged
 
 
 COMBINATIONS = [
