@@ -18,13 +18,14 @@ def compiled(**options: Any) -> Callable[[F], F]:
     """Return a decorator that compiles a function with numba and lets threads run it in parallel (without the GIL).
 
     The compiled code is stored in numba's cache folder, if there is one to which the process can write. `options` are
-    further arguments of `numba.njit`.
+    further arguments of `numba.njit`. No code is made for calls from C, because there are none.
     """
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: F) -> F:
         try:
-            return njit(nogil=True, error_model="numpy", cache=True, **options)(function)
+            return njit(cache=True, **options)(function)
         except RuntimeError:  # no folder that can be written to
-            return njit(nogil=True, error_model="numpy", **options)(function)
+            return njit(**options)(function)
 
     return decorate
