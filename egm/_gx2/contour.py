@@ -6,6 +6,7 @@ this variable. The docstring of `egm.gx2` explains the method.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
@@ -28,9 +29,18 @@ T = TypeVar("T")
 
 @cache
 def kernel() -> ModuleType:
-    """Return the module of compiled functions. The first call imports it, which takes a quarter of a second."""
-    from egm._gx2 import kernel
+    """Return the module of compiled functions. The first call imports it, which takes a quarter of a second.
 
+    If numba has not stored the compiled code, the import compiles it. Meanwhile the garbage collector is off, because
+    it would find next to nothing and take a tenth of the time.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        from egm._gx2 import kernel
+    finally:
+        if collects:
+            gc.enable()
     return kernel
 
 

@@ -7,6 +7,10 @@ by the largest weight. `normal` is the standard deviation of the normal term, di
 
 A point c where a contour crosses the real axis is given by the number `theta` and by `lower`. If `lower` is true, c is
 -exp(theta), for the lower tail. Otherwise c is 1 / (1 + exp(-theta)), for the upper tail.
+
+Every tail needs the functions whose decorator has a signature. They are compiled when this module is imported, and are
+written so that this is quick: without powers, max and min, and without making arrays. Otherwise numba would compile
+functions of its own for these.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
     return c, 1 - c if theta < 10 else rest, rest
 
 
-@compiled()
+@compiled("(f8[:, ::1], f8, f8, b1, f8[:, ::1])")
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
@@ -86,7 +90,7 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
     return c, pace, gain, loss, convex, concave, third
 
 
-@compiled()
+@compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
     """Compute K(c) without the part in `series`, and a number from which its rounding error is bounded.
 
@@ -103,7 +107,7 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
     return height, size
 
 
-@compiled()
+@compiled("(f8, f8, f8, f8, f8)")
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
     """Take one step from `u` towards the zero of an increasing function, if the zero lies between `low` and `high`.
 
@@ -117,7 +121,7 @@ def newton(u: float, value: float, slope: float, low: float, high: float) -> tup
     return target if low < target < high else (low + high) / 2, low, high
 
 
-@compiled()
+@compiled("(f8[:, ::1], f8, f8, b1, f8[:, ::1])")
 def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
@@ -275,7 +279,7 @@ def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int
     nodes[_TURN_OF_GROWTH + node] += total_imag
 
 
-@compiled(no_cpython_wrapper=True)
+@compiled("(f8[:, ::1], intp[::1], f8, f8[:, ::1], f8, f8, f8[:, ::1], f8[::1], intp)", no_cpython_wrapper=True)
 def _growth(
     table: Array,
     ends: Indices,
@@ -340,7 +344,7 @@ def growth_at(
     return result
 
 
-@compiled()
+@compiled("(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 3), f8, intp[::1], f8[::1], c16[:, ::1])")
 def quadrature(
     table: Array,
     normal: float,
