@@ -21,12 +21,12 @@ def compiled(signature: str | None = None, **options: Any) -> Callable[[F], F]:
     has the types of the arguments, the function is compiled (or its code is loaded) at once, otherwise at its first
     call. `options` are further arguments of `numba.njit`. No code is made for calls from C, because there are none.
     """
-    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    options |= {"signature_or_function": signature, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: F) -> F:
         try:
-            return njit(signature, cache=True, **options)(function)
+            return njit(cache=True, **options)(function)
         except RuntimeError:  # no folder that can be written to
-            return njit(signature, **options)(function)
+            return njit(**options)(function)
 
     return decorate
