@@ -50,8 +50,11 @@ def finer_tail(crossing, y):
     """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at
+    ends, kept = np.empty(form.table.shape[1], np.intp), np.empty((3, kernel.MOST_NODES), complex)
     shapes = (
-        shape for shape in contour._shapes(crossing, y) if kernel.quadrature(*arguments, shape, 0.0)[0] == kernel.DIED
+        shape
+        for shape in contour._shapes(crossing, y)
+        if kernel.quadrature(*arguments, shape, 0.0, ends, np.zeros(kernel.WHOLE), kept)[0] == kernel.DIED
     )
     h, reach, tilt = next(shapes, (crossing.c, 1.0, contour._TILT))
     step, total, previous = kernel._STEP / FINER, 0.5 * h / abs(crossing.c), np.inf

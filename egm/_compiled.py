@@ -14,17 +14,19 @@ from numba import njit
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def compiled(**options: Any) -> Callable[[F], F]:
+def compiled(signature: str | None = None, **options: Any) -> Callable[[F], F]:
     """Return a decorator that compiles a function with numba and lets threads run it in parallel (without the GIL).
 
-    The compiled code is stored in numba's cache folder, if there is one to which the process can write. `options` are
-    further arguments of `numba.njit`.
+    The compiled code is stored in numba's cache folder, if there is one to which the process can write. If `signature`
+    has the types of the arguments, the function is compiled (or its code is loaded) at once, otherwise at its first
+    call. `options` are further arguments of `numba.njit`. No code is made for calls from C, because there are none.
     """
+    options |= {"signature_or_function": signature, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: F) -> F:
         try:
-            return njit(nogil=True, error_model="numpy", cache=True, **options)(function)
+            return njit(cache=True, **options)(function)
         except RuntimeError:  # no folder that can be written to
-            return njit(nogil=True, error_model="numpy", **options)(function)
+            return njit(**options)(function)
 
     return decorate

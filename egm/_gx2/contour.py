@@ -6,6 +6,7 @@ this variable. The docstring of `egm.gx2` explains the method.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
@@ -22,15 +23,24 @@ _SMALL = 128.0  # a sum of terms whose absolute values add up to less is compute
 _WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
 _REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
-Quadrature: TypeAlias = tuple[Complex, Complex, float, Array]  # nodes, masses, relative error, three integrals
+Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
 T = TypeVar("T")
 
 
 @cache
 def kernel() -> ModuleType:
-    """Return the module of compiled functions. The first call imports it, which takes a quarter of a second."""
-    from egm._gx2 import kernel
+    """Return the module of compiled functions. The first call imports it, which takes a quarter of a second.
 
+    If numba has not stored the compiled code, the import compiles it. Meanwhile the garbage collector is off, because
+    it would find next to nothing and take a tenth of the time.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        from egm._gx2 import kernel
+    finally:
+        if collects:
+            gc.enable()
     return kernel
 
 
@@ -89,7 +99,7 @@ class Crossing:
 
     def __init__(self, form: Form, theta: float, lower: bool) -> None:
         self.form, self.theta, self.lower = form, theta, lower
-        self.at = np.empty((2, form.table.shape[1]))
+        self.at = np.empty((3, form.table.shape[1]))
         self.c, self.pace, gain, loss, convex, concave, self.skew = kernel().cross(
             form.table, form.normal, theta, lower, self.at
         )
@@ -185,7 +195,7 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     `lower` is None, the tail is the lower one for an x below the mean of the distribution, and otherwise the upper one.
     """
     lower = bool(x < form.mean) if lower is None else lower
-    theta = kernel().saddle(form.table, form.normal, float(x), lower, np.empty((2, form.table.shape[1])))
+    theta = kernel().saddle(form.table, form.normal, float(x), lower, np.empty((3, form.table.shape[1])))
     if math.isnan(theta):
         raise AccuracyError(f"no saddle point within 200 steps for {x!r} units", estimate=theta)
     return Crossing(form, theta, lower)
@@ -218,7 +228,7 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     """Choose the nodes s and the masses m of a quadrature along the contour through the point c of `crossing`.
 
-    The results are the array s - c, the array m, an estimate of the relative error, and the array of Im sum_i m_i
+    The results are the array s - c, the array m, an estimate of the relative error, and the list of Im sum_i m_i
     F(s_i) / |c| for the three functions F(s) = c / s, 1 and (s - c) / c, where Im is the imaginary part. `x` is a point
     of the distribution, divided by the unit of its `Form`. Let K be the cumulant function. For a function F, the
     integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i).
@@ -227,15 +237,18 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     The estimated error is the larger one of that of the tail and `density` times that of the density. For an x far
     below the mean and a contour with c > 0, the density is too small beside the upper tail, and `density` has to be 0.
     """
-    x, form = float(x), crossing.form
+    x, form, compiled = float(x), crossing.form, kernel()
     best: Quadrature | None = None
+    arguments = form.table, form.normal, form.series, crossing.beyond, x, crossing.c, crossing.at
+    ends, kept = np.empty(form.table.shape[1], np.intp), np.empty((3, compiled.MOST_NODES), complex)
     for shape in _shapes(crossing, x):
-        ended, shift, mass, error, sums = kernel().quadrature(
-            form.table, form.normal, form.series, crossing.beyond, x, crossing.c, crossing.at, shape, density
+        ended, count, error, *sums = compiled.quadrature(
+            *arguments, shape, density, ends, np.zeros(compiled.WHOLE), kept
         )
-        if ended == kernel().DIED:
+        shift, mass = kept[:2, :count].copy()
+        if ended == compiled.DIED:
             return shift, mass, error, sums
-        if ended == kernel().ROUGH and (best is None or error < best[2]):
+        if ended == compiled.ROUGH and (best is None or error < best[2]):
             best = shift, mass, error, sums
     if best is None:
         raise AccuracyError("the integrand does not die away along any contour", estimate=np.nan)

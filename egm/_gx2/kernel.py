@@ -7,6 +7,10 @@ by the largest weight. `normal` is the standard deviation of the normal term, di
 
 A point c where a contour crosses the real axis is given by the number `theta` and by `lower`. If `lower` is true, c is
 -exp(theta), for the lower tail. Otherwise c is 1 / (1 + exp(-theta)), for the upper tail.
+
+Every tail needs the functions whose decorator has a signature. They are compiled when this module is imported, and are
+written so that this is quick: without powers, max and min, and without making arrays. Otherwise numba would compile
+functions of its own for these.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from egm._types import Array, Complex, Indices
 
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
-_MOST_NODES = 8192
+MOST_NODES = 8192
 _HALVINGS = 5
 _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of the exponent comes on top
 TOP = 1 - 0.5 * math.log(2 * math.pi)  # largest logarithm of a tail that the saddlepoint formula can give
@@ -33,10 +37,13 @@ _BESIDE = 64  # groups whose sums over the nodes are computed at a time
 _SLACK, _INVERSE, _INVERSE_IMAG, _SERIES, _SERIES_IMAG, _POWER, _POWER_IMAG = (_BESIDE * part for part in range(1, 8))
 _TOGETHER = 16  # nodes for which factors are multiplied at a time
 # Where the parts of the vector of nodes begin, after the real parts of the nodes: for the imaginary parts, the
-# derivatives by u, the real and the imaginary part of the growth, and a product of factors with its turns and scalings;
-# and where the vector ends.
+# derivatives by u, the real and the imaginary part of the growth, and a product of factors with its turns and scalings.
 _B, _SLOPE, _RISE, _GROWTH, _TURN_OF_GROWTH = (_TOGETHER * part for part in range(1, 6))
-_REAL, _IMAG, _TURNS, _SCALES, _WHOLE = (_TOGETHER * part for part in range(6, 11))
+_REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(6, 10))
+# Where the parts for a block of clusters begin: the real and the imaginary part of V, and of a power series in V. And
+# where the parts for four sums over the nodes begin, and where the vector ends.
+_V, _V_IMAG, _SUM, _SUM_IMAG = (_TOGETHER * 10 + _BESIDE * part for part in range(4))
+_SUMS, _OTHERS, _COARSE, _FINE, WHOLE = (_TOGETHER * 10 + _BESIDE * 4 + 4 * part for part in range(5))
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 _BELOW, _ABOVE = 1 << 15, 1022 << 5  # in `gather`, numbers of keys of negative weights, and of keys for r > 1/2
@@ -54,7 +61,7 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
     return c, 1 - c if theta < 10 else rest, rest
 
 
-@compiled()
+@compiled("(f8[:, ::1], f8, f8, b1, f8[:, ::1])")
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
@@ -64,7 +71,7 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
     negative ones; and c^3 K'''(c). A cluster counts as if all its weights were equal to its center.
     """
     c, rest, pace = place(theta, lower)
-    nn = (normal * c) ** 2 if normal else 0.0
+    nn = normal * c * (normal * c) if normal else 0.0
     gain, loss, convex, concave, third = nn, 0.0, nn, 0.0, 0.0
     for j in range(table.shape[1]):
         r, k, nc = table[0, j], table[2, j], table[3, j]
@@ -83,24 +90,24 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
     return c, pace, gain, loss, convex, concave, third
 
 
-@compiled()
+@compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
     """Compute K(c) without the part in `series`, and a number from which its rounding error is bounded.
 
     The number is the sum of the absolute values of the terms of K(c) and of the arguments of their logarithms. `at` was
     filled by `cross` at c.
     """
-    size = (normal * c) ** 2 if normal else 0.0
+    size = normal * c * (normal * c) if normal else 0.0
     height = size / 2
     for j in range(table.shape[1]):
         y, k, nc = c * table[0, j], table[2, j], table[3, j]
         log = math.log1p(-y) if y < 0.5 else math.log(at[0, j])  # 1 - y has lost digits of a small y
         height += (at[1, j] * nc - k * log) / 2
-        size += k * (abs(log) / 2 + min(abs(y), 1.0)) + abs(at[1, j]) * nc / 2
+        size += k * (abs(log) / 2 + (1.0 if abs(y) > 1 else abs(y))) + abs(at[1, j]) * nc / 2
     return height, size
 
 
-@compiled()
+@compiled("(f8, f8, f8, f8, f8)")
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
     """Take one step from `u` towards the zero of an increasing function, if the zero lies between `low` and `high`.
 
@@ -109,11 +116,12 @@ def newton(u: float, value: float, slope: float, low: float, high: float) -> tup
     which may be infinite.
     """
     low, high = (u, high) if value < 0 else (low, u)
-    target = u + (min(max(-value / slope, -30.0), 30.0) if slope > 0 else -math.copysign(1.0, value))
+    step = -value / slope if slope > 0 else -math.copysign(1.0, value)
+    target = u + (math.copysign(30.0, step) if abs(step) > 30 else step)
     return target if low < target < high else (low + high) / 2, low, high
 
 
-@compiled()
+@compiled("(f8[:, ::1], f8, f8, b1, f8[:, ::1])")
 def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
@@ -125,13 +133,13 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
     mean, variance = 0.0, normal * normal
     for j in range(table.shape[1]):
         mean += table[0, j] * (table[2, j] + table[3, j]) / 2
-        variance += table[0, j] ** 2 * (table[2, j] / 2 + table[3, j])
+        variance += table[0, j] * table[0, j] * (table[2, j] / 2 + table[3, j])
     z = abs(x - mean) / math.sqrt(variance)
     theta = math.log((z + math.hypot(z, 2.0)) / (2 * math.sqrt(variance)))
     low, high = -np.inf, np.inf
     for _ in range(200):
         c, pace, gain, loss, convex, concave, _ = cross(table, normal, theta, lower, at)
-        plus, minus = max(-c * x, 0.0), max(c * x, 0.0)
+        plus, minus = -c * x if c * x < 0 else 0.0, c * x if c * x > 0 else 0.0
         more, less = gain + plus, 1 + loss + minus
         value = math.log(more / less) if more > 0 else -np.inf
         if abs(value) <= 1e-4:
@@ -186,7 +194,7 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 
 
 @compiled(inline="always")
-def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> None:
+def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> None:
     """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the result at each node a + i b.
 
     `nodes` is the array of `_growth`, with the nodes and the results. All q_j have the same sign. The factors are
@@ -198,8 +206,8 @@ def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> Non
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
     for start in range(first, last, _SCALED):
-        for j in range(start, min(start + _SCALED, last)):
-            factor = q[j]
+        for j in range(start, start + _SCALED if start + _SCALED < last else last):
+            factor = at[2, j]
             for i in range(_TOGETHER):
                 x, y = 1 - factor * nodes[i], -abs(factor * nodes[_B + i])
                 real, imag = nodes[_REAL + i], nodes[_IMAG + i]
@@ -207,7 +215,8 @@ def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> Non
                 nodes[_REAL + i], nodes[_IMAG + i] = real * x - imag * y, new
                 nodes[_TURNS + i] += 1.0 if imag < 0 and new >= 0 else 0.0
         for i in range(_TOGETHER):
-            large = max(abs(nodes[_REAL + i]), abs(nodes[_IMAG + i])) > _LARGE
+            real, imag = abs(nodes[_REAL + i]), abs(nodes[_IMAG + i])
+            large = (imag if imag > real else real) > _LARGE
             scale = 1 / _LARGE if large else 1.0
             nodes[_REAL + i] *= scale
             nodes[_IMAG + i] *= scale
@@ -216,101 +225,106 @@ def _add_product(q: Array, first: int, last: int, k: float, nodes: Array) -> Non
         real, imag = nodes[_REAL + i], nodes[_IMAG + i]
         angle = math.atan2(imag, real) - nodes[_TURNS + i] * 2 * math.pi
         nodes[_GROWTH + i] -= k * (0.5 * math.log(real * real + imag * imag) + nodes[_SCALES + i] * _LOG_LARGE)
-        nodes[_TURN_OF_GROWTH + i] += k * math.copysign(angle, q[first] * nodes[_B + i])
+        nodes[_TURN_OF_GROWTH + i] += k * math.copysign(angle, at[2, first] * nodes[_B + i])
 
 
 @compiled(inline="always")
-def _ends(table: Array, clustered: bool) -> Array:
-    """Find the runs of groups with weights of one sign and equal degrees of freedom k, whose factors may be multiplied.
+def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
+    """Prepare `_growth`: fill the last row of `at` with q = r / (1 - r c), and `ends` with the runs of groups.
 
-    The result has an entry for each group: for the first group of a run, the index after the last group of the run, and
-    otherwise 0. A run has at least four groups. The rounding error of their product is about k times the root of their
-    number, which must not exceed `_SMALL`. If the groups are clusters (`clustered`), there are no runs, because the
-    numbers k of clusters differ.
+    A run has at least four groups, whose weights have one sign and whose degrees of freedom k are equal, so that their
+    factors may be multiplied. The rounding error of their product is about k times the root of their number, which must
+    not exceed `_SMALL`. If the groups are clusters (`clustered`), there are no runs, because the numbers k of clusters
+    differ. The entry in `ends` for the first group of a run is the index after the last group of the run. Other
+    entries are 0. The result is the number of nodes for which `_growth` is to be called: `_TOGETHER` if there are runs,
+    and otherwise 1.
     """
-    size = table.shape[1]
-    ends, first = np.zeros(size), 0
+    size, first, runs = table.shape[1], 0, 0
+    for j in range(size):
+        at[2, j], ends[j] = table[0, j] / at[0, j], 0
     for j in range(1, 0 if clustered else size + 1):
         if j == size or table[2, j] != table[2, first] or (table[0, j] > 0) != (table[0, first] > 0):
             if j - first >= 4 and table[2, first] * math.sqrt(j - first) <= _SMALL:
+                runs += 1
                 ends[first] = j
             first = j
-    return ends
+    return _TOGETHER if runs else 1
 
 
 @compiled(inline="always")
-def _series(series: Array, at: Array, q: Array, a: float, b: float, room: Array) -> tuple[float, float]:
-    """Compute the real and the imaginary part of the power series with the coefficients `series` at c + a + i b.
+def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int) -> None:
+    """Add the power series with the coefficients `series` to the result of `_growth` at the node with the index `node`.
 
-    The arguments are those of `_growth`, but a and b belong to a single node. The loops are over real numbers, and the
-    compiler runs them for several clusters at a time.
+    The other arguments are those of `_growth`. The loops are over real numbers, in blocks of clusters. The parts of a
+    block lie at constant places of one vector, and the compiler runs the loops for several clusters at a time.
     """
-    for j in range(q.size):
-        slack, turn = 1 - q[j] * a, q[j] * b
-        factor = (1 + at[1, j]) / (slack * slack + turn * turn)
-        room[0, j], room[1, j], room[2, j], room[3, j] = factor * slack - 1, factor * turn, 0.0, 0.0  # V, and the sum
-    for p in range(series.shape[0] - 1, -1, -1):
-        for j in range(q.size):
-            x, y, real, imag = room[0, j], room[1, j], room[2, j] + series[p, j], room[3, j]
-            room[2, j], room[3, j] = real * x - imag * y, real * y + imag * x
-    total, total_imag = 0.0, 0.0
-    for j in range(q.size):
-        total += room[2, j]
-        total_imag += room[3, j]
-    return total, total_imag
+    size, total, total_imag = at.shape[1], 0.0, 0.0
+    a, b = nodes[node], nodes[_B + node]
+    for start in range(0, size, _BESIDE):
+        many = _BESIDE if start + _BESIDE < size else size - start
+        for j in range(many):
+            slack, turn = 1 - at[2, start + j] * a, at[2, start + j] * b
+            factor = (1 + at[1, start + j]) / (slack * slack + turn * turn)
+            nodes[_V + j], nodes[_V_IMAG + j] = factor * slack - 1, factor * turn
+            nodes[_SUM + j], nodes[_SUM_IMAG + j] = 0.0, 0.0
+        for p in range(series.shape[0] - 1, -1, -1):
+            for j in range(many):
+                x, y = nodes[_V + j], nodes[_V_IMAG + j]
+                real, imag = nodes[_SUM + j] + series[p, start + j], nodes[_SUM_IMAG + j]
+                nodes[_SUM + j], nodes[_SUM_IMAG + j] = real * x - imag * y, real * y + imag * x
+        for j in range(many):
+            total += nodes[_SUM + j]
+            total_imag += nodes[_SUM_IMAG + j]
+    nodes[_GROWTH + node] += total - beyond
+    nodes[_TURN_OF_GROWTH + node] += total_imag
 
 
-@compiled(inline="always")
+@compiled("(f8[:, ::1], intp[::1], f8, f8[:, ::1], f8, f8, f8[:, ::1], f8[::1], intp)", no_cpython_wrapper=True)
 def _growth(
     table: Array,
-    ends: Array,
+    ends: Indices,
     normal: float,
     series: Array,
     beyond: float,
     c: float,
     at: Array,
-    q: Array,
     nodes: Array,
     many: int,
-    room: Array,
 ) -> None:
     """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
     The vector `nodes` has blocks of `_TOGETHER` entries, which begin at 0 for the numbers a and at `_B` for the b. The
     results are written into the blocks from `_GROWTH` and from `_TURN_OF_GROWTH`. If there are runs of factors to be
-    multiplied, `many` is `_TOGETHER`. `at` was filled by `cross` at c, `q` has r / (1 - r c) for each group, `ends` is
-    the result of `_ends`, `series` has the coefficients of `Form`, and `beyond` is the value of that series at c.
-    `room` has space for four numbers for each group.
+    multiplied, the other nodes are computed, too. `at` was filled by `cross` at c and, like `ends`, by `_prepare`.
+    `series` has the coefficients of `Form`, and `beyond` is the value of that series at c.
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
-        nodes[_GROWTH + i] = normal**2 * (c * a + (a * a - b * b) / 2) if normal else 0.0
-        nodes[_TURN_OF_GROWTH + i] = normal**2 * b * (c + a) if normal else 0.0
+        nodes[_GROWTH + i] = normal * normal * (c * a + (a * a - b * b) / 2) if normal else 0.0
+        nodes[_TURN_OF_GROWTH + i] = normal * normal * b * (c + a) if normal else 0.0
     j = 0
     while j < table.shape[1]:
-        k, last = table[2, j] / 2, int(ends[j])
+        k, q, last = table[2, j] / 2, at[2, j], ends[j]
         if last:
-            _add_product(q, j, last, k, nodes)
+            _add_product(at, j, last, k, nodes)
             j = last
         else:
             for i in range(many):
-                qa, qb = q[j] * nodes[i], q[j] * nodes[_B + i]
+                qa, qb = q * nodes[i], q * nodes[_B + i]
                 nodes[_GROWTH + i] -= k / 2 * math.log1p(qa * (qa - 2) + qb * qb)
                 nodes[_TURN_OF_GROWTH + i] += k * math.atan2(qb, 1 - qa)
             j += 1
     for j in range(table.shape[1]):
-        nc = table[3, j]
+        nc, q = table[3, j], at[2, j]
         if nc:
             for i in range(many):
-                qa, qb = q[j] * nodes[i], q[j] * nodes[_B + i]
-                factor = nc / (2 * at[0, j] * ((1 - qa) ** 2 + qb * qb))
+                qa, qb = q * nodes[i], q * nodes[_B + i]
+                factor = nc / (2 * at[0, j] * ((1 - qa) * (1 - qa) + qb * qb))
                 nodes[_GROWTH + i] += factor * (qa * (1 - qa) - qb * qb)
                 nodes[_TURN_OF_GROWTH + i] += factor * qb
     if series.shape[0]:
         for i in range(many):
-            real, imag = _series(series, at, q, nodes[i], nodes[_B + i], room)
-            nodes[_GROWTH + i] += real - beyond
-            nodes[_TURN_OF_GROWTH + i] += imag
+            _add_series(series, beyond, at, nodes, i)
 
 
 @compiled()
@@ -318,19 +332,19 @@ def growth_at(
     table: Array, normal: float, series: Array, beyond: float, c: float, at: Array, shift: Complex
 ) -> Complex:
     """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
-    q, ends, result = table[0] / at[0], _ends(table, series.shape[0] > 0), np.empty_like(shift)
-    room, nodes = np.empty((4, q.size)), np.zeros(_WHOLE)
+    result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
+    _prepare(table, at, series.shape[0] > 0, ends)
     for first in range(0, shift.size, _TOGETHER):
         many = min(_TOGETHER, shift.size - first)
         for i in range(many):
             nodes[i], nodes[_B + i] = shift[first + i].real, shift[first + i].imag
-        _growth(table, ends, normal, series, beyond, c, at, q, nodes, many, room)
+        _growth(table, ends, normal, series, beyond, c, at, nodes, many)
         for i in range(many):
             result[first + i] = complex(nodes[_GROWTH + i], nodes[_TURN_OF_GROWTH + i])
     return result
 
 
-@compiled()
+@compiled("(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 3), f8, intp[::1], f8[::1], c16[:, ::1])")
 def quadrature(
     table: Array,
     normal: float,
@@ -341,7 +355,10 @@ def quadrature(
     at: Array,
     shape: tuple[float, float, float],
     density: float,
-) -> tuple[int, Complex, Complex, float, Array]:
+    ends: Indices,
+    nodes: Array,
+    kept: Complex,
+) -> tuple[int, int, float, float, float, float]:
     """Integrate f(s) / s and f(s), where f(s) = exp(K(s) - K(c) - (s - c) x), along a contour through c.
 
     `at` was filled by `cross` at c; `series` and `beyond` are as in `_growth`. `shape` holds the constants h, reach and
@@ -349,24 +366,20 @@ def quadrature(
     derivative by u is i h, and the curvature is h tilt / reach. Beyond u = reach the nodes spread exponentially, and
     the hyperbola nears a line that is turned from the vertical by the angle whose tangent is tilt. The step of the
     trapezoid rule in u is halved until the last two sums agree. `density` is a factor, at most 1, by which the error of
-    the integral of f(s) counts beside that of f(s) / s. The five results are how the quadrature ended (`DIED`, `GROWS`
-    or `ROUGH`); the nodes s - c; their masses; the estimated relative error; and an array of the integrals of f(s)
-    times c / s, 1 and (s - c) / c, each divided by 2 i |c|.
+    the integral of f(s) counts beside that of f(s) / s.
+
+    The six results are how the quadrature ended (`DIED`, `GROWS` or `ROUGH`); the number of nodes; the estimated
+    relative error; and the integrals of f(s) times c / s, 1 and (s - c) / c, each divided by 2 i |c|. The first two
+    rows of `kept` are filled with the nodes s - c and with their masses. The caller makes the arrays `kept`, `ends` and
+    `nodes`, because code that makes arrays takes long to compile. `nodes` has `WHOLE` entries, which are 0.
     """
     h, reach, tilt = shape
-    q, ends, together = np.empty(table.shape[1]), _ends(table, series.shape[0] > 0), 1
-    for j in range(q.size):
-        q[j] = table[0, j] / at[0, j]
-        together = _TOGETHER if ends[j] else together
-    room, nodes = np.empty((4, q.size)), np.zeros(_WHOLE)
-    # Of each node, the real and the imaginary part of s - c and of the mass; the angle and the size of the integrand.
-    kept = np.empty((_MOST_NODES, 6))
-    sums, others, coarse, fine = np.zeros(4), np.zeros(4), np.zeros(4), np.zeros(4)
+    together = _prepare(table, at, series.shape[0] > 0, ends)
     step, count, smallest, peak, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, np.inf, False
     for level in range(_HALVINGS + 1):
         # The first rule goes on until the integrand has died away, and the next ones halve its steps.
-        new = _MOST_NODES if level == 0 else count
-        if count + new > _MOST_NODES:
+        new = MOST_NODES if level == 0 else count
+        if count + new > MOST_NODES:
             break
         if level:
             step /= 2
@@ -378,61 +391,64 @@ def quadrature(
                     sinh, cosh = math.sinh(u), math.cosh(u)
                     nodes[n], nodes[_B + n] = reach * h * tilt * (cosh - 1), reach * h * sinh
                     nodes[_SLOPE + n], nodes[_RISE + n] = h * tilt * sinh, h * cosh
-                _growth(table, ends, normal, series, beyond, c, at, q, nodes, together, room)
+                _growth(table, ends, normal, series, beyond, c, at, nodes, together)
             a, b = nodes[here], nodes[_B + here]
             slope, rise = nodes[_SLOPE + here], nodes[_RISE + here]
             real, imag = nodes[_GROWTH + here] - a * x, nodes[_TURN_OF_GROWTH + here] - b * x
-            factor, ratio, turn = math.exp(min(real, 700.0)), 1 + a / c, b / c  # s / c is ratio + i turn
+            factor, ratio, turn = math.exp(700.0 if real > 700 else real), 1 + a / c, b / c  # s / c is ratio + i turn
             square = ratio * ratio + turn * turn
             if level == 0:
-                pace = math.sqrt((slope / h) ** 2 + (rise / h) ** 2)  # h squared may overflow
+                pace = math.sqrt(slope / h * (slope / h) + rise / h * (rise / h))  # h squared may overflow
                 size = factor * pace / (1.0 if density == 1 else math.sqrt(square))
                 if size < NEGLIGIBLE:
                     break
                 grows = not size <= 1e3 * smallest
                 if grows:
                     break
-                smallest, peak = min(smallest, size), max(peak, size)
-                kept[i, 4], kept[i, 5] = imag, size
+                smallest = size if size < smallest else smallest
+                peak = size if size > peak else peak
+                kept[2, i] = complex(imag, size)
                 factor = factor if i else 0.5
             cos, sin = factor * math.cos(imag), factor * math.sin(imag)
             mass_real, mass_imag = cos * slope - sin * rise, cos * rise + sin * slope
-            kept[count, 0], kept[count, 1], kept[count, 2], kept[count, 3] = a, b, mass_real, mass_imag
+            kept[0, count], kept[1, count] = complex(a, b), complex(mass_real, mass_imag)
             mass_real, mass_imag = mass_real / abs(c), mass_imag / abs(c)
             once = (mass_imag * ratio - mass_real * turn) / square  # of the mass divided by s / c, and by its square
             twice = (once * ratio - (mass_real * ratio + mass_imag * turn) / square * turn) / square
-            part = others if level == 0 and i % 2 else sums
-            part[0] += once
-            part[1] += mass_imag
-            part[2] += mass_imag * (a / c) + mass_real * turn
-            part[3] += twice
+            part = _OTHERS if level == 0 and i % 2 else _SUMS
+            nodes[part] += once
+            nodes[part + 1] += mass_imag
+            nodes[part + 2] += mass_imag * (a / c) + mass_real * turn
+            nodes[part + 3] += twice
             count += 1
-        if grows or (level == 0 and count == _MOST_NODES):
+        if grows or (level == 0 and count == MOST_NODES):
             grows = True
             break
         for n in range(4):
-            coarse[n] = fine[n] if level else 2 * step * sums[n]
-            sums[n] += others[n]
-            others[n] = 0.0
-            fine[n] = step * sums[n]
+            nodes[_COARSE + n] = nodes[_FINE + n] if level else 2 * step * nodes[_SUMS + n]
+            nodes[_SUMS + n] += nodes[_OTHERS + n]
+            nodes[_OTHERS + n] = 0.0
+            nodes[_FINE + n] = step * nodes[_SUMS + n]
         # Two rules may agree by accident, but hardly for two integrals at once.
-        change = max(abs(fine[0] - coarse[0]), abs(fine[3] - coarse[3])) / fine[0]
-        of_density = fine[1] / coarse[1] - 1
+        change, other = abs(nodes[_FINE] - nodes[_COARSE]), abs(nodes[_FINE + 3] - nodes[_COARSE + 3])
+        change = (other if other > change else change) / nodes[_FINE]
+        of_density = nodes[_FINE + 1] / nodes[_COARSE + 1] - 1
         # Halving the step squares the error, up to a factor. But a part of the integrand that turns too far in one step
         # is not seen: the error may be as large as this part.
-        error, unseen = 1e5 * max(change**2, density * of_density**2 if density else 0.0), 0.0
+        change, other = change * change, density * (of_density * of_density) if density else 0.0
+        error = 1e5 * (other if other > change else change)
         first = count >> level
         for i in range(1, first):
-            if abs(kept[i, 4] - kept[i - 1, 4]) > _TURN * (1 << level):
-                unseen = max(unseen, kept[i, 5])
-        error = max(error, unseen)
+            size = kept[2, i].imag
+            if size > error and abs(kept[2, i].real - kept[2, i - 1].real) > _TURN * (1 << level):
+                error = size
         if error < _RTOL:
             break
-    shift, mass = np.empty(count, np.complex128), np.empty(count, np.complex128)
     for i in range(count):
-        shift[i], mass[i] = complex(kept[i, 0], kept[i, 1]), complex(kept[i, 2] * step, kept[i, 3] * step)
+        kept[1, i] = complex(kept[1, i].real * step, kept[1, i].imag * step)
     # Where the integrand grows before it falls, its parts cancel.
-    return GROWS if grows else DIED if error < _RTOL else ROUGH, shift, mass, error + _ROUNDING * peak, fine[:3]
+    ended = GROWS if grows else DIED if error < _RTOL else ROUGH
+    return ended, count, error + _ROUNDING * peak, nodes[_FINE], nodes[_FINE + 1], nodes[_FINE + 2]
 
 
 @compiled()

@@ -327,7 +327,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     """
     top = kernel().TOP
     depth = top - log_p
-    at = np.empty((2, form.table.shape[1]))
+    at = np.empty((3, form.table.shape[1]))
 
     def excess(theta: float) -> tuple[float, float, float]:
         crossing = Crossing(form, theta, lower)

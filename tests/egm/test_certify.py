@@ -123,6 +123,29 @@ def test_published_tails_are_near(case):
     assert enclosure.value == pytest.approx(float(case["published"][tail]), abs=case["published"]["accuracy"])
 
 
+# --- far tails --------------------------------------------------------------------------------------------------------
+
+# parameters of the far tails in the test scripts of Das's toolbox gx2, which have no values
+INFINITE = {"weights": [-2.0, -3.0, 4.0, 1.0], "dof": [4, 2, 6, 1], "nc": [10.0, 20.0, 5.0, 0.0], "normal": 20.0}
+FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
+
+
+@pytest.mark.parametrize(
+    ("form", "of", "x"),
+    [
+        *((INFINITE, "logsf", x) for x in (300.0, 2e3, 1.2e4)),
+        *((INFINITE, "logcdf", x) for x in (-1e3, -8e3)),
+        *((FINITE, "logcdf", x) for x in (1e-40, 1e-55, 1e-70)),
+    ],
+)
+def test_far_tails_of_the_toolbox(form, of, x):
+    """The functions of `gx2` agree with the intervals in the tails, down to 1e-600, that Das's toolbox plots."""
+    enclosure = gx2.certify(x, **form, of=of)
+    value = getattr(gx2, of)(x, **form)
+    assert enclosure.relative_width < 1e-15
+    assert value == pytest.approx(enclosure.value, abs=1e-12, rel=1e-15)
+
+
 # --- closed forms -----------------------------------------------------------------------------------------------------
 
 

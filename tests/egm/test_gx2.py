@@ -1,5 +1,6 @@
 """Test that `egm.gx2`, the generalized chi-square distribution, agrees with 30-digit values, SciPy and general laws."""
 
+import gc
 import json
 from itertools import product
 from pathlib import Path
@@ -156,6 +157,22 @@ def test_work_grows_slowly_with_the_number_of_weights():
     # The number of groups decides how long each node of a contour takes; there are 16 in an octave of weights.
     sizes = [form.form_of(1 / np.arange(1.0, d + 1), np.ones(d), np.zeros(d)).r.size for d in (10**4, 10**5, 10**6)]
     assert np.all(np.diff(sizes) <= 16 * np.log2(10) + 1)
+
+
+# --- compiled functions -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_import_leaves_the_garbage_collector_as_it_was(collects):
+    """The garbage collector, which is off while functions are compiled, is afterwards as it was before."""
+    assert gc.isenabled()
+    try:
+        if not collects:
+            gc.disable()
+        contour.kernel.__wrapped__()
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
 
 
 # --- Davies' algorithm, with its absolute accuracy -------------------------------------------------------------------

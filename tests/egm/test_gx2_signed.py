@@ -161,18 +161,82 @@ def test_published_values(form, x, published):
     assert gx2.cdf(x, **form) == pytest.approx(published, abs=1e-4)
 
 
+# parameters on the getting-started pages of Das's toolbox gx2, of the MATLAB version and of the Python version
+TOOLBOX = {"weights": [1.0, -10.0, 2.0], "dof": [1, 2, 3], "nc": [2.0, 3.0, 7.0], "normal": 5.0, "shift": 10.0}
+SIGNED = {"weights": [-2.0, -5.0, 2.0], "dof": [2, 1, 3], "nc": [0.0, 4.0, 4.0], "normal": 3.0, "shift": -20.0}
+POSITIVE = {"weights": [3.0, 4.0, 5.0], "dof": [1, 2, 3], "nc": [2.0, 3.0, 7.0], "shift": -100.0}
+
+
 def test_published_values_of_the_toolbox():
-    """Results agree with those of the getting-started page of Das's toolbox gx2, as far as this page has digits."""
-    law = gx2.rv([1.0, -10.0, 2.0], [1, 2, 3], [2.0, 3.0, 7.0], normal=5.0, shift=10.0)
+    """Results agree with those of the getting-started pages of Das's toolbox gx2, as far as these pages have digits."""
+    law = gx2.rv(**TOOLBOX)
     assert law.stats() == (-17.0, 1771.0)
-    assert law.pdf([10.0, 25.0]).round(4).tolist() == [0.0121, 0.0088]
-    assert law.cdf([10.0, 25.0]).round(4).tolist() == [0.7150, 0.8790]
-    assert law.ppf([0.5, 0.9]).round(4).tolist() == [-8.7657, 27.5320]
+    assert law.pdf([10.0, 25.0]).round(8).tolist() == [0.01205709, 0.00879803]
+    assert law.cdf([10.0, 25.0]).round(8).tolist() == [0.71497983, 0.87899866]
+    assert round(float(law.ppf(0.9)), 4) == 27.5320
+    mode = 9.297513876130134
+    assert abs(gx2.gradients(mode, **TOOLBOX).normal) < 1e-12  # -normal times the slope of the density
     law = gx2.from_quadratic_form([[1, 1], [1, 1]], [5, 6], [[2, 1], [1, 3]], linear=[-1, 0], constant=-1)
     found = np.concatenate([law.weights, law.dof, law.nc, [law.shift, law.normal]])
-    assert found.round(4).tolist() == [7.0, 1.0, 16.6188, -1.3316, 0.8452]
+    assert found.round(8).tolist() == [7.0, 1.0, 16.61880466, -1.33163265, 0.84515425]
     assert np.round(law.stats(), 9).tolist() == [122.0, 3356.0]
-    assert round(float(law.cdf(50.0)), 4) == 0.0856
+    assert law.cdf(50.0) == pytest.approx(0.08559335530030304, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("form", "p", "published"),
+    [
+        (TOOLBOX, [1e-3, 1e-2, 0.5], [-218.36937302, -149.26056464, -8.765662415017411]),
+        (TOOLBOX, [1 - 1e-2, 1 - 1e-3], [51.03378046, 69.48993111]),
+        (SIGNED, [1e-3, 1 - 1e-3], [-142.77030235, 24.80785786]),
+        (POSITIVE, [1e-3, 1 - 1e-3], [-90.52584739, 122.31996647]),
+    ],
+)
+def test_published_quantiles_of_the_toolbox(form, p, published):
+    # The toolbox finds a quantile by a search, which ends before the last printed digit is right.
+    np.testing.assert_allclose(gx2.ppf(p, **form), published, rtol=2e-8)
+
+
+def test_published_derivatives_of_the_toolbox():
+    """The gradients agree with the gradient of the cdf on the getting-started page of the Python version of gx2."""
+    found = gx2.gradients(10.0, [1.0, -5.0, 2.0], [1, 2, 3], [2.0, 3.0, 7.0], normal=2.0, shift=5.0)
+    np.testing.assert_allclose(-found.weights, [-5.93248766e-02, -6.46817998e-02, -1.83416585e-01], rtol=1e-8)
+    np.testing.assert_allclose(-found.nc, [-2.01733664e-02, 8.03252777e-02, -3.89155815e-02], rtol=1e-8)
+    np.testing.assert_allclose([-found.normal, -found.shift], [4.26856717e-05, -2.05327351e-02], rtol=1e-8)
+    law = gx2.from_quadratic_form([[1, 1], [1, 1]], [1, 2], [[2, 1], [1, 3]], linear=[-1, 0], constant=-1)
+    assert round(float(law.pdf(0.0)), 4) == 0.0962  # minus the derivative of the cdf by the constant
+
+
+def test_published_far_tails_of_the_toolbox():
+    """Tails of 1e-1000 and 1e-2000 agree with the approximations on the getting-started pages of gx2.
+
+    The toolbox has found the points by its approximations, one of an infinite tail and one of a finite tail. For the
+    finite tail the pages have the logarithm of the distance from its end, which is too small for a double. So close to
+    the end the tail is proportional to the third power of the distance, because there are six degrees of freedom.
+    """
+    lower, upper = [-24365.14269438, -47950.03867407], [9723.84451406, 19159.3719629]
+    np.testing.assert_allclose(gx2.logcdf(lower, **SIGNED) / np.log(10), [-1000, -2000], rtol=2e-5)
+    np.testing.assert_allclose(gx2.logsf(upper, **SIGNED) / np.log(10), [-1000, -2000], rtol=1e-4)
+    at = gx2.logcdf(1e-250, **{**POSITIVE, "shift": 0.0}) / np.log(10)
+    found = [at + 3 * (log_distance + 250) for log_distance in (-331.27463875, -664.60797208)]
+    np.testing.assert_allclose(found, [-1000, -2000], atol=1e-7)
+
+
+def test_published_error_of_a_classification():
+    """The smallest error of a classification agrees with that on the getting-started page of the Python version of gx2.
+
+    A point has one of two normal distributions, each with the probability 1/2. The quadratic form is the logarithm of
+    the ratio of their densities.
+    """
+    means, covariances = ([-0.3, -0.3], [0.3, 0.3]), (np.eye(2), np.diag([0.4, 0.6]))
+    first, second = (np.linalg.inv(covariance) for covariance in covariances)
+    linear = first @ means[0] - second @ means[1]
+    constant = (means[1] @ second @ means[1] - means[0] @ first @ means[0] + np.log(0.4 * 0.6)) / 2
+    laws = [
+        gx2.from_quadratic_form((second - first) / 2, mean, covariance, linear=linear, constant=constant)
+        for mean, covariance in zip(means, covariances, strict=True)
+    ]
+    assert round(float(laws[0].cdf(0.0) + laws[1].sf(0.0)) / 2, 4) == 0.2776
 
 
 @pytest.mark.parametrize("form", [DAVIES, README], ids=["Davies", "chi2comb"])
