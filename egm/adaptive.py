@@ -66,6 +66,10 @@ class AdaptiveDataMechanism(Declared):
         Pairs of data sets that a release must not tell apart: one row is replaced, and `n` is
         public; or one row is added or removed, and the number of rows is private. Then a tenth of
         the budget buys a noisy number of rows, which is released.
+    unseen : float, default 0.0
+        Share of the budget of the last sum, from 0 to 0.9, for two noisy numbers of long rows. They
+        are needed for ``interval(unseen=True)``, which also holds if a few rows are far away from
+        all others (see `AdaptiveRelease.interval`). By default, nothing is asked for this.
 
     Raises
     ------
@@ -436,6 +440,7 @@ class AdaptiveDataMechanism(Declared):
             method=found.method,
             columns=columns,
             n=n,
+            unseen=found.unseen and found.unseen.times(result.half),
             count=of_count and of_count[0],
             count_std=of_count[1] if of_count else 0.0,
         )
