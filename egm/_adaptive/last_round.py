@@ -51,7 +51,6 @@ _FARTHEST = 1e100  # largest ratio of the last edge to the last near one
 _SLACK = 1.05  # factor by which wrong standard deviations may lengthen a normal row
 _COUNT = 0.06, 0.005  # share of the budget to count rows: the first over the effective dimension, at least the second
 _STEPS, _RAISED = 5, 1.35  # largest number of clip norms that are tried, and the factor from one to the next
-_FEWER, _FASTER = 3, 1.8  # the same if there is a limit of the error and the next error is less than half of it
 _START = 0.5, 0.4  # rows expected beyond the first clip norm, over those allowed; the second if `search.few`
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
 _LONGER = 0.35, 1.0  # excess of a longer row over the clip norm, divided by it, for d = 1; the second if `search.few`
@@ -179,9 +178,10 @@ def last_round_below(search: Search, limit: float, unseen: float) -> LastRound |
     if seen is not None:
         return None if it.least_error(seen) > _LATE * limit else it.run(it.by_tail(seen), unseen)
     clip = it.by_model()
-    if clip is None:
+    if clip is None and it.limited:
         return None
-    off = 0.0
+    clip = clip or it.by_tail(it.likeliest())
+    off = 0.0 if clip.model else clip.one_sided
     if clip.found is not None:
         off = float(np.linalg.norm([clip.found.left, clip.found.std])) / it.unit
     return None if it.error(clip.norm, off) > limit else it.run(clip, unseen)
@@ -209,7 +209,7 @@ class _LastRound:
         self.limit = limit  # largest squared error of the sum; a larger clip norm is not tried
         self.doubt = doubt or search.doubt  # cost of asking how many rows have very large norms
         self.search, self.rows, self.n, self.rotated = search, search.rows, search.n, search.basis is not None
-        self.ended = False
+        self.ended = self.limited = False
         self.b = search.calibrated()
         self.spread = search.spread()
         self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
@@ -504,9 +504,9 @@ class _LastRound:
             clip_norm = tail.length(expected)
         elif strict and expected < self.n:
             clip_norm = max(clip_norm, math.sqrt(gx2.isf(expected / self.n, self.weights)))
-        steps = _STEPS if self.limit == math.inf else _FEWER
-        for step in range(1, steps + 1):
+        for step in range(1, _STEPS + 1):
             if self.error(clip_norm, 0.0) > self.limit:
+                self.limited = True
                 return clip_norm, False, 0.0, 0.0
             found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
             if tail is not None:
@@ -515,10 +515,9 @@ class _LastRound:
             excess = found - self.n * self.share(clip_norm)
             doubtful = found if strict else excess
             enough = doubtful + sure * std <= allowed
-            if enough or step == steps or not self.affords(cost):
+            if enough or step == _STEPS or not self.affords(cost):
                 break
-            faster = self.error(_FASTER * clip_norm, 0.0) < self.limit / 2 < math.inf
-            clip_norm *= _FASTER if faster else _RAISED
+            clip_norm *= _RAISED
         surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
         off = longer * clip_norm
         return clip_norm, enough, off * surely, off * max(doubtful + 2 * std, 0.0)

@@ -687,7 +687,7 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
     for seed in range(8):
         rng = np.random.default_rng(seed)
-        X = rng.normal(3.0, 1.0, (2000, d))
+        X = rng.normal(80.0, 1.0, (2000, d))
         long = rng.random(2000) < rng.choice([0.002, 0.02, 0.2])
         far = LONG[law](rng, (long.sum(), d))
         X[long] = np.clip(far, -100, 100)
