@@ -36,8 +36,7 @@ class Correction:
 
     `larger` is true if the rows are to be clipped to the larger norm. All other attributes are vectors in the units of
     the sum, with an entry for each column or, along a basis, for each coordinate. `added` is to be added to the sum of
-    the clipped rows, and `std` is the standard deviation of its noise; `noise` is that of the measured sum of all
-    clipped parts, whatever is added of it, or 0 if `larger` is true. The corrected sum is still wrong by an unknown
+    the clipped rows, and `std` is the standard deviation of its noise. The corrected sum is still wrong by an unknown
     vector: `left` has the root mean square that is expected of each entry, and `hidden` is an upper estimate of its
     absolute value.
     """
@@ -45,7 +44,6 @@ class Correction:
     larger: bool
     added: Array
     std: Array
-    noise: Array
     left: Array
     hidden: Array
 
@@ -70,11 +68,11 @@ def correct(parts: Array, variance: Array, chance: Array, noise: Array, ratio: f
     beyond = np.where(clear, *_FURTHER) * further
     if np.sum(kept**2 * variance) + rest > (ratio**2 - 1) * np.sum(noise**2):
         nothing = np.zeros(parts.size)
-        return Correction(True, nothing, nothing, nothing, beyond, further)
+        return Correction(True, nothing, nothing, beyond, further)
     left = np.hypot(np.where(small, math.sqrt(rest / max(int(small.sum()), 1)), 0.0), beyond)
     unknown = _LEVEL * (np.sqrt(noise**2 + variance) - np.sqrt(noise**2 + kept**2 * variance))
     hidden = (1 - kept) * np.abs(parts) + unknown + further
-    return Correction(False, kept * parts, kept * np.sqrt(variance), np.sqrt(variance), left, hidden)
+    return Correction(False, kept * parts, kept * np.sqrt(variance), left, hidden)
 
 
 def unexplained(vector: Array, variances: Array, deviations: float, share: float = 0.0) -> tuple[float, float]:

@@ -105,9 +105,10 @@ class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
     `norm` is the clip norm. What clipping removes from a row is called its clipped part. `found` is the correction of
-    the sum if the clipped parts were measured, up to a larger norm; otherwise it is None. `one_sided` is the distance
-    by which the sum moves if the clipped parts of all rows point in one direction. If there is a correction, only what
-    is beyond the larger norm counts for this distance. `second` is the sum of the squared lengths of the clipped parts.
+    the sum if the clipped parts were measured, up to a larger norm; otherwise it is None. `aside` has the standard
+    deviations of the noise in the measured parts, or is None if nothing is corrected. `one_sided` is the distance by
+    which the sum moves if the clipped parts of all rows point in one direction. If there is a correction, only what is
+    beyond the larger norm counts for this distance. `second` is the sum of the squared lengths of the clipped parts.
 
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
     rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
@@ -123,6 +124,7 @@ class _Clip:
     model: bool = False
     tail: Tail | None = None
     found: Correction | None = None
+    aside: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -462,7 +464,8 @@ class _LastRound:
             if not found.larger or not self.affords(cost):
                 break
         one_sided, clip_norm = n * radial.lost(float(norms[i + 1])), float(norms[i + found.larger])
-        return _Clip(clip_norm, one_sided, float(surely[i]), float(at_most[i]), model=True, found=found)
+        at, aside = (float(surely[i]), float(at_most[i])), None if found.larger else np.sqrt(variance)
+        return _Clip(clip_norm, one_sided, *at, model=True, found=found, aside=aside)
 
     def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array, Array]:
         """Ask, at the given cost, how many rows are longer than each of the ascending `norms` except the first.
@@ -552,7 +555,7 @@ class _LastRound:
             self.rows.longer("unseen", search.center, b, length, part * cost)
             for length, part in ((C, first), (E, 1 - first))
         )
-        aside = 0.0 if clip.found is None else search.of_columns(clip.found.noise)
+        aside = 0.0 if clip.aside is None else search.of_columns(clip.aside)
         square = max(some + 2 * some_std, 0.0) * near**2 + max(few + 2 * few_std, 0.0) * far**2
         std = np.sqrt((some_std * near) ** 2 + (few_std * far) ** 2 + aside**2)
         return Unseen(some * near + few * far, std, square)
