@@ -112,9 +112,12 @@ class AdaptiveDataMechanism(Declared):
     goes into this sum if `rho` is below ``least_rho(d)``. Otherwise a part of `rho` buys a noisy mean
     of the clipped rows and other private numbers. Unless these promise that a search is far better,
     the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken. In
-    simulations the squared error was at most a tenth larger than that of the clipped sum with all of
-    `rho`, and a quarter larger in the rare cases in which a search was given up late. Entries outside
-    the ranges are cut if there is no search: choose ranges that hold nearly all the data.
+    simulations of fifty laws in ranges of three widths, the expected squared error was 1.04 times that
+    of the clipped sum with all of `rho` in the mean of all releases without a search or with a search
+    that was given up. It was more than 1.2 times in a hundredth of these. If few rows are far from all
+    others, a search may not see them; with one row in a hundred in narrow ranges, its squared error
+    was up to 8 times that of the clipped sum. Entries outside the ranges are cut if there is no
+    search: choose ranges that hold nearly all the data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
