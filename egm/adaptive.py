@@ -116,7 +116,7 @@ class AdaptiveDataMechanism(Declared):
     of the clipped sum with all of `rho` in the mean of all releases without a search or with a search
     that was given up. It was more than 1.2 times in a hundredth of these. If few rows are far from all
     others, a search may not see them; with one row in a hundred in narrow ranges, its squared error
-    was up to 8 times that of the clipped sum. Entries outside the ranges are cut if there is no
+    was up to 9 times that of the clipped sum. Entries outside the ranges are cut if there is no
     search: choose ranges that hold nearly all the data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
