@@ -1,17 +1,19 @@
 """`python -m benchmarks.intervals`: measure how often intervals of means contain the exact mean, and how long they are.
 
-Two mechanisms release the sum of rows with two columns: an `AdaptiveDataMechanism` and a `GaussianDataMechanism`. The
-rows are drawn from each of the fifty laws (distributions) of `benchmarks.laws`, in four settings, each with a number of
-rows and a budget. The guesses that the `GaussianDataMechanism` gets are as wrong as it assumes by default: by half a
-standard deviation in each mean, and by a factor of 1.25 in each standard deviation. If a law has infinite variance, the
-standard deviation of normal rows with the same quartiles takes its place.
+Two mechanisms release the sum of rows with two columns: an `AdaptiveDataMechanism` and a `GaussianDataMechanism`. A
+third one, called "unseen", is an `AdaptiveDataMechanism` that counts rows which may be far away; its intervals also
+hold if there are such rows. The rows are drawn from each of the fifty laws (distributions) of `benchmarks.laws`, in
+four settings, each with a number of rows and a budget. The guesses that the `GaussianDataMechanism` gets are as wrong
+as it assumes by default: by half a standard deviation in each mean, and by a factor of 1.25 in each standard deviation.
+If a law has infinite variance, the standard deviation of normal rows with the same quartiles takes its place.
 
 Each release gives four intervals for each column: for the mean of the rows and for the mean of the distribution, at two
 confidence levels. Two figures are printed for each kind of interval. The first is the share of the intervals that
 contain the mean, with its standard error. The second is the mean length of the intervals, divided by the shortest
 length with which intervals around the same estimates would contain the mean as often as the level promises. This
 shortest length is twice a quantile of the absolute errors. The goals are a share of at least the level, up to two
-standard errors, and a relative length of at most 1.2.
+standard errors, and a relative length of at most 1.2. For "unseen", the mean length of the 95 % intervals for the mean
+of the rows is also given in units of R / (n sqrt(2 rho)); no interval that holds for all data can be much shorter.
 
 The rows and the noise of a run depend only on the mechanism, the law and the number of the run.
 """
@@ -35,7 +37,8 @@ RADIUS, SIGMA_RANGE = 1e3, (1e-3, 1e3)
 OFF, FACTOR = 0.5, 1.25  # how wrong the guesses are: in standard deviations, and as a factor; the mechanism's defaults
 LONGEST, ERRORS = 1.2, 2.0  # the goals: length over the shortest, and standard errors below the nominal share
 MEANS = {"Pareto 1.5": 2.0, "t, 2": 0.0, "lognormal 2": math.exp(2)}  # exact, where a sample does not show them well
-MECHANISMS = "adaptive", "gaussian"
+UNSEEN = 0.1  # share of the budget of the sum for the numbers of rows that may be far away
+MECHANISMS = "adaptive", "unseen", "gaussian"
 RUNS = 400
 
 
@@ -57,15 +60,16 @@ def population(law):
 def mechanism(kind, law, setting, wrong):
     """Return the mechanism whose intervals are measured, for the law (distribution) with the name `law`.
 
-    `kind` is "adaptive" or "gaussian", and `setting` is the index in SETTINGS of the number of rows and the budget.
+    `kind` is one of MECHANISMS, and `setting` is the index in SETTINGS of the number of rows and the budget.
     `wrong` is a number from 0 to 3, and chooses how the guesses of a GaussianDataMechanism are wrong. Those of the
     standard deviations are too large for 1 and 3, and too small for 0 and 2. Those of the means are too large for 2 and
     3, and too small for 0 and 1.
     """
     n, reach = SETTINGS[setting]
     rho, (mean, spread), scale = (reach / n) ** 2, population(law), scales(setting)
-    if kind == "adaptive":
-        return AdaptiveDataMechanism(n, rho, radius=RADIUS, sigma_range=SIGMA_RANGE)
+    if kind != "gaussian":
+        unseen = UNSEEN if kind == "unseen" else 0.0
+        return AdaptiveDataMechanism(n, rho, radius=RADIUS, sigma_range=SIGMA_RANGE, unseen=unseen)
     up, right = 2 * (wrong % 2) - 1, 2 * (wrong // 2) - 1
     sigma, center = spread * FACTOR**up * scale, (mean + OFF * right * spread) * scale
     epsilon = calibration.gaussian_epsilon(DELTA, calibration.zcdp_noise_multiplier(rho))
@@ -83,7 +87,7 @@ def scales(setting):
 def release(kind, law, run):
     """Make one release; return which means are in their intervals, the lengths of the intervals, and the errors.
 
-    `kind` is "adaptive" or "gaussian", and `law` is the name of the law (distribution) of the rows. `run` is the number
+    `kind` is one of MECHANISMS, and `law` is the name of the law (distribution) of the rows. `run` is the number
     of the run, which chooses the setting, the rows and the noise. The first two results are arrays of shape (2, 2, 2):
     one entry for each mean of `OF` (that of the rows and that of the population), each level of `LEVELS`, and each
     column. The third result has the errors of the estimates, and the shape (2, 2): for each mean of `OF` and each
@@ -92,12 +96,13 @@ def release(kind, law, run):
     """
     rng, setting = grid.generator("intervals", law, run), run % len(SETTINGS)
     scale, mean = scales(setting), population(law)[0]
-    shift = rng.uniform(-laws.FAR, laws.FAR, D) * (kind == "adaptive")
+    shift = rng.uniform(-laws.FAR, laws.FAR, D) * (kind != "gaussian")
     X = (laws.LAWS[law](rng, SETTINGS[setting][0], D) + shift) * scale
     made = mechanism(kind, law, setting, run // len(SETTINGS) % 4)
     found = made.release(X, rng=grid.generator(kind, law, run))
     truths = np.array([X.mean(axis=0), (mean + shift) * scale])
-    low, high = np.moveaxis([[found.interval(level, of=of) for level in LEVELS] for of in OF], 2, 0)
+    how = {"unseen": True} if kind == "unseen" else {}
+    low, high = np.moveaxis([[found.interval(level, of=of, **how) for level in LEVELS] for of in OF], 2, 0)
     return (low <= truths[:, None]) & (truths[:, None] <= high), high - low, found.mean - truths
 
 
@@ -119,24 +124,35 @@ def measured(found):
     return of_runs.mean(axis=0), of_runs.std(axis=0, ddof=1) / math.sqrt(len(found)), np.mean(ratios, axis=0)
 
 
+def over_least(found):
+    """Return the mean length of the intervals for the mean of the rows, at the last level, over R / (n sqrt(2 rho)).
+
+    `found` is a list with the results of `release` for the runs 0, 1, ...
+    """
+    lengths = np.array([length[0, -1].mean() for _, length, _ in found])
+    return np.mean(lengths * math.sqrt(2) / RADIUS * np.resize([reach for _, reach in SETTINGS], len(found)))
+
+
 def table(kind, runs, names=tuple(laws.LAWS)):
     """Yield lines of text about the intervals of a mechanism: a line for each law, and lists of laws that miss a goal.
 
-    `kind` is "adaptive" or "gaussian", `runs` is the number of runs for each law, and `names` has the names of the laws
+    `kind` is one of MECHANISMS, `runs` is the number of runs for each law, and `names` has the names of the laws
     (distributions of rows).
     """
     columns = [f"{of} {level:.0%}" for of in OF for level in LEVELS]
     yield f"{kind}: share inside (standard error), length over the shortest; - for too few, + for too long"
-    yield " " * 22 + "".join(f"   {column:21}" for column in columns)
+    yield " " * 22 + "".join(f"   {column:21}" for column in columns) + "   over the least" * (kind == "unseen")
     missed = {column: ([], []) for column in columns}
     for law in names:
-        share, se, ratio = (part.ravel() for part in measured([release(kind, law, run) for run in range(runs)]))
+        found = [release(kind, law, run) for run in range(runs)]
+        share, se, ratio = (part.ravel() for part in measured(found))
         few, long = (share + ERRORS * se < np.tile(LEVELS, 2)).tolist(), (ratio > LONGEST).tolist()
         cells = (
             f"{p:.3f} ({e:.3f}) {r:5.2f}{'-' * f}{'+' * g}"
             for p, e, r, f, g in zip(share, se, ratio, few, long, strict=True)
         )
-        yield f"{law:22}" + "".join(f"   {cell:21}" for cell in cells)
+        least = f"   {over_least(found):5.1f}" if kind == "unseen" else ""
+        yield f"{law:22}" + "".join(f"   {cell:21}" for cell in cells) + least
         for column, f, g in zip(columns, few, long, strict=True):
             missed[column][0].extend([law] * f)
             missed[column][1].extend([law] * g)

@@ -66,6 +66,10 @@ class AdaptiveDataMechanism(Declared):
         Pairs of data sets that a release must not tell apart: one row is replaced, and `n` is
         public; or one row is added or removed, and the number of rows is private. Then a tenth of
         the budget buys a noisy number of rows, which is released.
+    unseen : float, default 0.0
+        Share of the budget of the last sum, from 0 to 0.9, for two noisy numbers of long rows. They
+        are needed for ``interval(unseen=True)``, which also holds if a few rows are far away from
+        all others (see `AdaptiveRelease.interval`). By default, nothing is asked for this.
 
     Raises
     ------
@@ -108,9 +112,12 @@ class AdaptiveDataMechanism(Declared):
     goes into this sum if `rho` is below ``least_rho(d)``. Otherwise a part of `rho` buys a noisy mean
     of the clipped rows and other private numbers. Unless these promise that a search is far better,
     the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken. In
-    simulations the squared error was at most a tenth larger than that of the clipped sum with all of
-    `rho`, and a quarter larger in the rare cases in which a search was given up late. Entries outside
-    the ranges are cut if there is no search: choose ranges that hold nearly all the data.
+    simulations of fifty laws in ranges of three widths, the expected squared error was 1.04 times that
+    of the clipped sum with all of `rho` in the mean of all releases without a search or with a search
+    that was given up. It was more than 1.2 times in a hundredth of these. If few rows are far from all
+    others, a search may not see them; with one row in a hundred in narrow ranges, its squared error
+    was up to 9 times that of the clipped sum. Entries outside the ranges are cut if there is no
+    search: choose ranges that hold nearly all the data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
@@ -436,6 +443,7 @@ class AdaptiveDataMechanism(Declared):
             method=found.method,
             columns=columns,
             n=n,
+            unseen=found.unseen and found.unseen.times(result.half),
             count=of_count and of_count[0],
             count_std=of_count[1] if of_count else 0.0,
         )

@@ -21,6 +21,7 @@ _RANGE = 1e-100, 1e100  # standard deviations for which all squares in the compu
 _SIGMA_RANGE = 1e-4, 1.0  # default with ranges, over half the range: no entry within it spreads more than this half
 COUNT = 0.1  # share of the budget for the number of rows, if it is private
 _SURE = 0.9  # noisy number of rows over the declared one from which a search is sure to run at the least budget
+_MOST_UNSEEN = 0.9  # largest share of the budget of the sum for the numbers of rows that may be far away
 _MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
 
 
@@ -37,6 +38,7 @@ class Declared:
     columns: Columns = field(default=None, kw_only=True)
     per_person: Literal["sum", "mean"] | None = field(default=None, kw_only=True)
     neighbors: Neighbors = field(default="replace_one", kw_only=True)
+    unseen: float = field(default=0.0, kw_only=True)
 
     if TYPE_CHECKING:
 
@@ -52,6 +54,7 @@ class Declared:
             columns: Iterable[Hashable] | None = ...,
             per_person: Literal["sum", "mean"] | None = ...,
             neighbors: Neighbors = ...,
+            unseen: float = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -70,6 +73,7 @@ class Declared:
         if radius is not None:
             scalar(positive, radius=radius)
         between(0.0, _MOST, rho=rho)
+        unseen = scalar(partial(between, 0.0, _MOST_UNSEEN), unseen=self.unseen)
         if not (self.per_person is None or self.per_person in ("sum", "mean")):
             raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
@@ -78,7 +82,7 @@ class Declared:
             raise ValueError('basis must not be "learn" for neighbors="add_remove": give a public basis')
         basis = self.basis if self.basis is None or self._learns else checked(self.basis)
         values = {"n": n, "rho": rho, "radius": radius, "sigma_range": tuple(bounds.tolist()), "basis": basis}
-        for name, value in {**values, "ranges": ranges, "columns": columns}.items():
+        for name, value in {**values, "ranges": ranges, "columns": columns, "unseen": unseen}.items():
             object.__setattr__(self, name, value)
 
     @property

@@ -13,7 +13,10 @@ range of lengths, n is the number of rows, and rho is the budget.
    `egm._adaptive.correction` corrects the sum or, if that is too noisy, the clip norm is increased.
 4. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of the report. The released mean is the last center
    plus the noisy mean of the clipped differences of the rows from this center.
-5. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
+5. Unseen. If a part of the budget was declared for this, the rows beyond the clip norm and the rows beyond a larger
+   norm are counted. The answers bound what clipping takes, for all data in the declared ranges. This is asked before
+   the sum.
+6. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
    has biased it. Then the difference is added to the forecast of the error. This is done if step 3 was taken, or if
    n sqrt(rho) is small.
 """
@@ -31,6 +34,7 @@ from egm._adaptive.correction import Correction, correct, unexplained
 from egm._adaptive.radial import Radial
 from egm._adaptive.search import KEPT, Search
 from egm._adaptive.tail import Tail
+from egm._adaptive.unseen import Unseen
 from egm._basis import BasisLike
 from egm._types import Array
 from egm.forecast import ErrorForecast
@@ -59,6 +63,10 @@ _BEYOND = 0.2, 0.005  # share of the budget to count rows beyond these norms: fi
 _CHANCE = 2.0  # standard deviations by which these numbers of rows may be wrong
 _ASIDE = 0.45, 0.05  # share of the budget for the sum of the clipped parts: first / effective dimension + second
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
+_LATE = 1.5  # factor by which long rows that all point in one direction may exceed the limit, late in a search
+_RARE = 0.1  # normal rows that are expected beyond the larger of two norms beyond which rows are counted
+_NEARER = 0.2  # standard deviations of noise that the rows between the two norms add to the bound if all is normal
+_LEAST_PART = 0.02  # least share of each of these two numbers in their cost
 _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
 
 
@@ -73,8 +81,9 @@ class LastRound:
     proportion to its variance. `center` is the center that was found before the last sum, in the coordinates of the
     columns. `sigma` has the standard deviations that were found before it, along `basis` if there is one.
     `spread` has the standard deviations of the columns that follow from `sigma` or, if there are more long rows than
-    normal ones, upper bounds: all that these rows add to the squared norms may be in any one column. `method` is
-    "search", or "ranges" for rows that are clipped to declared ranges without a search.
+    normal ones, upper bounds: all that these rows add to the squared norms may be in any one column. `unseen` bounds
+    what clipping took, or is None if no part of the budget was declared for this. `method` is "search", or "ranges" for
+    rows that are clipped to declared ranges without a search.
     """
 
     mean: Array
@@ -87,6 +96,7 @@ class LastRound:
     sigma: Array
     spread: Array
     basis: BasisLike | None
+    unseen: Unseen | None
     method: Literal["search", "ranges"] = "search"
 
 
@@ -95,15 +105,15 @@ class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
     `norm` is the clip norm. What clipping removes from a row is called its clipped part. `found` is the correction of
-    the sum if the clipped parts were measured, up to a larger norm; otherwise it is None. `one_sided` is the distance
-    by which the sum moves if the clipped parts of all rows point in one direction. If there is a correction, only what
-    is beyond the larger norm counts for this distance. `second` is the sum of the squared lengths of the clipped parts.
+    the sum if the clipped parts were measured, up to a larger norm; otherwise it is None. `aside` has the standard
+    deviations of the noise in the measured parts, or is None if nothing is corrected. `one_sided` is the distance by
+    which the sum moves if the clipped parts of all rows point in one direction. If there is a correction, only what is
+    beyond the larger norm counts for this distance. `second` is the sum of the squared lengths of the clipped parts.
 
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
     rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
     `at_most`. If `model` is false, `at_most` is the largest distance by which the sum moves in all, and `surely` is 0.
-    All distances are estimates from noisy numbers of rows. If `model` is false, `square` is an upper estimate of the
-    mean of the squared norms of the rows.
+    All distances are estimates from noisy numbers of rows. If `model` is false, `tail` is a model of the norms.
     """
 
     norm: float
@@ -112,8 +122,9 @@ class _Clip:
     at_most: float = 0.0
     second: float = 0.0
     model: bool = False
-    square: float = 0.0
+    tail: Tail | None = None
     found: Correction | None = None
+    aside: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -148,30 +159,34 @@ class _Shells:
         return Tail.through(self.edges, seen, last, self.std, ends)
 
 
-def last_round(search: Search) -> LastRound:
+def last_round(search: Search, unseen: float = 0.0) -> LastRound:
     """Check the norms of the rows, choose the clip norm, release the mean, and return it with a forecast of its error.
 
     `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
-    budget that is left. All of this part is spent here. The result is a `LastRound`.
+    budget that is left. All of this part is spent here. The share `unseen` of what is left for the sum is spent on the
+    numbers of long rows from which the attribute `unseen` of the result, a `LastRound`, is computed.
     """
     it = _LastRound(search)
-    return it.run(it.clip(it.look()))
+    return it.run(it.clip(it.look()), unseen)
 
 
-def last_round_below(search: Search, limit: float) -> LastRound | None:
+def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
     """Return the result of `last_round`, or None if the squared error that is expected of the sum is above `limit`.
 
     In the second case the sum is not released, and a part of the budget is left.
     """
-    it = _LastRound(search)
+    it = _LastRound(search, limit=limit)
     seen = it.look()
-    if seen is not None and it.least_error(seen) > limit:
+    if seen is not None:
+        return None if it.least_error(seen) > _LATE * limit else it.run(it.by_tail(seen), unseen)
+    clip = it.by_model()
+    if clip is None and it.limited:
         return None
-    clip = it.clip(seen)
+    clip = clip or it.by_tail(it.likeliest())
     off = 0.0 if clip.model else clip.one_sided
     if clip.found is not None:
         off = float(np.linalg.norm([clip.found.left, clip.found.std])) / it.unit
-    return None if it.error(clip.norm, off) > limit else it.run(clip)
+    return None if it.error(clip.norm, off) > limit else it.run(clip, unseen)
 
 
 def too_long(search: Search, cost: float, limit: float) -> bool:
@@ -192,10 +207,11 @@ class _LastRound:
     the length in the units of the data that corresponds to the length 1 after scaling.
     """
 
-    def __init__(self, search: Search, doubt: float | None = None) -> None:
+    def __init__(self, search: Search, doubt: float | None = None, limit: float = math.inf) -> None:
+        self.limit = limit  # largest squared error of the sum; a larger clip norm is not tried
         self.doubt = doubt or search.doubt  # cost of asking how many rows have very large norms
         self.search, self.rows, self.n, self.rotated = search, search.rows, search.n, search.basis is not None
-        self.ended = False
+        self.ended = self.limited = False
         self.b = search.calibrated()
         self.spread = search.spread()
         self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
@@ -226,13 +242,14 @@ class _LastRound:
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         return self.error(clip_norm, tail.excess(clip_norm)[0])
 
-    def run(self, clip: _Clip) -> LastRound:
+    def run(self, clip: _Clip, share: float) -> LastRound:
         """Release the mean of the rows, clipped as in `clip`, and return it with a forecast of its error.
 
-        The mean takes all that is left of the budget.
+        The mean takes all that is left of the budget, after the share `share` of it was spent on `unseen`.
         """
         search, b, n = self.search, self.b, self.n
         center, variances = search.center_of_columns, search.of_columns(self.spread) ** 2
+        unseen = self.unseen(clip, share * search.account.left) if share else None
         mean, std = self.rows.mean("sum", search.center, b, clip.norm, search.account.left)
         noise_std = n * std / b
         if clip.found is not None:
@@ -257,6 +274,9 @@ class _LastRound:
         beyond = n * search.move(mean / b)
         outside = np.maximum(np.abs(beyond) - _OUTSIDE * noise_std, 0.0)
         bias, off_center = bias + outside, off_center + _square(float(np.linalg.norm(outside)))
+        if unseen is not None:
+            unseen = unseen._replace(most=unseen.most + np.abs(beyond))
+        square = 0.0 if clip.tail is None else clip.tail.square(n)
         farthest = 2 * n * search.bound  # from one end of the declared range to the other
         most = self.search.d * _square(farthest)
         expected = ErrorForecast(float(np.sum(noise_std**2)), min(clipping, most), min(off_center, most))
@@ -269,8 +289,9 @@ class _LastRound:
             share=variances / np.sum(variances),
             center=center,
             sigma=search.sigma,
-            spread=search.of_columns(np.sqrt(search.sigma**2 + max(clip.square - np.sum(self.weights), 0.0) / b**2)),
+            spread=search.of_columns(np.sqrt(search.sigma**2 + max(square - np.sum(self.weights), 0.0) / b**2)),
             basis=search.basis,
+            unseen=unseen,
         )
 
     def affords(self, cost: float) -> bool:
@@ -379,10 +400,10 @@ class _LastRound:
         clip_norm = tail.clip_norm(noise**2)
         smaller, few, surely, at_most = self.raised(clip_norm, noise, tail)
         if few and smaller < clip_norm:
-            return _Clip(smaller, surely, at_most=at_most, square=tail.square(self.n))
+            return _Clip(smaller, surely, at_most=at_most, tail=tail)
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
-        return _Clip(clip_norm, one_sided, at_most=one_sided, second=second, square=tail.square(self.n))
+        return _Clip(clip_norm, one_sided, at_most=one_sided, second=second, tail=tail)
 
     # Count ------------------------------------------------------------------------------------------------------------
 
@@ -443,7 +464,8 @@ class _LastRound:
             if not found.larger or not self.affords(cost):
                 break
         one_sided, clip_norm = n * radial.lost(float(norms[i + 1])), float(norms[i + found.larger])
-        return _Clip(clip_norm, one_sided, float(surely[i]), float(at_most[i]), model=True, found=found)
+        at, aside = (float(surely[i]), float(at_most[i])), None if found.larger else np.sqrt(variance)
+        return _Clip(clip_norm, one_sided, *at, model=True, found=found, aside=aside)
 
     def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array, Array]:
         """Ask, at the given cost, how many rows are longer than each of the ascending `norms` except the first.
@@ -486,6 +508,9 @@ class _LastRound:
         elif strict and expected < self.n:
             clip_norm = max(clip_norm, math.sqrt(gx2.isf(expected / self.n, self.weights)))
         for step in range(1, _STEPS + 1):
+            if self.error(clip_norm, 0.0) > self.limit:
+                self.limited = True
+                return clip_norm, False, 0.0, 0.0
             found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
             if tail is not None:
                 longer = max(longer, tail.mean_excess(clip_norm))
@@ -499,6 +524,41 @@ class _LastRound:
         surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
         off = longer * clip_norm
         return clip_norm, enough, off * surely, off * max(doubtful + 2 * std, 0.0)
+
+    # Unseen -----------------------------------------------------------------------------------------------------------
+
+    def unseen(self, clip: _Clip, cost: float) -> Unseen:
+        """Ask how many rows are longer than the clip norm C, and than a larger norm E; return what clipping may take.
+
+        In the units of a column, clipping takes at most `near` from a row whose length is at most E, because its length
+        becomes shorter by at most E - C. From a longer row it takes at most the distance from the center to the end of
+        the declared range. So what it takes from all rows is at most the number of rows beyond C times `near`, plus the
+        number of rows beyond E times the rest of this distance. Along a basis, a correction of the sum can take up to
+        `near` more from a longer row. E is chosen so that few rows are expected beyond it, and so small that the first
+        product is small beside the noise of the second. The two questions together have the given `cost`, which is
+        divided so that the noise in the sum of both products is least.
+        """
+        search, b, C = self.search, self.b, clip.norm
+        ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)
+        farthest = float(np.linalg.norm(ends) / np.linalg.norm(1 / b))
+        if clip.tail is None:
+            part = _NEARER / (2 + self.n * self.share(C) * math.sqrt(2 * cost))
+            E = max(C + part * farthest, _SLACK * math.sqrt(gx2.isf(_RARE / self.n, self.weights)))
+        else:
+            E = clip.tail.parted(C, farthest)
+        E = max(E, _RATIO * C) if clip.found is not None else E
+        near = search.of_columns((E - C) / b)
+        far = ends if self.rotated else np.maximum(ends - near, 0.0)
+        a, rest = float(np.linalg.norm(near)), float(np.linalg.norm(far))
+        first = min(max(a / (a + rest), _LEAST_PART), 1 - _LEAST_PART)
+        (some, some_std), (few, few_std) = (
+            self.rows.longer("unseen", search.center, b, length, part * cost)
+            for length, part in ((C, first), (E, 1 - first))
+        )
+        aside = 0.0 if clip.aside is None else search.of_columns(clip.aside)
+        square = max(some + 2 * some_std, 0.0) * near**2 + max(few + 2 * few_std, 0.0) * far**2
+        std = np.sqrt((some_std * near) ** 2 + (few_std * far) ** 2 + aside**2)
+        return Unseen(some * near + few * far, std, square)
 
     # Move -------------------------------------------------------------------------------------------------------------
 

@@ -61,10 +61,10 @@ def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, f
     if declared._counted:
         of_count = rows.count("rows", COUNT * declared.rho)
     if declared.radius is None:
-        return choice.released(rows, declared._sigma_range, basis, declared._learns), of_count
+        return choice.released(rows, declared._sigma_range, basis, declared._learns, declared.unseen), of_count
     if declared._counted and rows.account.left < declared._least(rows.n, rows.d):
         rows.standardize(declared.radius)
         return choice.clipped(rows), of_count
     search = Search(rows, declared.radius, declared._sigma_range, basis, declared._learns)
     search.run()
-    return last_round(search), of_count
+    return last_round(search, declared.unseen), of_count

@@ -120,6 +120,17 @@ class Tail:
         there = float(np.interp(clip_norm / self.edges[0], t, rows))
         return self.excess(clip_norm)[0] / (there * clip_norm)
 
+    def parted(self, clip_norm: float, farthest: float) -> float:
+        """Return the length t >= clip_norm that best divides long rows in two kinds, to bound what they add up to.
+
+        A row beyond `clip_norm` counts as t - clip_norm, and one beyond t as `farthest`. The sum of both is least.
+        """
+        t, rows = self._fine()
+        t = t * self.edges[0]
+        there = float(np.interp(clip_norm, t, rows))
+        bound = np.where(t > clip_norm, there * (t - clip_norm) + rows * farthest, np.inf)
+        return max(float(t[np.argmin(bound)]), clip_norm)
+
     def length(self, rows: float) -> float:
         """Return the length t for which `rows` is the number of rows with a norm above t.
 

@@ -41,8 +41,9 @@ class Parts:
 
     Four attributes are vectors of shape (d,): `center` is subtracted from each row; `std` is the standard deviation of
     the noise and of what clipping took, together; `bias` is a bound of the mean of what clipping took from the sum; and
-    `spread` is a standard deviation of the rows. `count_std` is the standard deviation of the noise in the number of
-    rows, or 0 if this number is public.
+    `spread` is a standard deviation of the rows. All but `center` may have the shape (2, d), if they are not the same
+    for the lower ends of intervals, which come first, and the upper ends. `count_std` is the standard deviation of the
+    noise in the number of rows, or 0 if this number is public.
     """
 
     def __init__(self, center: Array, std: Array, bias: Array, spread: Array, count_std: float) -> None:
@@ -144,17 +145,20 @@ class RowSum(ABC):
         >>> print(low.round(1), X.mean(axis=0).round(1), high.round(1))
         [  39.9 2427.2] [  40.8 2438.5] [  41.8 2445.6]
         """
+        return self._ends(self._parts(), confidence, of, simultaneous)
+
+    def _ends(self, parts: Parts, confidence: float, of: Of, simultaneous: bool) -> tuple[Array, Array]:
+        """Return the ends of the intervals of `interval`, for errors as in `parts`."""
         if of not in ("sum", "mean", "population"):
             raise ValueError(f'of must be "sum", "mean" or "population", got {of!r}')
-        fail = 1 - scalar(probability, confidence=confidence)
-        parts, n = self._parts(), self.n
+        fail, n = 1 - scalar(probability, confidence=confidence), self.n
         law, size = self._law()
         tail = fail / (len(self.estimate) if simultaneous else 1) / 2
         q = float(-ndtri(tail)) if law == "gaussian" else max(float(-ndtri(tail)), coordinate_quantile(tail, size))
         if of == "sum":
             variance = parts.std**2 + (parts.count_std * parts.center) ** 2
-            half = q * np.sqrt(variance) + parts.bias
-            return self.estimate - half, self.estimate + half
+            half = np.broadcast_to(q * np.sqrt(variance) + parts.bias, (2, len(self.estimate)))
+            return self.estimate - half[0], self.estimate + half[1]
         variance = parts.std**2 + (n * parts.spread**2 if of == "population" else 0.0)
         centered = self.estimate - self._noisy_count() * parts.center
         low, high = _ratio(centered, self._noisy_count(), variance, parts.count_std**2, parts.bias, q)
@@ -234,19 +238,20 @@ class RowSum(ABC):
 def _ratio(S: Array, N: float, variance: Array, count_variance: float, bias: Array, q: float) -> tuple[Array, Array]:
     """Return the least and the greatest t with |S - N t| <= q sqrt(variance + t**2 count_variance) + bias.
 
-    `S`, `variance`, `bias` and both results are vectors. If `count_variance` is so large that the exact count may be
-    zero, t is unbounded, and the results are infinite.
+    `S`, `variance`, `bias` and both results are vectors; `variance` and `bias` may have a line for each result. If
+    `count_variance` is so large that the exact count may be zero, t is unbounded, and the results are infinite.
     """
+    variance, bias = (np.broadcast_to(part, (2, S.size)) for part in (variance, bias))
     if not count_variance:
         half = q * np.sqrt(variance) + bias
-        return (S - half) / N, (S + half) / N
+        return (S - half[0]) / N, (S + half[1]) / N
     low, high = np.full((2, S.size), math.inf)
     if q * math.sqrt(count_variance) >= N:
         return -low, high
     # N t - S - bias = q sqrt(variance + t^2 count_variance) has one solution t, and so has the other side by symmetry.
-    for sign, ends in ((1.0, high), (-1.0, low)):
-        shifted = sign * S + bias
-        a, c = N**2 - q**2 * count_variance, shifted**2 - q**2 * variance
+    for i, sign, ends in ((1, 1.0, high), (0, -1.0, low)):
+        shifted = sign * S + bias[i]
+        a, c = N**2 - q**2 * count_variance, shifted**2 - q**2 * variance[i]
         root = np.sqrt(np.maximum((N * shifted) ** 2 - a * c, 0.0))
         ends[:] = sign * (N * shifted + root) / a
     return low, high

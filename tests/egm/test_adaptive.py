@@ -618,6 +618,113 @@ def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     assert np.sum(spread**2) == pytest.approx(release.forecast.noise + release.forecast.clipping, rel=1e-9)
 
 
+# Rows that are too rare to be seen: the number of rows at an end of the range, and options of the mechanism.
+UNSEEN = {
+    "one column": (12, 1, 500, {}),
+    "three columns, corrected": (8, 3, 1000, {}),
+    "along a basis": (2, 3, 3000, {"basis": "dct"}),
+    "a private number of rows": (12, 2, 500, {"neighbors": "add_remove"}),
+    "in ranges": (3, 1, 2000, {"radius": None, "sigma_range": None, "ranges": 1}),
+}
+
+
+LONG = {
+    "far rows": lambda rng, shape: rng.uniform(-100, 100, shape),
+    "a tail": lambda rng, shape: rng.pareto(1.0, shape) * rng.choice([-1, 1]),
+    "both ends": lambda rng, shape: 100.0 * rng.choice([-1, 1], shape),
+}
+
+
+def with_far_rows(case, seed):
+    """Return a release of 2000 rows of which a few are far away, for a `case` of UNSEEN, and the rows.
+
+    The rows are normal. The far ones are at one end of the declared range in all columns, which is the upper end for
+    even numbers `seed`. A tenth of the budget of the sum is spent on the numbers of long rows.
+    """
+    few, d, reach, options = UNSEEN[case]
+    if "ranges" in options:
+        options = {**options, "ranges": [(-100.0, 100.0)] * d}
+    X = rows(2000, np.ones(d), 3.0, seed)
+    X[:few] = 100.0 * (-1) ** seed
+    return run(X, (reach / 2000) ** 2, seed, unseen=0.1, **options)[0], X
+
+
+@pytest.mark.parametrize("case", UNSEEN)
+def test_intervals_that_hold_for_all_data(case):
+    """In at least 95 % of the releases, an interval with ``unseen=True`` contains the sum, and one the mean.
+
+    A few rows are as far away as the declared range allows, and fewer than can be seen. The other interval contains the
+    sum in less than half of the releases, so that the case is a hard one. An interval with ``unseen=True`` contains the
+    other one, and the simultaneous one contains both. `case` is a key of UNSEEN.
+    """
+    hits, seen = {"sum": [], "mean": []}, []
+    for seed in range(60):
+        release, X = with_far_rows(case, seed)
+        truth = {"sum": X.sum(axis=0), "mean": X.mean(axis=0)}
+        for of in ("sum", "mean", "population"):
+            (low, high), (least, most) = release.interval(of=of), release.interval(of=of, unseen=True)
+            assert np.all((least <= low) & (high <= most))
+            wider = release.interval(of=of, unseen=True, simultaneous=True)
+            assert np.all((wider[0] <= least) & (most <= wider[1]))
+            if of in hits:
+                hits[of].extend((least <= truth[of]) & (truth[of] <= most))
+        low, high = release.interval()
+        seen.extend((low <= truth["sum"]) & (truth["sum"] <= high))
+    for found in hits.values():
+        assert np.mean(found) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 60)
+    assert np.mean(seen) < 0.5
+
+
+@pytest.mark.parametrize("case", [case for case in UNSEEN if case != "a private number of rows"])
+@pytest.mark.parametrize("law", LONG)
+def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
+    """Without noise, the sum is between the estimate minus ``unseen[0][0]`` and the estimate plus ``unseen[0][1]``.
+
+    So the bound of the proof holds for the exact numbers of rows, whatever the rows in the declared range are. `law` is
+    a kind of rows, and `case` is a key of UNSEEN. The fixture `silent` removes the noise.
+    """
+    _, d, reach, options = UNSEEN[case]
+    options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(80.0, 1.0, (2000, d))
+        long = rng.random(2000) < rng.choice([0.002, 0.02, 0.2])
+        far = LONG[law](rng, (long.sum(), d))
+        X[long] = np.clip(far, -100, 100)
+        release, _ = run(X, (reach / 2000) ** 2, seed, unseen=0.1, **options)
+        down, up = release.unseen[0]
+        off = X.sum(axis=0) - release.estimate
+        rounding = 1e-6 * release.noise_std
+        assert np.all((-down - rounding <= off) & (off <= up + rounding))
+
+
+def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
+    """For normal rows, its mean length is at most 1.15 times 2 * 1.96 * R / sqrt(2 rho), plus that of the other one.
+
+    Here rho is what the numbers of long rows have cost, and R is the radius. The length is at least 0.85 times this.
+    """
+    lengths = []
+    for seed in range(60):
+        release, _ = run(rows(2000, np.ones(1), 3.0, seed), 0.25, seed, unseen=0.1, radius=1e5)
+        (low, high), (least, most) = release.interval(), release.interval(unseen=True)
+        bound = 2 * 1.959963984540054 * 1e5 / math.sqrt(2 * release.spent["unseen"])
+        lengths.append(np.array([most - least, most - least - high + low]) / bound)
+    longest, shortest = np.mean(lengths, axis=0)
+    assert longest > 0.85
+    assert shortest < 1.15
+
+
+def test_an_interval_for_all_data_must_be_declared():
+    """Without a search, the interval is the same with ``unseen=True``; after one, nothing was asked by default."""
+    X = rows(2000, np.ones(1), 3.0, 1)
+    few, _ = run(X, 1e-4, radius=None, sigma_range=None, ranges=[(0.0, 6.0)])
+    assert few.method == "ranges"
+    assert few.interval() == few.interval(unseen=True)
+    with pytest.raises(ValueError, match=r"^unseen must be False: declare"):
+        run(X)[0].interval(unseen=True)
+    assert "unseen" not in run(X)[0].spent
+
+
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, 1.5, np.nan])
 def test_a_confidence_is_between_0_and_1(confidence):
     release, _ = run(rows(1000, np.ones(2), 3.0, 1), 1.0)
@@ -1119,6 +1226,8 @@ def test_a_release_is_reproducible():
         ({"sigma_range": (1e-101, 2.0)}, r"sigma_range\[0\] must lie between 1e-100 and 1e\+100"),
         ({"radius": 1e101}, r"radius must lie between 0.0 and 1e\+100"),
         ({"rho": 1e7}, r"rho must lie between 0.0 and 1000000.0"),
+        ({"unseen": 0.95}, r"unseen must lie between 0.0 and 0.9, got 0.95"),
+        ({"unseen": -0.1}, r"unseen must lie between 0.0 and 0.9, got -0.1"),
     ],
 )
 def test_bad_parameters_are_named(options, message):

@@ -192,8 +192,8 @@ def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch
     """
     right = choice.last_round_below
 
-    def wrong(search, limit):
-        return dataclasses.replace(right(search, limit), mean=np.full(3, 0.6))
+    def wrong(search, limit, unseen):
+        return dataclasses.replace(right(search, limit, unseen), mean=np.full(3, 0.6))
 
     monkeypatch.setattr(choice, "last_round_below", wrong)
     X = people()

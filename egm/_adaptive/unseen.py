@@ -1,0 +1,27 @@
+"""Hold what noisy numbers of long rows say about rows that are too rare to be seen."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from egm._types import Array, Floats
+
+__all__ = ["Unseen"]
+
+
+class Unseen(NamedTuple):
+    """Bound what clipping takes from each entry of the sum, for all rows in the declared ranges.
+
+    Each array has shape (2, d). Its first line is for the lower end of an interval, and its second for the upper end.
+    `most` estimates, without bias, a number that is at least what clipping takes. `std` is the standard deviation of
+    the noise in this estimate. `square` is an upper estimate of the sum of the squares of what clipping takes from the
+    rows, with two standard deviations of the noise.
+    """
+
+    most: Array
+    std: Array
+    square: Array
+
+    def times(self, half: Floats) -> Unseen:
+        """Return the bounds for columns that are multiplied by `half`, a number or an array of shape (d,)."""
+        return Unseen(half * self.most, half * self.std, half**2 * self.square)
