@@ -5,7 +5,8 @@ range of lengths, n is the number of rows, and rho is the budget.
 
 1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are
    more long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that the clipped parts of all
-   rows point in one direction.
+   rows point in one direction. If the coordinates are those along a learned basis, the norms in the columns are
+   checked, too, and the columns are the coordinates again unless the basis promises a smaller error.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
 3. Aside. What clipping removes from the rows cancels in their sum only if their law is symmetric. Whether it cancels is
@@ -59,6 +60,9 @@ _BEYOND = 0.2, 0.005  # share of the budget to count rows beyond these norms: fi
 _CHANCE = 2.0  # standard deviations by which these numbers of rows may be wrong
 _ASIDE = 0.45, 0.05  # share of the budget for the sum of the clipped parts: first / effective dimension + second
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
+# Squared error expected in the columns, over that along a learned basis, below which the basis is given up. The first
+# number is for the case that the norms in the columns look normal.
+_COLUMNS = 1.5, 1 / 9
 _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
 
 
@@ -154,8 +158,8 @@ def last_round(search: Search) -> LastRound:
     `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
     budget that is left. All of this part is spent here. The result is a `LastRound`.
     """
-    it = _LastRound(search)
-    return it.run(it.clip(it.look()))
+    it, seen = _looked(search)
+    return it.run(it.clip(seen))
 
 
 def last_round_below(search: Search, limit: float) -> LastRound | None:
@@ -163,8 +167,7 @@ def last_round_below(search: Search, limit: float) -> LastRound | None:
 
     In the second case the sum is not released, and a part of the budget is left.
     """
-    it = _LastRound(search)
-    seen = it.look()
+    it, seen = _looked(search)
     if seen is not None and it.least_error(seen) > limit:
         return None
     clip = it.clip(seen)
@@ -182,6 +185,28 @@ def too_long(search: Search, cost: float, limit: float) -> bool:
     it = _LastRound(search, cost)
     seen = it.look()
     return seen is not None and it.least_error(seen) > limit
+
+
+def _looked(search: Search) -> tuple[_LastRound, Tail | None]:
+    """Return an object that releases the mean, and the result of its check for long rows (`look`).
+
+    A rotation spreads a long tail of one column over many coordinates, so rows can be longer along a learned basis than
+    in the columns. So the norms in the columns are checked, too, and the search goes on in the columns unless the basis
+    promises a smaller error. If the norms in the columns look normal, it must be smaller by a factor, because what the
+    columns promise is then most likely true. Otherwise both errors are rough estimates for the worst case, and the
+    columns must promise a far smaller error.
+    """
+    it = _LastRound(search)
+    seen = it.look()
+    other = search.in_columns()
+    if other is None:
+        return it, seen
+    columns = _LastRound(other)
+    there = columns.look()
+    if columns.expected(there) < it.expected(seen) * _COLUMNS[there is not None]:
+        return columns, there
+    search.rows.turn(search.basis)
+    return it, seen
 
 
 class _LastRound:
@@ -220,6 +245,23 @@ class _LastRound:
         """
         noise = self.noise(self.search.account.left) * min(clip_norm, 1e150)
         return _square(noise) + _square(self.unit * one_sided)
+
+    def expected(self, seen: Tail | None) -> float:
+        """Return the squared error that is expected of the sum for the best clip norm; `seen` is the result of `look`.
+
+        It is that of normal rows if `seen` is None.
+        """
+        noise = self.noise(self.search.account.left)
+        return self.best(noise)[1] if seen is None else self.least_error(seen)
+
+    def best(self, noise: float) -> tuple[float, float]:
+        """Return the clip norm of least forecast error for normal rows, and the squared error of the sum for it.
+
+        `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1.
+        """
+        return forecast.best_clip_norm(
+            lambda c: (noise * c) ** 2, self.sigma, self.n, self.b, self.search.center_std, tolerance=1e-4
+        )
 
     def least_error(self, tail: Tail) -> float:
         """Return `error` for the best clip norm, for rows whose norms are distributed as in `tail`."""
@@ -351,12 +393,14 @@ class _LastRound:
         A range is a pair (start, stop) as in `confirmed`. Noise can extend the last range by shells without rows, and
         the clip norm is then far too large; or shells with few rows are missing. For real rows along a basis this is
         not rare. So the edge is searched beyond which noise explains the number of rows. If it is found, the range ends
-        there, and the attribute `ended` is set to true. Without a basis nothing is asked.
+        there, and the attribute `ended` is set to true. The search begins at the end of the range or, if the range has
+        no end, at the last edge. Without a basis nothing is asked.
         """
         if not windows or not self.rotated:
             return windows
         *before, (start, stop) = windows
-        cost, low, high, asked = self.doubt / 2, start, self.shells.edges.size, stop
+        cost, low, high = self.doubt / 2, start, self.shells.edges.size
+        asked = min(stop, high - 1)
         while low < asked < high and self.affords(cost):
             edge = float(self.shells.edges[asked])
             found, std = self.rows.longer("tail", self.search.center, self.b, edge, cost)
@@ -404,9 +448,7 @@ class _LastRound:
         search, n = self.search, self.n
         rho = search.account.left
         noise = self.noise(rho)
-        clip_norm, _ = forecast.best_clip_norm(
-            lambda c: (noise * c) ** 2, self.sigma, n, self.b, search.center_std, tolerance=1e-4
-        )
+        clip_norm, _ = self.best(noise)
         radial = Radial(self.sigma, search.center_std, self.b)
         allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
         if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:
