@@ -598,12 +598,13 @@ def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
     monkeypatch.setattr(PrivateRows, "turn", lambda rows, basis: (turned.append(basis), turn(rows, basis))[1])
     runs = transcripts(case, 30)
     assert all(map(within_charge, runs))
-    around = zip(turned, turned[1:], [*turned[2:], None], strict=False)
-    assert any(after is not before for before, basis, after in around if basis is None) == ("back" in case)
     few = case in ("far on both sides", "far against center", "several columns", REMOVED[0])
-    unasked = {"spreads", "squares"} if few else {"spreads"} if "along" in case else set()
+    back = "back" in case
+    around = zip(turned, turned[1:], [*turned[2:], None], strict=False)
+    assert any(after is not before for before, basis, after in around if basis is None) == back
+    unasked = {"spreads", "squares"} if few else {"spreads"} if "along" in case or back else set()
     unasked |= set() if "correlated" in case else {"products"}
-    unasked |= {"longer"} if case == "many rows" else set() if "many" in case else {"parts"}
+    unasked |= {"longer"} if case == "many rows" else set() if "many" in case or back else {"parts"}
     unasked |= set() if case in REMOVED else {"count"}
     expected = IN_RANGES.get(case, set(QUESTIONS) - {"within"} - unasked)
     assert set().union(*(run.charged for run in runs)) == expected

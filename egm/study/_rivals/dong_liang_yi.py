@@ -85,7 +85,7 @@ def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random
     trace = float(np.clip(trace + np.sqrt(8 / rho * np.log(8 / beta)) / n, 1e-16, 1.0))
     left = (1 - _TRACE - _SEARCH) * rho
     whole, linear, square = _errors(n, d, left, trace, 0.75 * beta)
-    norms = 2.0 ** -np.arange(_DEEPEST)
+    norms: Array = 2.0 ** -np.arange(float(_DEEPEST))
     noise = np.minimum(whole * norms**2, linear * norms + square * norms**2)
     norm = min(2 * norms[_first(_lost(squares, norms) - n * noise, np.sqrt(_SEARCH * 2 * rho), rng)], 1.0)
     Y = Y * (norm / np.maximum(parts.norms(Y), norm))[:, None]
