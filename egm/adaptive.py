@@ -134,7 +134,9 @@ class AdaptiveDataMechanism(Declared):
     standard deviations along it can be measured. With "learn" the mechanism asks for noisy second
     moments of the columns, divided by their standard deviations and clipped, and keeps the directions
     that stand out of the noise [3]_. It takes the eigenvectors of the resulting covariance matrix if
-    the noise, by Lemma 4.1, is then expected to be less by a fifth or more. A basis is learned for at
+    the noise, by Lemma 4.1, is then expected to be less by a fifth or more. Before the sum, it counts
+    long rows along this basis and in the columns, and returns to the columns if the basis does not
+    promise a smaller error there, as for columns of zeros and ones. A basis is learned for at
     most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000, which is 13 000 rows for
     epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
 

@@ -47,10 +47,13 @@ class ExpectedRows:
         self.diameter = diameter
         self.n, self.d, self.account, self.sigma, self.mu = n, sigma.size, Account(rho), sigma, mu
         self.covariance, self.along, self.failure = covariance, along, 0.0
-        self.columns = mu
+        self.columns, self.law = mu, (sigma, covariance)
 
-    def turn(self, basis: BasisLike) -> None:
-        """Take the coordinates of the rows along the vectors of `basis` in all further questions."""
+    def turn(self, basis: BasisLike | None) -> None:
+        """Take the coordinates of the rows along the vectors of `basis`, or the columns, in all further questions."""
+        self.mu, (self.sigma, self.covariance) = self.columns, self.law
+        if basis is None:
+            return
         self.mu = basis.forward(self.mu)
         if self.along is None:
             self.covariance = rotated(basis, self._second_moments())

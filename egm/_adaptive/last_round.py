@@ -5,7 +5,8 @@ range of lengths, n is the number of rows, and rho is the budget.
 
 1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are
    more long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that the clipped parts of all
-   rows point in one direction.
+   rows point in one direction. If the coordinates are those along a learned basis, the norms in the columns are
+   checked, too, and the columns are the coordinates again unless the basis promises a smaller error.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
 3. Aside. What clipping removes from the rows cancels in their sum only if their law is symmetric. Whether it cancels is
@@ -67,6 +68,9 @@ _LATE = 1.5  # factor by which long rows that all point in one direction may exc
 _RARE = 0.1  # normal rows that are expected beyond the larger of two norms beyond which rows are counted
 _NEARER = 0.2  # standard deviations of noise that the rows between the two norms add to the bound if all is normal
 _LEAST_PART = 0.02  # least share of each of these two numbers in their cost
+# Squared error expected in the columns, over that along a learned basis, below which the basis is given up. The first
+# number is for the case that the norms in the columns look normal.
+_COLUMNS = 1.5, 1 / 9
 _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
 
 
@@ -147,9 +151,10 @@ class _Shells:
 
         A `Tail` is a model of the number of rows with a norm above t, for each t. A shell is a range of norms; the
         first `near` shells are called near, and all other shells far. `windows` is a list of pairs (start, stop): the
-        far shells with indices from start to stop - 1 are taken to have rows. Within such a window, each shell gets the
-        mean number of rows of the window. All other far shells are treated as empty. The near shells count with their
-        own numbers. If `ends` is true, the end of the last window was checked by a further question.
+        far shells with indices from start to stop - 1 are taken to have rows. Indices count from the first near shell.
+        Within such a window, each shell gets the mean number of rows of the window, or 0 if that is negative. All other
+        far shells are treated as empty. A near shell keeps its own number, or 0 if that is negative. If `ends` is true,
+        a further question has shown that few rows are beyond the last window.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
@@ -166,8 +171,8 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
     budget that is left. All of this part is spent here. The share `unseen` of what is left for the sum is spent on the
     numbers of long rows from which the attribute `unseen` of the result, a `LastRound`, is computed.
     """
-    it = _LastRound(search)
-    return it.run(it.clip(it.look()), unseen)
+    it, seen = _looked(search)
+    return it.run(it.clip(seen), unseen)
 
 
 def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
@@ -175,8 +180,7 @@ def last_round_below(search: Search, limit: float, unseen: float) -> LastRound |
 
     In the second case the sum is not released, and a part of the budget is left.
     """
-    it = _LastRound(search, limit=limit)
-    seen = it.look()
+    it, seen = _looked(search, limit)
     if seen is not None:
         return None if it.least_error(seen) > _LATE * limit else it.run(it.by_tail(seen), unseen)
     clip = it.by_model()
@@ -197,6 +201,30 @@ def too_long(search: Search, cost: float, limit: float) -> bool:
     it = _LastRound(search, cost)
     seen = it.look()
     return seen is not None and it.least_error(seen) > limit
+
+
+def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail | None]:
+    """Return an object that releases the mean, and the result of its check for long rows (`look`).
+
+    No clip norm is tried for which noise alone makes the squared error of the sum larger than `limit`.
+
+    A rotation spreads a long tail of one column over many coordinates, so rows can be longer along a learned basis than
+    in the columns. So the norms in the columns are checked, too, and the search goes on in the columns unless the basis
+    promises a smaller error. If the norms in the columns look normal, it must be smaller by a factor, because what the
+    columns promise is then most likely true. Otherwise both errors are rough estimates for the worst case, and the
+    columns must promise a far smaller error.
+    """
+    it = _LastRound(search, limit=limit)
+    seen = it.look()
+    other = search.in_columns()
+    if other is None:
+        return it, seen
+    columns = _LastRound(other, limit=limit)
+    there = columns.look()
+    if columns.expected(there) < it.expected(seen) * _COLUMNS[there is not None]:
+        return columns, there
+    search.rows.turn(search.basis)
+    return it, seen
 
 
 class _LastRound:
@@ -236,6 +264,23 @@ class _LastRound:
         """
         noise = self.noise(self.search.account.left) * min(clip_norm, 1e150)
         return _square(noise) + _square(self.unit * one_sided)
+
+    def expected(self, seen: Tail | None) -> float:
+        """Return the squared error that is expected of the sum for the best clip norm; `seen` is the result of `look`.
+
+        It is that of normal rows if `seen` is None.
+        """
+        noise = self.noise(self.search.account.left)
+        return self.best(noise)[1] if seen is None else self.least_error(seen)
+
+    def best(self, noise: float) -> tuple[float, float]:
+        """Return the clip norm of least forecast error for normal rows, and the squared error of the sum for it.
+
+        `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1.
+        """
+        return forecast.best_clip_norm(
+            lambda c: (noise * c) ** 2, self.sigma, self.n, self.b, self.search.center_std, tolerance=1e-4
+        )
 
     def least_error(self, tail: Tail) -> float:
         """Return `error` for the best clip norm, for rows whose norms are distributed as in `tail`."""
@@ -372,12 +417,14 @@ class _LastRound:
         A range is a pair (start, stop) as in `confirmed`. Noise can extend the last range by shells without rows, and
         the clip norm is then far too large; or shells with few rows are missing. For real rows along a basis this is
         not rare. So the edge is searched beyond which noise explains the number of rows. If it is found, the range ends
-        there, and the attribute `ended` is set to true. Without a basis nothing is asked.
+        there, and the attribute `ended` is set to true. The search begins at the end of the range or, if the range has
+        no end, at the last edge. Without a basis nothing is asked.
         """
         if not windows or not self.rotated:
             return windows
         *before, (start, stop) = windows
-        cost, low, high, asked = self.doubt / 2, start, self.shells.edges.size, stop
+        cost, low, high = self.doubt / 2, start, self.shells.edges.size
+        asked = min(stop, high - 1)
         while low < asked < high and self.affords(cost):
             edge = float(self.shells.edges[asked])
             found, std = self.rows.longer("tail", self.search.center, self.b, edge, cost)
@@ -425,9 +472,7 @@ class _LastRound:
         search, n = self.search, self.n
         rho = search.account.left
         noise = self.noise(rho)
-        clip_norm, _ = forecast.best_clip_norm(
-            lambda c: (noise * c) ** 2, self.sigma, n, self.b, search.center_std, tolerance=1e-4
-        )
+        clip_norm, _ = self.best(noise)
         radial = Radial(self.sigma, search.center_std, self.b)
         allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
         if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:

@@ -8,6 +8,11 @@ their eigenvectors are turned. If an eigenvalue of a matrix of low rank becomes 
 estimates with this vector. (Gavish and Donoho 2017 prove this rule for the singular values of a square matrix; chapter
 17 of the book has it for a symmetric one.) So only those eigenvectors are kept whose eigenvalues, positive or negative,
 are larger than those of the noise alone.
+
+What the estimate says of small eigenvalues is mostly noise. The variances along its eigenvectors are measured next, and
+the estimate gives the units for that. A unit that is too large costs little. One that is too small makes rows seem very
+long, and then the measured variances are wrong. So the units are made so large as if no eigenvalue were below a tenth
+of the largest one of the noise.
 """
 
 from __future__ import annotations
@@ -18,10 +23,11 @@ import numpy as np
 
 from egm._types import Array
 
-__all__ = ["correlation"]
+__all__ = ["correlation", "units"]
 
 _EDGE = 1.05  # factor by which the largest eigenvalue of the noise may exceed its limit for large d
 _LEAST = 1e-3  # least eigenvalue of an estimated correlation matrix
+_UNKNOWN = 0.1  # least eigenvalue for the units of a measurement, over the largest eigenvalue of the noise
 
 
 def correlation(moments: Array, std: float, n: int) -> Array:
@@ -31,8 +37,7 @@ def correlation(moments: Array, std: float, n: int) -> Array:
     above the diagonal. A common factor of all moments and of `std` does not change the result, and clipping of the rows
     acts nearly as such a factor. The estimate allows for the noise and for the sampling error of `n` rows.
     """
-    d = len(moments)
-    unit = max(float(np.trace(moments)), math.sqrt(d) * std) / d
+    d, unit = len(moments), _unit(moments, std)
     values, vectors = np.linalg.eigh((moments - np.diag(np.diag(moments))) / unit)
     edge = _edge(d, std / unit, n)
     kept = np.sign(values) * np.sqrt(np.maximum(values**2 - edge**2, 0.0))
@@ -42,6 +47,22 @@ def correlation(moments: Array, std: float, n: int) -> Array:
     found = (vectors * np.maximum(values, _LEAST)) @ vectors.T
     spread = np.sqrt(np.diag(found))
     return np.asarray(found / spread / spread[:, None])
+
+
+def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> Array:
+    """Return a lower bound for the guessed standard deviation along each column of `vectors`, shape (d,).
+
+    The first three arguments are those of `correlation`, and `spread` has the standard deviations of the columns.
+    """
+    edge = _edge(len(moments), std / _unit(moments, std), n)
+    bounds: Array = np.sqrt(_UNKNOWN * edge * np.sum((spread[:, None] * vectors) ** 2, axis=0))
+    return bounds
+
+
+def _unit(moments: Array, std: float) -> float:
+    """Return the mean of the diagonal of the noisy `moments`, or more if it is not clearly above the noise `std`."""
+    d = len(moments)
+    return max(float(np.trace(moments)), math.sqrt(d) * std) / d
 
 
 def _edge(d: int, std: float, n: int) -> float:

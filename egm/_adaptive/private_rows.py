@@ -263,8 +263,8 @@ class PrivateRows:
         self.rng, self.account, self.coordinates = rng, Account(rho), _Coordinates(middle, half)
         self.n, self.d = self.rows.shape
 
-    def turn(self, basis: BasisLike) -> None:
-        """Take the coordinates of the rows along the vectors of `basis`, a public basis, in all further questions."""
+    def turn(self, basis: BasisLike | None) -> None:
+        """Take the coordinates of the rows along `basis`, a released one, or the columns, in all further questions."""
         self.coordinates = replace(self.coordinates, basis=basis)
 
     def standardize(self, half: float) -> None:

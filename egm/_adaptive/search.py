@@ -14,7 +14,7 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
 3. Turn, if there is a basis and the budget is large enough. The coordinates along a public basis take the place of the
    columns instead of step 2. To learn a basis, the noisy second moments of the columns, divided by their standard
    deviations, give a covariance matrix, and its eigenvectors are the basis (`learned.py`). The mean squares along the
-   basis are measured.
+   basis are measured, and again after step 4.
 4. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of the report, at most twice. The shares of the
    budget for this are those for which the final mean has the least predicted error. Only little is clipped, so that
    the center stays good even if the clipped parts of all rows point in one direction.
@@ -22,6 +22,7 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Callable
@@ -31,7 +32,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from egm import gx2, scaling
-from egm._adaptive.learned import correlation
+from egm._adaptive.learned import correlation, units
 from egm._adaptive.private_rows import Account, Intervals, log_intervals, squares_std
 from egm._adaptive.radial import Radial
 from egm._basis import BasisLike, given, of_columns
@@ -100,7 +101,7 @@ class Answers(Protocol):
         self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0
     ) -> tuple[Array, float]: ...
     def products(self, step: str, center: Array, spread: Array, norm: float, rho: float) -> tuple[Array, float]: ...
-    def turn(self, basis: BasisLike) -> None: ...
+    def turn(self, basis: BasisLike | None) -> None: ...
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]: ...
     def parts(
         self, step: str, center: Array, b: Array, clip_norm: float, outer: float, rho: float
@@ -167,6 +168,7 @@ class Search:
         root = math.sqrt(rows.d)
         self.public, self.learn = public, learn
         self.basis: BasisLike | None = None  # of the coordinates; None for the columns
+        self.columns: tuple[Array, tuple[float, float]] | None = None  # sigma and its range before a basis was learned
         self.sigma_range = sigma_range
         self.smallest, self.largest = 0.1 * root * sigma_range[0], 2 * root * (radius + 3 * sigma_range[1])
         self.bound = radius
@@ -188,13 +190,15 @@ class Search:
         else:
             alike = self.spread_out(radius)
             if self.learn and self.measurable and self.n * math.sqrt(self.rho) > _ENOUGH:
-                alike = not self.learned() and alike
+                alike = not self.learned(alike) and alike
         if stops():
             return False
         for step, rho in enumerate(self.plan(alike), start=1):
             self.refine(f"center {step}", rho)
-        if not alike:
-            self.remeasure(_REMEASURED * self.rho)
+        if self.basis is not None:
+            self.reweigh()
+        elif not alike:
+            self.remeasure()
         return True
 
     def cost(self, sure: float) -> float:
@@ -322,26 +326,45 @@ class Search:
         self.set_sigma(median / _NORMAL_MEDIAN)
         return False
 
-    def learned(self) -> bool:
+    def learned(self, alike: bool) -> bool:
         """Find a basis in which the columns are nearly uncorrelated, and take the coordinates of the rows along it.
 
         The basis comes from a noisy matrix of second moments. Return False, and keep the columns as coordinates, if the
-        basis found would gain little by Lemma 4.1; the standard deviations have been measured again nevertheless.
+        basis found would gain little by Lemma 4.1; the standard deviations have been measured again nevertheless. The
+        last round may return to the columns. If `alike` is true, they then have one common standard deviation again.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
             return False
+        before = self.sigma
         self.reweigh()
         spread = self.spread()
         norm = self.rows.radius("basis", 0.5, self.around(math.sqrt(d)), self.once, self.center, 1 / spread)
         moments, std = self.rows.products("basis", self.center, spread, norm, cost)
-        found = correlation(moments, std / math.sqrt(2), self.n) * np.outer(spread, spread)
-        variances, vectors = np.linalg.eigh(found)
+        noisy = moments, std / math.sqrt(2), self.n
+        variances, vectors = np.linalg.eigh(correlation(*noisy) * np.outer(spread, spread))
         along = np.sqrt(np.maximum(variances, 0.0))
         if (np.sum(spread) / np.sum(along)) ** 2 < _PAYS:
             return False
+        self.columns = before if alike else self.sigma, self.sigma_range
+        along = np.maximum(along, units(*noisy, spread, vectors))
         self.turn(given(vectors.T[::-1], name="learned"), along[::-1])
         return True
+
+    def in_columns(self) -> Search | None:
+        """Return this search with the columns as coordinates if a basis was learned, and otherwise None.
+
+        In the first case the rows take the columns as coordinates, too. The standard deviations are those from before
+        the basis was learned.
+        """
+        if self.columns is None:
+            return None
+        other = copy.copy(self)
+        other.sigma, other.sigma_range = self.columns
+        other.center, other.center_std = self.center_of_columns, self.of_columns(self.center_std)
+        other.basis = other.columns = None
+        self.rows.turn(None)
+        return other
 
     def turn(self, basis: BasisLike, along: Array) -> None:
         """Take the coordinates of the rows along `basis`, and measure their standard deviations, from guesses `along`.
@@ -356,13 +379,14 @@ class Search:
         self.set_sigma(along)
         self.reweigh()
 
-    def remeasure(self, rho: float) -> None:
-        """Ask for the mean square of every column, and correct the standard deviations `sigma` by the answers.
+    def remeasure(self, heavy: float = 1.0) -> None:
+        """Ask for the mean square of every coordinate, and correct the standard deviations `sigma` by the answers.
 
-        The mean squares are about the estimated center. The question has the cost `rho` for all columns together.
+        The mean squares are about the estimated center. They are limited as is right for normal rows, and `heavy` is a
+        factor by which larger squares are allowed.
         """
         spread = self.spread()
-        mean, std = self.rows.squares("spread", self.center, spread, rho)
+        mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
 
     @property
@@ -370,7 +394,7 @@ class Search:
         """Return whether the budget is large enough to measure the mean squares along a basis, and to learn a basis."""
         cost = _REMEASURED * self.rho
         noise = squares_std(self.n, self.d, cost, self.rows.diameter)
-        needed = _LEARN * self.rho + self.once + 2 * (cost + self.cost(self.far))
+        needed = _LEARN * self.rho + 2 * self.once + 3 * (cost + self.cost(self.far))
         return self.d > 1 and noise < _SHARP and self.spare > needed
 
     @property
@@ -390,9 +414,7 @@ class Search:
         intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)
         q = min(1 - _FAR_SURE / self.far, _FAR[1])
         far = self.rows.radius("spread", q, intervals, self.cost(self.far), self.center, 1 / spread)
-        heavy = max(1.0, far**2 / chdtri(self.d, 1 - q))
-        mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
-        self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
+        self.remeasure(max(1.0, far**2 / chdtri(self.d, 1 - q)))
 
     def spread(self) -> Array:
         """Return the root mean square of each column about the estimated center, shape (d,).
@@ -433,6 +455,7 @@ class Search:
         standard deviations again.
         """
         left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
+        left -= 0.0 if self.basis is None else self.cost(self.far)
         sigma, center_std, copies = self.groups()
         costly = self.once / left  # share of the budget for the calibration before each round
 

@@ -15,6 +15,9 @@ Every method gets a public bound `radius` on the mean, :math:`|\mu_j| \le \mathr
 beyond this bound; the docstring of each method says what then happens to it. A method that also gets something that a
 user would not know, such as the true mean, is called an oracle.
 
+One function is of another kind: `second_moments` estimates a matrix of second moments, whose eigenvectors can be the
+coordinates of another method. It has no `radius` but a bound on the norms of the rows.
+
 All noise is simulated (`egm.samplers`), so these functions are for experiments and protect nobody.
 None of them changes `X`. All raise ValueError for a matrix that is not finite or has fewer than two
 rows and for a parameter outside its range, and TypeError if `rng` is not a numpy Generator.
@@ -25,8 +28,9 @@ than it says, as PLAN's does, the function follows the paper, and its docstring 
 
 from egm.study._rivals.anisotropic import anisotropic
 from egm.study._rivals.coinpress import coinpress
+from egm.study._rivals.dong_liang_yi import second_moments
 from egm.study._rivals.huang_liang_yi import huang_liang_yi
 from egm.study._rivals.plan import plan
 from egm.study._rivals.simple import coordinate_median, gaussian
 
-__all__ = ["anisotropic", "coinpress", "coordinate_median", "gaussian", "huang_liang_yi", "plan"]
+__all__ = ["anisotropic", "coinpress", "coordinate_median", "gaussian", "huang_liang_yi", "plan", "second_moments"]

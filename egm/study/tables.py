@@ -21,7 +21,7 @@ from egm._types import Array, ArrayLike, StructuredArray, Target
 from egm._validate import count, nonnegative, positive, probability, scalar, vector
 from egm.mechanisms import GaussianDataMechanism
 
-__all__ = ["duels", "improvement", "lugannani_rice", "profiles", "rivals", "searches", "sweep", "zipf_sigma"]
+__all__ = ["bases", "duels", "improvement", "lugannani_rice", "profiles", "rivals", "searches", "sweep", "zipf_sigma"]
 
 
 def zipf_sigma(d: int, alpha: float, total: float = 1.0) -> Array:
@@ -371,6 +371,45 @@ def searches() -> StructuredArray:
     """
     kinds: dict[str, type] = dict.fromkeys(("n", "d", "runs", "refused", "failures", "beyond", "outside"), int)
     return _measured("searches.csv", {"part": str, "law": str, **kinds})
+
+
+def bases() -> StructuredArray:
+    r"""Read the measured errors of a learned basis and of published methods, for rows with correlated columns.
+
+    Returns
+    -------
+    ndarray
+        Structured array with one row for each set of rows and method; see Notes.
+
+    See Also
+    --------
+    rivals : Errors for normal rows with independent columns.
+
+    Notes
+    -----
+    The columns are:
+
+    - `rows`, the name of the set, `d`, the number of columns, and `method`. ``python -m benchmarks.bases``, by which
+      the errors were measured, describes each set and each method.
+    - `runs`: how many runs there were. `rms`, `median` and `most`: the root mean square, the median and the largest l2
+      distance of the estimated mean to the mean of the rows, over the root mean square sampling error of this mean.
+      `se` is the standard error of `rms`.
+    - `used`: the share of runs in which the coordinates were not the columns.
+    - `least`: how many rows the method of [1]_ needs for such rows at this budget; there were 10 000.
+
+    References
+    ----------
+    .. [1] Brown, Hopkins and Smith (2023), "Fast, Sample-Efficient, Affine-Invariant Private Mean and Covariance
+       Estimation for Subgaussian Distributions".
+
+    Examples
+    --------
+    >>> from egm.study.tables import bases
+    >>> table = bases()
+    >>> sorted(set(table["rows"].tolist()))
+    ['digits', 'neighbors', 'nuclei', 'patches', 'spectrum', 'voltage']
+    """
+    return _measured("bases.csv", {"rows": str, "method": str, "d": int, "runs": int})
 
 
 def _measured(file: str, kinds: Mapping[str, type]) -> StructuredArray:

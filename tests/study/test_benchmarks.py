@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from benchmarks import gradients, intervals, l2, laws, quadratic_forms, release, rivals, searches, users
+from benchmarks import bases, gradients, intervals, l2, laws, quadratic_forms, release, rivals, searches, users
 from benchmarks import gx2 as measured
 from benchmarks.direct import direct_tail
 from egm import AdaptiveDataMechanism, calibration, gx2
@@ -397,3 +397,23 @@ def test_intervals_are_measured_for_each_law(kind):
     assert (inside.shape, lengths.shape, errors.shape) == ((2, 2, 2), (2, 2, 2), (2, 2))
     assert np.array_equal(intervals.release(kind, "uniform", 1)[2], errors)
     assert not np.array_equal(intervals.release(kind, "uniform", 5)[2], errors)
+
+
+# --- Rows with correlated columns -------------------------------------------------------------------------------------
+
+
+def test_the_stored_table_has_each_method_on_each_set():
+    """The CSV file `bases.TABLE` in the package has one line for each set and method, in their order."""
+    names, *rows = csv.reader(bases.TABLE.read_text(encoding="utf-8").splitlines())
+    assert names == bases.COLUMNS.split(",") == list(tables.bases().dtype.names)
+    assert [(row[0], row[2]) for row in rows] == [(name, how) for name in bases.RANGES for how in bases.METHODS]
+    assert {row[3] for row in rows} == {str(bases.RUNS)}
+
+
+def test_no_fewer_rows_than_columns_allow_are_needed():
+    """Normal rows need at least 20 k d rows, and in all units the same number; rows in a plane need infinitely many."""
+    X = np.random.default_rng(1).normal(size=(2000, 3))
+    least = bases.rows_needed(X)
+    assert least > 20 * bases.K * 3
+    assert bases.rows_needed(X @ [[5.0, 1.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 1e-3]]) == pytest.approx(least, rel=1e-9)
+    assert bases.rows_needed(X * [1.0, 1.0, 0.0]) == np.inf

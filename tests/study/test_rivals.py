@@ -13,9 +13,10 @@ from scipy.linalg import hadamard
 from egm import quantiles, samplers
 from egm.study._rivals import parts
 from egm.study._rivals.coinpress import _balls, _tail, _whitening
+from egm.study._rivals.dong_liang_yi import _lost
 from egm.study._rivals.huang_liang_yi import _hadamard
 from egm.study._rivals.plan import _spread
-from egm.study.rivals import anisotropic, coinpress, coordinate_median, gaussian, huang_liang_yi, plan
+from egm.study.rivals import anisotropic, coinpress, coordinate_median, gaussian, huang_liang_yi, plan, second_moments
 
 D, N = 5, 1500
 SIGMA = np.array([3.0, 1.0, 1.0, 0.5, 0.1])
@@ -466,3 +467,50 @@ def test_median_wins_at_low_budget_in_high_dimension():
     X, radius = normal_rows(4000, np.ones(2048), 6), 25 * np.sqrt(2048)
     median, *others = (squared_error(m, X, 1 / 8, 1, radius=radius) for m in (coordinate_median, huang_liang_yi, plan))
     assert 2 * median < min(others)
+
+
+# --- Second moments ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sigma", [SIGMA, np.geomspace(1, 0.01, 40)], ids=["in all entries", "separately"])
+def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
+    """All Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm gets the rest."""
+    recorder = Recorder(monkeypatch)
+    second_moments(rows(2000, mean=0.0, sigma=sigma), 0.4, clip_norm=50.0, rng=np.random.default_rng(2))
+    assert sum(recorder.costs) == pytest.approx(7 / 8 * 0.4, rel=1e-12)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1e9, 0.0), (3.0, -1e9), (0.5, 1e-9)])
+def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, after, monkeypatch):
+    """If a row is replaced, each value before noise changes by at most its sensitivity, and each score by at most 1."""
+    found = []
+    for first in (before, after):
+        with monkeypatch.context() as context:
+            recorder, X = Recorder(context, found[0].answers if found else None), rows(300, mean=0.0)
+            X[0] = first
+            second_moments(X, 1.0, clip_norm=10.0, rng=np.random.default_rng(2))
+            found.append(recorder)
+    for (value, sensitivity), (other, same) in zip(found[0].values, found[1].values, strict=True):
+        assert np.linalg.norm(value - other) <= sensitivity * (1 + 1e-12)
+        assert sensitivity == same
+    norms, squares = 2.0 ** -np.arange(20), np.random.default_rng(1).uniform(0, 1, 50)
+    squares[0] = min(before**2 / 100, 1.0)
+    one = _lost(squares, norms)
+    squares[0] = min(after**2 / 100, 1.0)
+    assert np.all(np.abs(one - _lost(squares, norms)) <= 1)
+
+
+def test_second_moments_are_exact_without_noise_and_follow_the_unit():
+    """With a huge budget, the second moments are those of the rows. In another unit they are those in the new unit."""
+    X = rows(2000, mean=0.0) @ np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
+    exact = X.T @ X / len(X)
+    found = second_moments(X, 1e9, clip_norm=50.0, rng=np.random.default_rng(2))
+    np.testing.assert_allclose(found, exact, atol=1e-3)
+    one = second_moments(X, 1.0, clip_norm=50.0, rng=np.random.default_rng(2))
+    np.testing.assert_allclose(second_moments(4 * X, 1.0, clip_norm=200.0, rng=np.random.default_rng(2)), 16 * one)
+    assert np.min(np.linalg.eigvalsh(one)) > -1e-12
+
+
+def test_second_moments_need_two_columns():
+    with pytest.raises(ValueError, match="at least two columns, got 1"):
+        second_moments(np.ones((5, 1)), 1.0, clip_norm=1.0, rng=np.random.default_rng(1))

@@ -1,0 +1,222 @@
+"""`python -m benchmarks.bases`: compare a learned basis with published methods for rows with correlated columns.
+
+The rows are 10 000 normal rows with 30 columns, of the two covariance matrices "neighbors" and "spectrum", and 10 000
+rows drawn at random from each of the four real sets of chapter 17. Each method gets the same budget rho in zCDP, for
+neighboring data sets in which one row is replaced.
+
+    egm                         AdaptiveDataMechanism in the columns
+    egm, learned                with basis="learn"
+    egm, second moments         along the eigenvectors of `rivals.second_moments`, which cost a twentieth of the budget
+    egm, more second moments    the same with a quarter of the budget
+    PLAN                        PLAN in the columns
+    PLAN, second moments        PLAN along eigenvectors that cost a quarter of the budget
+    CoinPress, covariance       CoinPress as in the authors' code: half of the budget for a private covariance matrix
+
+The second moments are those of differences of rows, whose mean is 0; their clip norm is three times the true root mean
+square norm. CoinPress is told the largest true standard deviation along any direction. A user knows neither.
+
+The method of Brown, Hopkins and Smith (2023) is (epsilon, delta)-differentially private and refuses if n < 20 k t, for
+k = ceil(6 log(6 / delta) / epsilon) + 4 and a threshold t. It leaves out differences of rows, of which there are n / 2,
+with leverages above 2 t / n, and most likely refuses if it leaves out more than `LEFT_OUT`. The column `least` has
+20 k t for the smallest t that is not too small. As the mean of the leverages is 2 d / n, it is never below 20 k d.
+
+The result is written to `egm/study/data/bases.csv`. The random numbers depend only on set, method and run.
+"""
+
+import argparse
+import csv
+import io
+import math
+import warnings
+
+import numpy as np
+from matplotlib import cbook
+from scipy.stats import ortho_group
+from sklearn import datasets
+
+from benchmarks import grid
+from egm import AdaptiveDataMechanism, calibration
+from egm.samplers import SimulationWarning
+from egm.study import rivals
+
+TABLE = grid.ROOT / "egm" / "study" / "data" / "bases.csv"
+N, RUNS = 10_000, 20
+EPSILON, DELTA = 4.0, 1e-6
+RHO = float(calibration.zcdp_rho(EPSILON, DELTA))
+K = math.ceil(6 * math.log(6 / DELTA) / EPSILON) + 4
+LEFT_OUT = math.floor(2 + 6 / EPSILON * math.log(3 / DELTA))  # so many may be left out with probability 1/2
+COLUMNS = "rows,d,method,runs,rms,se,median,most,used,least"
+# middle and half width of the range of the means, and the least standard deviation, as in chapter 17
+RANGES = {
+    "neighbors": (0.0, 3.0, 0.01),
+    "spectrum": (0.0, 3.0, 0.01),
+    "patches": (127.5, 127.5, 1.0),
+    "digits": (8.0, 8.0, 0.05),
+    "nuclei": (5.0, 5.0, 0.01),
+    "voltage": (-25.0, 75.0, 0.1),
+}
+
+
+def sets():
+    """Return the sets from which rows are drawn: {name: array of rows}, or the covariance matrix of normal rows."""
+    apart = np.abs(np.subtract.outer(np.arange(30), np.arange(30)))
+    vectors = ortho_group.rvs(30, random_state=np.random.default_rng(17))
+    found = {"neighbors": 0.9**apart, "spectrum": (vectors * np.arange(1.0, 31) ** -2) @ vectors.T}
+    gray = [image.mean(axis=2) for image in datasets.load_sample_images().images]
+    tiles = [image[: len(image) // 8 * 8, : image.shape[1] // 8 * 8] for image in gray]
+    cut = [tile.reshape(len(tile) // 8, 8, -1, 8).swapaxes(1, 2).reshape(-1, 64) for tile in tiles]
+    size = np.array([10, 10, 100, 1000, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
+    found |= {"patches": np.concatenate(cut), "digits": datasets.load_digits().data}
+    found["nuclei"] = datasets.load_breast_cancer().data / np.concatenate([size, size / 10, size])
+    voltage = np.fromfile(cbook.get_sample_data("membrane.dat", asfileobj=False), dtype=np.float32)
+    return found | {"voltage": 100.0 * voltage.reshape(-1, 16)}
+
+
+def draw(name, source, run):
+    """Return the rows of the run with the number `run`, shape (N, d), minus the middle of their declared range."""
+    rng = grid.generator("bases", name, run)
+    if name in ("neighbors", "spectrum"):
+        return rng.normal(size=(N, len(source))) @ np.linalg.cholesky(source).T
+    return rng.choice(source, N) - RANGES[name][0]
+
+
+def ours(X, rho, name, rng, basis=None):
+    """Estimate the mean of the rows `X` by egm's mechanism; return it, and whether a basis was used."""
+    _, radius, low = RANGES[name]
+    mechanism = AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(low, 10 * radius), basis=basis)
+    release = mechanism.release(X, rng=rng)
+    return release.estimate / len(X), release.basis is not None
+
+
+def learned(X, rho, name, rng):
+    """Estimate the mean of the rows `X` by egm's mechanism, which looks for a basis."""
+    return ours(X, rho, name, rng, "learn")
+
+
+def basis_of(X, rho, rng):
+    """Return a private basis at the cost `rho`: the eigenvectors of the second moments of differences of rows."""
+    pairs = X[rng.permutation(len(X))].reshape(-1, 2, X.shape[1])
+    differences = (pairs[:, 0] - pairs[:, 1]) / math.sqrt(2)
+    clip_norm = 3 * math.sqrt(np.mean(np.sum(differences**2, axis=1)))
+    _, vectors = np.linalg.eigh(rivals.second_moments(differences, rho, clip_norm=clip_norm, rng=rng))
+    return np.ascontiguousarray(vectors.T[::-1])
+
+
+def ours_along(X, rho, name, rng, share=0.05):
+    """Estimate the mean of `X` by egm's mechanism along a basis for which a `share` of the budget is spent."""
+    return ours(X, (1 - share) * rho, name, rng, basis_of(X, share * rho, rng))
+
+
+def ours_along_better(X, rho, name, rng):
+    """Estimate the mean of `X` by egm's mechanism along a basis for which a quarter of the budget is spent."""
+    return ours_along(X, rho, name, rng, 0.25)
+
+
+def plan_along(X, rho, name, rng):
+    """Estimate the mean of the rows `X` by PLAN along a basis for which a quarter of the budget is spent."""
+    basis = basis_of(X, rho / 4, rng)
+    radius = RANGES[name][1] * np.sum(np.abs(basis), axis=1)
+    return rivals.plan(X @ basis.T, 0.75 * rho, radius=radius, rng=rng) @ basis, True
+
+
+def coinpress(X, rho, name, rng):
+    """Estimate the mean of the rows `X` by CoinPress, after it has estimated their covariance matrix.
+
+    The constants are those of the authors' public code, which are far better here than those of their theorems.
+    """
+    differences = (X[::2] - X[1::2]) / math.sqrt(2)
+    n, d = differences.shape
+    top = float(np.linalg.eigvalsh(np.cov(X.T))[-1])
+    A, upper, moments = np.eye(d) / math.sqrt(top), np.triu_indices(d), np.eye(d)
+    norm = math.sqrt(d + 2 * math.sqrt(d * math.log(10)) + 2 * math.log(10))
+    for step, part in enumerate((1 / 16, 1 / 16, 3 / 8)):
+        W = differences @ A.T
+        W *= np.minimum(1, norm / np.linalg.norm(W, axis=1))[:, None]
+        noise = np.zeros((d, d))
+        noise[upper] = rng.normal(0, norm**2 / (n * math.sqrt(part * rho)), len(upper[0]))
+        values, vectors = np.linalg.eigh(W.T @ W / n + noise + np.triu(noise, 1).T)
+        moments = (vectors * np.maximum(values, 0)) @ vectors.T
+        if step < 2:
+            larger = np.maximum(values, 0) + math.sqrt(d / n) + d / n / 2
+            A = (vectors / np.sqrt(larger)) @ vectors.T @ A
+    inverse = np.linalg.inv(A)
+    values, vectors = np.linalg.eigh(inverse @ moments @ inverse.T)
+    spread = np.sqrt(np.maximum(values, 1e-3 * top))
+    radius = RANGES[name][1] * math.sqrt(d) / np.min(spread)
+    Z = X @ vectors / spread
+    mean = rivals.coinpress(Z, rho / 2, radius=radius, rng=rng, sigma=1.0, clip_probability=0.01)
+    return (mean * spread) @ vectors.T, True
+
+
+def plan(X, rho, name, rng):
+    """Estimate the mean of the rows `X` by PLAN in the columns."""
+    return rivals.plan(X, rho, radius=RANGES[name][1], rng=rng), False
+
+
+METHODS = {
+    "egm": ours,
+    "egm, learned": learned,
+    "egm, second moments": ours_along,
+    "egm, more second moments": ours_along_better,
+    "PLAN": plan,
+    "PLAN, second moments": plan_along,
+    "CoinPress, covariance": coinpress,
+}
+
+
+def rows_needed(X):
+    """Return how many rows the method of Brown, Hopkins and Smith needs for rows such as `X`, or infinity.
+
+    It needs infinitely many if the covariance matrix is singular.
+    """
+    half = len(X) // 2
+    differences, largest = (X[:half] - X[half : 2 * half]) / math.sqrt(2), math.inf
+    for _ in range(LEFT_OUT + 1):
+        if np.linalg.matrix_rank(differences) < X.shape[1]:
+            break
+        leverages = np.sum(np.linalg.qr(differences)[0] ** 2, axis=1)
+        largest = min(largest, float(np.max(leverages)))
+        differences = np.delete(differences, np.argmax(leverages), axis=0)
+    return 20 * K * half * largest
+
+
+def lines(runs):
+    """Yield one tuple for each set and method, with the entries that `COLUMNS` names, from `runs` runs.
+
+    The errors are those of the mean, in sampling errors: over the root mean square distance of the mean of N
+    independent rows from the expected one.
+    """
+    for name, source in sets().items():
+        samples = [draw(name, source, run) for run in range(runs)]
+        d, least = samples[0].shape[1], float(np.median([rows_needed(X) for X in samples[:3]]))
+        for method, estimate in METHODS.items():
+            squares, used = [], []
+            for run, X in enumerate(samples):
+                mean, along = estimate(X, RHO, name, grid.generator("bases", name, method, run))
+                squares.append(N * np.sum((mean - X.mean(axis=0)) ** 2) / np.sum(X.var(axis=0)))
+                used.append(along)
+            rms = math.sqrt(np.mean(squares))
+            se = float(np.std(squares, ddof=1)) / math.sqrt(runs) / (2 * rms)
+            errors = rms, se, math.sqrt(np.median(squares)), math.sqrt(max(squares))
+            yield name, d, method, runs, *errors, float(np.mean(used)), least
+
+
+def main():
+    """Measure all methods on all sets, and write the table of results to the CSV file `TABLE`."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bases", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two runs of each method; writes nothing")
+    quick = parser.parse_args().quick
+    warnings.simplefilter("ignore", SimulationWarning)
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(COLUMNS.split(","))
+    for line in lines(2 if quick else RUNS):
+        entries = [f"{value:.4g}" if isinstance(value, float) else value for value in line]
+        print(*entries, sep="  ", flush=True)
+        writer.writerow(entries)
+    if not quick:
+        TABLE.write_text(sink.getvalue())
+
+
+if __name__ == "__main__":
+    main()
