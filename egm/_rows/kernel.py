@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from egm._compiled import compiled
 from egm._types import Array
 
-__all__ = ["FAR", "add_grouped", "add_narrow_rows", "add_rotated", "add_rows", "rotate"]
+__all__ = ["FAR", "add_grouped", "add_rotated", "add_rows", "rotate"]
 
 _ROUGH = 1e-280, 1e300  # a squared norm outside this range may have lost digits
 _LARGEST = 1e300
 _FLUSH = 4096  # rows that are added up in doubles: sums of so many integers up to 2**40 have no rounding error
 _TOGETHER = 64, 1 << 16  # largest number of rows that are rotated at a time, and of their entries
-_FEW = 64, 1 << 14  # largest number of rows that are converted to doubles at a time, and of their entries
 FAR = 1e290  # size to which larger entries of a row are cut, so that its rotation does not overflow
 
 
@@ -103,7 +102,7 @@ def _rough(row: Array, y: Array) -> tuple[int, float]:
 
 @compiled()
 def add_rows(
-    X: Array,
+    X: NDArray[Any],
     center: Array,
     scaling: Array,
     clip_norm: float,
@@ -113,11 +112,11 @@ def add_rows(
 ) -> int:
     """Clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many of them were shortened.
 
-    X has shape (n, d) and C order. Both results are written in place: `total`, int64 (d,), and `clipped`, int64 (1,).
-    Let y be a row x of X after centering and scaling: y = (x - center) * scaling. A row with ||y|| > clip_norm is
-    shortened to `clip_norm`. The number `target` is the length that an integer vector gets if its row has the norm
-    `clip_norm`. So trunc(target / max(||y||, clip_norm) y) is added to `total`. If ||y|| > clip_norm, 1 is added to
-    `clipped`. For the sums to be exact, n * target must be below 2**62.
+    X has shape (n, d) and C order, and holds doubles or float32. Both results are written in place: `total`, int64
+    (d,), and `clipped`, int64 (1,). Let y be a row x of X after centering and scaling: y = (x - center) * scaling. A
+    row with ||y|| > clip_norm is shortened to `clip_norm`. The number `target` is the length that an integer vector
+    gets if its row has the norm `clip_norm`. So trunc(target / max(||y||, clip_norm) y) is added to `total`. If ||y|| >
+    clip_norm, 1 is added to `clipped`. For the sums to be exact, n * target must be below 2**62.
 
     The function returns -1 if all entries of X are finite. Otherwise it returns the index, in the flattened X, of the
     first entry that is not finite; then `total` and `clipped` are not valid. The rows are added four at a time, which
@@ -154,37 +153,9 @@ def add_rows(
 
 
 @compiled()
-def _at_a_time(most: tuple[int, int], d: int) -> int:
-    """Return how many rows of `d` numbers are processed at a time: a multiple of 4, and at least 4.
-
-    `most` is a pair: the largest number of rows, and the largest number of their entries.
-    """
-    return max(4, min(most[0], most[1] // d // 4 * 4))
-
-
-@compiled()
-def add_narrow_rows(
-    X: NDArray[Any],
-    center: Array,
-    scaling: Array,
-    clip_norm: float,
-    target: float,
-    total: NDArray[np.int64],
-    clipped: NDArray[np.int64],
-) -> int:
-    """Do what `add_rows` does for a matrix `X` that is not of doubles, and convert a few rows at a time to doubles."""
-    n, d = X.shape
-    few = _at_a_time(_FEW, d)
-    rows = np.empty((few, d))
-    for first in range(0, n, few):
-        many = min(few, n - first)
-        for r in range(many):
-            for j in range(d):
-                rows[r, j] = X[first + r, j]
-        place = add_rows(rows[:many], center, scaling, clip_norm, target, total, clipped)
-        if place >= 0:
-            return first * d + place
-    return -1
+def _at_a_time(d: int) -> int:
+    """Return how many rows of `d` numbers are rotated at a time: a multiple of 4, and at least 4."""
+    return max(4, min(_TOGETHER[0], _TOGETHER[1] // d // 4 * 4))
 
 
 @compiled()
@@ -251,7 +222,7 @@ def add_rotated(
     several rows at a time.
     """
     n, d = X.shape
-    width = _at_a_time(_TOGETHER, d)
+    width = _at_a_time(d)
     while _FLUSH % width:
         width -= 4
     integers, z, y = np.zeros(d), np.zeros(d * width), np.zeros(d * width)
@@ -309,7 +280,7 @@ def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
     for a row is the same, bit for bit, wherever the row is in `X`. This is not true of a product of matrices by BLAS.
     """
     n, d = X.shape
-    width = _at_a_time(_TOGETHER, d)
+    width = _at_a_time(d)
     found, z, y = np.empty((n, d)), np.zeros(d * width), np.zeros(d * width)
     for first in range(0, n, width):
         rows = min(width, n - first)

@@ -204,13 +204,7 @@ class Lattice:
 
         scale = scaling, self.clip_norm, self.radius * self.shrink
         if basis is None:
-
-            def add_any(X: Array, total: NDArray[np.int64], clipped: NDArray[np.int64]) -> int:
-                function = kernel.add_rows if X.dtype == float else kernel.add_narrow_rows
-                place: int = function(X, center, *scale, total, clipped)
-                return place
-
-            return add_any
+            return lambda X, total, clipped: kernel.add_rows(X, center, *scale, total, clipped)
         if self.unrotated is not None:
             from egm._rows.unrotated_kernel import add_unrotated  # compiles
 
