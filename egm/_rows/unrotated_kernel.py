@@ -101,7 +101,7 @@ def add_unrotated(
     define (results of `egm._basis.Basis.plan`), the integers nearest to step * y / max(1, ||A y||) are added to
     `total`, and 1 is added to `clipped` if ||A y|| > 1.
 
-    `directions`, `less` and `slack` are the attributes of `egm._rows.unrotated.Unrotated`; they only say how a row is
+    `directions`, `less` and `slack` are made by `egm._rows.unrotated.Unrotated.rule`; they only say how a row is
     recognized as short. `often` is the number of rows, a multiple of four, whose integers may be added up in doubles.
     The result is -1 or the index, in the flattened X, of an entry that is not finite; then `total` and `clipped` are
     not valid.
