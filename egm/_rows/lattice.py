@@ -43,19 +43,18 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from egm._basis import Basis, BasisLike
 from egm._rows.unrotated import Unrotated
+from egm._threads import CORES, in_parallel
 from egm._types import Array, ArrayLike, Whole
 from egm._validate import between
 from egm.calibration import analytic_noise_multiplier, l2_noise_scale
@@ -71,9 +70,6 @@ _COPIED = 1 << 16  # numbers copied at a time where X is not an array of doubles
 _GROUPED = 1 << 19  # numbers that are put into the order of their groups at a time
 _WORTH_A_THREAD = 1 << 19  # numbers of a matrix for each range of rows that a thread sums
 _RANGES, _FEWEST = 8, 64  # ranges for each core, and least rows in one: if a core is slow, others take more ranges
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 class Lattice:
@@ -152,7 +148,7 @@ class Lattice:
         add = self._adder(center, scaling, basis)
         as_it_is = X.flags.c_contiguous and (X.dtype == float or (X.dtype == np.float32 and basis is None))
         parts = _parts(len(X), X.shape[1], _RANGES, self._most)
-        totals = _in_parallel(lambda part: self._part(X, part, add, as_it_is), parts)
+        totals = in_parallel(lambda part: self._part(X, part, add, as_it_is), parts)
         joint = _exact_sum(totals, (X.shape[1] + 1,))
         return joint[:-1], joint[-1]
 
@@ -184,7 +180,7 @@ class Lattice:
         else:
             add = partial(_add_sorted, add=self._adder(center, scaling, basis))
         parts = _parts(len(X), X.shape[1], 1, self._most)
-        totals = _in_parallel(lambda part: _group_part(X, codes, groups, part, add), parts)
+        totals = in_parallel(lambda part: _group_part(X, codes, groups, part, add), parts)
         joint = _exact_sum(totals, (groups, X.shape[1] + 1))
         return joint[:, :-1], joint[:, -1].astype(np.int64)
 
@@ -300,8 +296,7 @@ def _parts(rows: int, d: int, each: int, most: int) -> list[range]:
     If a matrix of `rows` rows and `d` columns has many numbers, there are `each` ranges for each core, and otherwise
     there are fewer ranges. No range has more than `most` rows, so that no sum over a range overflows 64 bits.
     """
-    cores = os.cpu_count() or 1
-    number = min(max(cores, min(each * cores, rows // _FEWEST)), 1 + rows * d // _WORTH_A_THREAD)
+    number = min(max(CORES, min(each * CORES, rows // _FEWEST)), 1 + rows * d // _WORTH_A_THREAD)
     step = max(1, min(-(-rows // number), most))
     return [range(start, min(start + step, rows)) for start in range(0, rows, step)]
 
@@ -315,26 +310,6 @@ def _exact_sum(totals: list[NDArray[np.int64]], shape: tuple[int, ...]) -> Whole
         return totals[0].astype(object) if totals else np.zeros(shape, dtype=object)
     high, low = sum(total >> 32 for total in totals), sum(total & 0xFFFFFFFF for total in totals)
     return np.asarray(high).astype(object) * 2**32 + low
-
-
-def _in_parallel(function: Callable[[S], T], items: list[S]) -> list[T]:
-    """Return the list of function(item) for all `items`; several items are computed in parallel threads.
-
-    `function` is a function of one item.
-    """
-    if len(items) < 2:
-        return [function(item) for item in items]
-    return list(_pool().map(function, items))
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    """Return the pool of threads that computes all sums in this process."""
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="egm")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has no threads but its first
 
 
 def fineness(noise: float) -> int:

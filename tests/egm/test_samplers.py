@@ -79,10 +79,12 @@ def test_secure_laplace_has_the_law_it_states(scale):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("order", ["F", "C"], ids=["next", "half-way"])
 @pytest.mark.parametrize(("sampler", "law"), [(samplers.secure_gaussian, gaussian), (samplers.secure_laplace, laplace)])
-def test_a_draw_tells_nothing_of_the_next(sampler, law):
+def test_a_draw_tells_nothing_of_another(sampler, law, order):
+    """A draw is independent of the next one, and of the one half the draws later, which another thread draws."""
     k, p = law(1.0)
-    first, second = np.reshape(sampler(1.0, 100_000), (2, -1), order="F") - int(k[0])
+    first, second = np.reshape(sampler(1.0, 100_000), (2, -1), order=order) - int(k[0])
     pairs = np.bincount(first * k.size + second, minlength=k.size**2)
     assert fit(pairs, np.outer(p, p).ravel()) > LEVEL
 
