@@ -127,8 +127,7 @@ def test_a_restart_cannot_change_the_terms(other, tmp_path):
 
 
 def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypatch):
-    """If another process creates a budget's file just after `Budget` found none, `Budget` uses this file and its costs.
-    """
+    """If another process creates a budget's file just after `Budget` found none, `Budget` keeps the file's costs."""
     made(tmp_path / "journal", 1)
     monkeypatch.setattr(Path, "exists", lambda path: False)
     assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125

@@ -41,8 +41,7 @@ def test_what_is_drawn_has_the_promised_density(q, epsilon):
 
 
 def neighbors(n, grid):
-    """Yield all pairs of samples of `n` points of `grid` that agree in all points but one; each pair comes only once.
-    """
+    """Yield once each pair of samples of `n` points of `grid` that agree in all points but one."""
     for rest in combinations_with_replacement(grid, n - 1):
         for old, new in product(grid, grid):
             if old < new:

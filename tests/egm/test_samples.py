@@ -138,8 +138,7 @@ def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 1.000001, 5.0, 50.0, 1e4])
 @pytest.mark.parametrize("q", [1e-12, 1e-3, 0.5, 1 - 1e-9])
 def test_amplification_has_its_closed_form(epsilon, q):
-    """A release with epsilon, from a sample with probability q, costs log(1 + q (exp(epsilon) - 1)), hardly rounded up.
-    """
+    """A release from a sample with probability q costs log(1 + q (exp(epsilon) - 1)), hardly rounded up."""
     with mp.workdps(50):
         truth = mp.log1p(mp.mpf(q) * mp.expm1(mp.mpf(epsilon)))
         found = mp.mpf(amplified_epsilon(epsilon, q))
@@ -243,8 +242,7 @@ def test_a_plan_composes_samples_with_other_releases():
 
 
 def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """The rule "planned" also has a finite total for an adaptive mechanism, of which only the zCDP cost rho is known.
-    """
+    """The rule "planned" has a finite total even for an adaptive mechanism, whose cost is known in zCDP only."""
     spent = budget(epsilon=3.0, **PLANNED)
     spent.charge_steps(Z, Q, 100)
     alone = spent.spent.epsilon
@@ -405,8 +403,7 @@ def version(path):
 
 
 def test_an_old_journal_is_read_and_goes_on(tmp_path):
-    """A budget's file in format 2 keeps its format until the first release from a sample, and loses no recorded cost.
-    """
+    """A budget's file in format 2 keeps its format until the first release from a sample, and loses no cost."""
     path = tmp_path / "journal"
     old_journal(path)
     made = Budget(path)
@@ -622,8 +619,7 @@ def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
 
 @pytest.mark.parametrize("as_blocks", [False, True])
 def test_rows_and_groups_are_those_of_the_sample(as_blocks):
-    """If there are no persons, a release from a sample of half of the rows has about half of the rows, in each group.
-    """
+    """Without persons, a release from a sample of half of the rows has about half of the rows, in each group."""
     rng = np.random.default_rng(3)
     X, by = rng.normal(0, 1, (4000, 1)), np.repeat(["a", "b"], 2000)
     data = GaussianDataMechanism(

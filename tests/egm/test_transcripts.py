@@ -380,8 +380,7 @@ class Transcript:
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
-        """Return a function that takes the place of adding noise in the first run, and records the sum and the noise.
-        """
+        """Return a function that takes the place of adding noise in the first run, and records sum and noise."""
 
         def told(total, drawn):
             self.answers.append((std, total, drawn))
@@ -451,7 +450,7 @@ def fast(monkeypatch):
         return 0.1 * sigma**2, 0.01 * np.broadcast_to(offset, sigma.shape) ** 2
 
     def alike(weights):
-        """Return (factor, degrees of freedom) of a scaled chi-square variable that stands for a sum with these `weights`.
+        """Return (factor, degrees of freedom) of a scaled chi-square variable in place of a sum with `weights`.
 
         The mean and the variance are those of the weighted sum of chi-square variables.
         """
