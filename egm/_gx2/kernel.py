@@ -111,9 +111,8 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
     """Take one step from `u` towards the zero of an increasing function, if the zero lies between `low` and `high`.
 
-    `value` and `slope` are the value and the derivative of the function at `u`. The three results are the next u, by
-    Newton's method or, if that leaves the bracket, by bisection; and the lower and the upper end of the new bracket,
-    which may be infinite.
+    `value` and `slope` are those of the function at `u`. The results are the next u, by Newton's method or, if that
+    leaves the bracket, by bisection; and the two ends of the new bracket, which may be infinite.
     """
     low, high = (u, high) if value < 0 else (low, u)
     step = -value / slope if slope > 0 else -math.copysign(1.0, value)
@@ -230,14 +229,12 @@ def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> No
 
 @compiled(inline="always")
 def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
-    """Prepare `_growth`: fill the last row of `at` with q = r / (1 - r c), and `ends` with the runs of groups.
+    """Find runs of groups whose factors `_growth` may multiply, and return how many nodes it shall compute at a time.
 
-    A run has at least four groups, whose weights have one sign and whose degrees of freedom k are equal, so that their
-    factors may be multiplied. The rounding error of their product is about k times the root of their number, which must
-    not exceed `_SMALL`. If the groups are clusters (`clustered`), there are no runs, because the numbers k of clusters
-    differ. The entry in `ends` for the first group of a run is the index after the last group of the run. Other
-    entries are 0. The result is the number of nodes for which `_growth` is to be called: `_TOGETHER` if there are runs,
-    and otherwise 1.
+    The last row of `at` is filled with q = r / (1 - r c), and the entry of `ends` for the first group of a run with the
+    index after its last group. A run has at least four groups, whose weights have one sign and whose degrees of freedom
+    k are equal; the rounding error of the product must not exceed `_SMALL`. Clusters (`clustered`) have no runs.
+    Without runs the result is 1, and otherwise `_TOGETHER`.
     """
     size, first, runs = table.shape[1], 0, 0
     for j in range(size):
@@ -255,8 +252,8 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
 def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int) -> None:
     """Add the power series with the coefficients `series` to the result of `_growth` at the node with the index `node`.
 
-    The other arguments are those of `_growth`. The loops are over real numbers, in blocks of clusters. The parts of a
-    block lie at constant places of one vector, and the compiler runs the loops for several clusters at a time.
+    The other arguments are those of `_growth`. The loops are over real numbers, so that the compiler runs them for
+    several clusters at a time.
     """
     size, total, total_imag = at.shape[1], 0.0, 0.0
     a, b = nodes[node], nodes[_B + node]
@@ -663,9 +660,9 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Array, room: Array) -> None:
     """Add weights to the sums in `cluster`, a row of the result of `gather`.
 
-    The rows of `held` are the w_j, dof_j and nc_j of these weights. The second row is used only if `dof` has several
-    entries, and the third one only if `central` is false. `order` is the largest power in the sums. `room` has space
-    for two numbers for each weight. The compiler chooses the order of the terms in each sum, as in `egm._rows.kernel`.
+    The rows of `held` are the w_j, dof_j and nc_j of these weights; dof_j are used only if `dof` has several entries,
+    and nc_j only if `central` is false. `order` is the largest power in the sums, and `room` has space for two numbers
+    for each weight.
     """
     key, center = cluster[0], cluster[1]
     tiny = key == _BELOW or key == _BELOW - 1  # |r| is below the least double
