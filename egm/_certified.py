@@ -165,8 +165,7 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
     def density(phi: Ball, _: bool) -> Ball:
         """Return the integrand of the integral in the numerator of delta, at the complex ball `phi`.
 
-        The second argument, a flag of flint that asks whether the integrand is analytic there, is not needed, because
-        the integrand is an entire function.
+        The second argument, a flag of flint, is not needed, because the integrand is analytic everywhere.
         """
         cos, sin = phi.cos(), phi.sin()
         return (z * cos).exp() * sin ** (d - 2) * (ratio + sin * sin) * -(2 * z * (cosine - cos)).expm1()

@@ -251,7 +251,7 @@ class _Quantile:
     """Search the number x at which Q has given tails, and prove that it lies between two doubles."""
 
     def __init__(self, variable: _Variable, tails: tuple[Ball, Ball], bits: int) -> None:
-        """Keep the `variable` Q, the given `tails` P[Q > x] and P[Q <= x] as balls, and the number of bits for the work."""
+        """Keep the `variable` Q, the given `tails` P[Q > x] and P[Q <= x] as balls, and the precision in `bits`."""
         self.variable, self.tails, self.bits = variable, tails, bits
         signs = np.sign(variable.weights)
         self.one_sided = variable.normal == 0 and bool(np.all(signs == signs[0]))
@@ -331,7 +331,7 @@ class _Quantile:
         return self.tails[self.upper == self.mirrored]
 
     def exceeds(self, x: float) -> bool | None:
-        """Return whether P[Q > `x`] is at least (True) or at most (False) the given probability, or None if not proved."""
+        """Return whether P[Q > `x`] is at least (True) or at most (False) the given probability, None if unproved."""
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:
             return limit == 0

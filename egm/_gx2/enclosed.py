@@ -183,7 +183,7 @@ class Edge:
     """Bound |f| and its integral along the hyperbola with one angle, as the docstring of the module explains."""
 
     def __init__(self, contour: Contour, angle: Ball, y: Ball, density: bool) -> None:
-        """Prepare bounds of the integrand on an edge of the strip: the hyperbola with `angle` and m and rho of `contour`.
+        """Prepare bounds of the integrand on an edge of the strip: the hyperbola of `contour` with another `angle`.
 
         The integrand is that of the density at `y`, a real ball, if `density` is true, and otherwise that of the tail.
         """
