@@ -180,9 +180,9 @@ class AdaCliP(Transform):
 class Noisy(Transform):
     """Scaling of Lemma 4.1, with standard deviations that are estimated from the noisy gradients of all earlier steps.
 
-    A variance is the mean of the squared noisy mean gradients, minus the variance of their noise, but at least its own
-    standard error. `steps` counts the steps, `squares` is the sum of these differences, and `errors` is the variance of
-    this sum.
+    A variance is estimated by the mean of noisy gradient**2 - noise variance over the steps, but never below the
+    standard error of this mean. `steps` counts the steps, `squares` is the sum of these terms, and `errors` is the
+    variance of the sum.
     """
 
     steps: int = 0

@@ -79,8 +79,8 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 def keep_what_was_read(old: Path, new: Path) -> None:
     """Move the folder `_build`, where Sphinx keeps the pages that it has read, from `old` to `new` if it is valid.
 
-    `old` and `new` are folders with the sources of the book. `_build` is valid if they differ only in pages. Files that
-    are equal in both get the old time, by which Sphinx sees that it need not read them again.
+    `old` and `new` are folders with the sources of the book. `_build` is valid if they differ only in pages. Equal
+    files in `new` get the time of the old ones, so that Sphinx does not read them again.
     """
     files = [file.relative_to(stage) for stage in (old, new) for file in stage.rglob("*") if file.is_file()]
     sources = {file for file in files if file.parts[0] != "_build"}

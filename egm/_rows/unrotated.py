@@ -108,9 +108,10 @@ class Unrotated:
         return self.alpha, 2.0**self.bits, directions, less, slack, entries, plan, relative, often
 
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
-        """Return the rotated sum of all rows, M W for the sum W = `total` of integer vectors, in Python integers.
+        """Return the rotated and scaled sum of all rows, from the sum `total` of their integer vectors.
 
-        `radius` is K, and `shrink` is theta in the docstring of this module. `total` has the shape (..., d).
+        `total` has the shape (..., d). `radius` and `shrink` are those of the mechanism's `Lattice`, which the result
+        is for; it has Python integers.
         """
         A = np.rint(np.ldexp((self.relative * shrink)[:, None] * self.basis.matrix, _FRACTION))
         whole = np.array([int(entry) for entry in A.ravel().tolist()], dtype=object).reshape(A.shape)

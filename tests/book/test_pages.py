@@ -258,8 +258,8 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, a mechanism with guessed center and spread has a far smaller forecast error than the adaptive one.
 
-    The adaptive mechanism has 5 to 15 times the expected squared error, and for 100 000 rows 0.5 to 1 times. The
-    tutorial says so in words.
+    The squared error of the adaptive mechanism is 5 to 15 times as large for 1000 rows, and 0.5 to 1 times for 100 000
+    rows. The tutorial says so in words.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL

@@ -23,8 +23,9 @@ def answers(p, m, rng):
 def test_bound_is_too_large_as_seldom_as_stated():
     """`lower_bound` with confidence 0.8 exceeds the true epsilon in at most a fifth of 1000 runs.
 
-    The releases are randomized response with epsilon = 1, and the tolerance is four binomial standard errors. The bound
-    must also exceed 1 in more than 1 % of the runs: a bound that is always too small would be useless.
+    The releases are answers by randomized response with epsilon = 1, and the tolerance is four binomial standard
+    errors. The bound must also exceed 1 in more than 1 % of the runs: a bound that is always too small would be
+    useless.
     """
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
     runs = [

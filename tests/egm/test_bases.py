@@ -240,8 +240,8 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row has at most the norm `radius`, however large its entries are.
 
-    The entries are `size` with random signs, or 0 but for one. From 1e6 on, the row is clipped, and its norm is within
-    a relative 1e-6 of `radius`. `name` is the kind of basis.
+    The entries are `size` with random signs, or all but one are 0. From 1e6 on, the row is clipped, and its norm is
+    within a relative 1e-6 of `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])

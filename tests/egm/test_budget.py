@@ -112,10 +112,10 @@ def test_adaptive_mechanism_costs_its_rho():
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.3, 0.999, 1.0, 1.5, 7.0, 40.0, 800.0])
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
-    """A Laplace mechanism costs as much as the least Gaussian shift mu that is no more private than it.
+    """A Laplace mechanism costs mu**2 for the least mu for which N(0, 1) and N(mu, 1) are as easy to tell apart.
 
-    So the normal distributions N(0, 1) and N(mu, 1) are at least as easy to tell apart as any two outputs of the
-    mechanism. `mu_squared` is above mu**2 by at most a relative 1e-11, and `rho` is `epsilon`**2 / 2, rounded up.
+    So no two of its outputs are easier to tell apart than these normal distributions. `mu_squared` is above mu**2 by at
+    most a relative 1e-11, and `rho` is `epsilon`**2 / 2, rounded up.
     """
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
@@ -160,8 +160,8 @@ MECHANISMS = [
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
     """The integer noise that `mechanism` draws has a standard deviation at least as large as the budget assumes.
 
-    The budget assumes that the noise is large in terms of its unit, and larger than declared by a factor of 1 + 2**-30.
-    `X` are the data. `sensitivity` is that in terms of the unit, or None if the factor is not tested.
+    The budget assumes that the noise is many units large, and by a factor of 1 + 2**-30 larger than declared. `X` are
+    the data. `sensitivity` is measured in units, or None if the factor is not tested.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -304,7 +304,7 @@ def test_what_is_left_is_rounded_down():
 def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
     """The rule "planned" adds the epsilons of releases with delta = 0 to the joint epsilon of all other releases.
 
-    If the epsilon of the former is small, no other rule gives a smaller total.
+    If the former epsilons are small, no other rule gives a smaller total.
     """
     rest = [gaussian(0.2, 1e-7)] * 3
     exact = charged(rest, epsilon=1, delta=DELTA).spent.epsilon
@@ -453,7 +453,10 @@ def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
 
 
 def test_a_double_too_much_is_refused():
-    """A release is refused if its cost is the next double above the total, or is above the rest by a relative 1e-14."""
+    """A release is refused even if its cost is only slightly too large.
+
+    The cost is the next double above the total, or is above what is left by a relative 1e-14.
+    """
     assert fill(Budget(rho=0.3), adaptive(math.nextafter(0.3, 1))) == 0
     assert fill(Budget(epsilon=0.3), laplace(math.nextafter(0.3, 1))) == 0
     assert fill(charged([adaptive(0.2)], rho=0.3), adaptive(0.1 * (1 + 1e-14))) == 0

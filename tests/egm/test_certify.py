@@ -147,7 +147,7 @@ def test_far_tails_of_the_toolbox(form, of, x):
 
 
 def normal_cdf(x):
-    """Return the standard normal distribution function at `x`, an mpf, with a small relative error below 0, too."""
+    """Return the standard normal distribution function at `x`, an mpf, with a small relative error even far below 0."""
     return mp.erfc(-x / mp.sqrt(2)) / 2
 
 
@@ -230,7 +230,7 @@ def wide(law, y, upper, density=False):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_more_bits_give_a_ball_inside(parameters, y, upper):
-    """A tail's or density's ball for fewer bits contains the ball for more bits, from 180 down to 10 bits."""
+    """The ball of a tail or density grows if fewer bits are used: it contains the ball for more bits."""
     law = law_of(**parameters)
     for density in (False, True):
         narrow = wide(law, y, upper, density)

@@ -209,7 +209,7 @@ def test_a_folder_gives_the_sum_of_its_files(released, silent):
 
 
 def test_missing_is_passed_to_the_mechanism(egm, monkeypatch, folder):
-    """With --missing, the mechanism gets the policy of this option, and NaN for each missing value.
+    """The mechanism gets the value of --missing, which says what to do with missing values, and NaN for each of them.
 
     Without --missing, a missing value is an error, which names its row and column.
     """
@@ -880,8 +880,8 @@ def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, c
 def test_plan_of_adaptive_solves_for_what_a_target_needs(released, known, name):
     """`egm plan --adaptive --target-error` finds a budget or a number of rows for which the error meets the target.
 
-    With a rho that is smaller by 4 percent, or with 2 percent fewer rows, the error is above the target. The option
-    `name` is found, and `known` has the other options.
+    With a rho that is smaller by 4 percent, or with 2 percent fewer rows, the error is above the target. `name` is the
+    option that is solved for, and `known` has the other options.
     """
     command = (*PLAN_ADAPTIVE[:4], *RANGES)
     plan = released(*command, *known, "--target-error", "0.02", "--column", "2")
@@ -1454,7 +1454,7 @@ def fail(error):
 def test_bug_asks_for_a_report(egm, monkeypatch, bug, folder):
     """An unexpected error in a release gives exit code 1 and one line that asks for a report of the bug.
 
-    The line does not have the text of the error, `bug`, which may show private data. With --debug, it has.
+    The line does not have the text of the error, `bug`, which may show private data. With --debug, the text is shown.
     """
     monkeypatch.setattr(GaussianDataMechanism, "release", fail(bug))
     code, out, err = egm(*SUM, "--output", "out.csv")

@@ -1,6 +1,6 @@
-"""Test the pair of scaling and clip norm with the least expected error, and the gradient by which it is found.
+"""Test how GaussianDataMechanism finds the pair of scaling and clip norm with the least expected error.
 
-GaussianDataMechanism uses this pair for scaling="optimal" with clip_probability="optimal".
+It uses this pair for scaling="optimal" with clip_probability="optimal".
 """
 
 import itertools
@@ -28,8 +28,8 @@ def derivative(f, step):
 def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
     """`loss_and_slopes` returns a loss by clipping, and its derivatives by the logarithms of the `d` weights.
 
-    The derivatives agree with differences. The squared clip norm is `fraction` times the mean squared norm of a row.
-    `noncentral` says whether the rows have a mean other than 0.
+    The derivatives agree with finite differences. The squared clip norm is `fraction` times the mean squared norm of a
+    row. `noncentral` says whether the rows have a mean other than 0.
     """
     rng = np.random.default_rng(d)
     weights, by_square, by_mean = np.exp(rng.normal(0, 1, (3, d)))

@@ -501,8 +501,8 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
     """The labels 0, 1, 2 of a table's columns count as names only if the mechanism has a column with one of them.
 
-    So the columns 5, 0 and 1 do not match them, because 5 is missing. But the columns "age", "income" and "visits" do:
-    then the labels are mere positions.
+    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. For the columns "age", "income"
+    and "visits", the labels are mere positions, and the table is accepted.
     """
     counted = GaussianDataMechanism(pd.Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     with pytest.raises(

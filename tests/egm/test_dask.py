@@ -74,7 +74,7 @@ def seen(block):
 def unknown(X, chunks):
     """Return a dask array with the rows of the array `X`, for which dask does not know the number of rows.
 
-    Before rows are selected from it by their values, the dask array is divided into blocks by `chunks`.
+    The rows are selected by their values from an array that `chunks` divides into blocks.
     """
     X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
     return X[X[:, 0] > -1e5]
@@ -270,7 +270,7 @@ print(between - before, peak() - before, whole.nbytes)
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
     """A release of an array in 64 blocks needs less than a quarter of the array's size as additional memory.
 
-    Additional is the memory beyond that of a release of four blocks. `kind` is "zarr" or "parquet", the kind of file
+    The additional memory is compared with a release of four blocks. `kind` is "zarr" or "parquet", the kind of file
     that holds the array.
     """
     X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
@@ -335,7 +335,7 @@ def test_bad_arrays_are_named(name):
 
 
 def test_unknown_columns_may_be_right(silent):
-    """A dask array whose number of columns is not known is summed if its blocks have the right number."""
+    """A dask array whose number of columns is not known is summed if its blocks have the right number of columns."""
     assert np.array_equal(estimate(nan_columns(data())), estimate(data()))
 
 
@@ -356,9 +356,10 @@ def test_arrays_in_memory_need_no_dask():
 
 
 def gated(block, folder, block_id):
-    """Return the array `block`, create a file in `folder` to show that it was begun, and stop from the third block on.
+    """Return the array `block` unchanged, and create a file in `folder` that shows that the block was begun.
 
-    A process then waits until the file "go" appears in `folder`. `block_id` begins with the block's number.
+    From its third block on, a process waits until the file "go" appears in `folder`. `block_id` begins with the block's
+    number.
     """
     before = len(list(folder.glob(f"{os.getpid()} *")))
     (folder / f"{os.getpid()} {block_id[0]}").touch()

@@ -401,7 +401,7 @@ def test_other_groups_than_thousands_are_no_numbers(tmp_path, cell):
 
 @pytest.fixture
 def standard_input(monkeypatch):
-    """Return a function that makes the bytes that it gets the standard input of this process until the test ends."""
+    """Return a function that takes bytes, and makes them the standard input of this process until the test ends."""
     return lambda content: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
@@ -455,7 +455,7 @@ def test_labels_of_a_csv_file_are_texts_as_written(tmp_path, options):
 
 
 def test_labels_are_known_as_names_of_line_1(tmp_path):
-    """Line 1 of a CSV file is taken for a header if each of its texts is in `known` or `labels`, and else refused."""
+    """Line 1 of a CSV file is a header if each of its texts is in `known` or `labels`; else the file is refused."""
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
     assert it.names == ("age", "pay")
@@ -861,7 +861,7 @@ def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatc
 def test_only_regular_files_are_replaced(tmp_path):
     """`files.whole`, which writes a file, never replaces a folder or a device, even with overwrite=True.
 
-    It raises a FileError, and does so, too, if the folder of the file does not exist.
+    It raises a FileError, also if the folder of the file does not exist.
     """
     for path in (tmp_path, Path("/dev/null")):
         with pytest.raises(FileError, match="is not a regular file"), files.whole(path, overwrite=True):

@@ -63,10 +63,10 @@ def test_moments_agree_with_the_density(fraction, nc):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_two_ways_to_the_moments_agree(seed):
-    """Integrals over the clipped rows agree with integrals over all rows minus those over the unclipped ones.
+    """Two ways to compute moments of what a normal row loses by clipping agree, to a relative 2e-9.
 
-    They are moments of the part that a row loses by clipping, and agree to a relative 2e-9. `seed` determines the
-    parameters. These are drawn again if the first way, `lost_in_tail`, fails.
+    One integrates over the clipped rows. The other integrates over all rows, and subtracts the unclipped ones. `seed`
+    determines the parameters, which are drawn again if the first way, `lost_in_tail`, fails.
     """
     rng, found = np.random.default_rng(seed), None
     while found is None:
@@ -276,7 +276,7 @@ def test_forecast_under_doubt_is_the_mean_of_the_cases():
     """With center_std and sigma_factor, `error()` is the mean of two forecasts of `error` for wrong guesses.
 
     In both, the true mean differs from the center by center_std. The true sigma is sigma times sigma_factor in one, and
-    sigma divided by it in the other. By default they are half of sigma, and 1.25.
+    sigma divided by sigma_factor in the other. The defaults are half of sigma, and 1.25.
     """
     sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
     for p in (1e-3, 0.3, "optimal"):
@@ -344,7 +344,7 @@ def test_the_optimal_clip_of_the_tutorial():
     """In the tutorial's example, the forecast of the squared error is right within 10 %, although guesses are wrong.
 
     With clip_probability="optimal", the true error is less than 1.15 times that of the default. If the guesses are
-    declared to be right, it is more than 50 times its forecast.
+    declared to be right, the true error is more than 50 times its forecast.
     """
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}

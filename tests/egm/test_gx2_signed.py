@@ -642,7 +642,7 @@ def test_other_basis_changes_nothing(seed):
 
 
 def test_whitened_vector_has_the_same_form():
-    """A form of x = L z, where L L^T is the covariance of x, has the distribution of the corresponding form of z."""
+    """A quadratic form of x = L z has the distribution of the corresponding form of z, a standard normal vector."""
     form = example(7)
     root = np.linalg.cholesky(form["cov"])
     white = {

@@ -62,7 +62,8 @@ def test_names_are_there_before_they_are_imported():
 def test_nothing_else_is_imported():
     """The code of the package imports only NumPy, SciPy, the packages in LATER, and the standard library.
 
-    LATER holds the packages that are loaded only when they are needed, such as dask. The modules exist on Windows, too.
+    LATER holds the packages that are loaded only when they are needed, such as dask. No module is imported that Windows
+    lacks.
     """
     imported = set()
     for file in PACKAGE.rglob("*.py"):

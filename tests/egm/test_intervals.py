@@ -157,8 +157,8 @@ def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
 def test_the_ends_solve_the_equation_of_fieller():
     """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count.
 
-    The equation says that |sum - t * count|, less the bound of the bias, is the normal quantile times the standard
-    deviation of sum - t * count. The count is the number of rows.
+    The equation says that |sum - t * count|, minus the bound of the bias, is just as large as the noise allows. The
+    count is the number of rows.
     """
     made = mechanism(40, neighbors="add_remove", **KNOWN)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))

@@ -70,7 +70,7 @@ def change(path, *statements):
 class ReadError(BaseException):
     """Error by which an object of the class `Unread` shows that its values were read.
 
-    It is a BaseException, so that no code that catches every Exception hides it.
+    It is a BaseException, so that code that catches every Exception does not catch it.
     """
 
 
@@ -101,7 +101,7 @@ TOTALS = [
 def test_a_restart_changes_nothing(total, tmp_path):
     """A budget that is opened again from its file before each cost behaves like a budget in memory.
 
-    Both have the same `total`. They grant and report the same. No other file is left in the folder.
+    Both have the same `total`, grant the same costs, and report the same history. No other file is left in the folder.
     """
     path, memory = tmp_path / "a journal? #1%20", Budget(**total)
     for epsilon in (0.1, 0.07, 1 / 3, 0.2):
@@ -234,10 +234,10 @@ def test_threads_share_what_there_is(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["journal", None])
 def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
-    """While one thread records a cost in a budget, a second thread must wait for the decision about its own cost.
+    """While one thread records a cost in a budget, a second thread must wait.
 
-    The first cost is half of the total, and the second is three quarters, so that it is refused. `name` is the name of
-    the budget's file, or None for a budget in memory.
+    The first cost is half of the total, and the second is three quarters, so that the second one is refused. `name` is
+    the name of the budget's file, or None for a budget in memory.
     """
     budget = Budget(name and tmp_path / name, epsilon=1)
     other = threading.Thread(target=fill, args=(budget, laplace(0.75)))

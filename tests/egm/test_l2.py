@@ -310,7 +310,7 @@ def test_confidence_radius_covers(count_clipped):
     ],
 )
 def test_noise_is_scaled_like_gaussian_noise(make):
-    """The standard deviations of l2 noise are those of Gaussian noise times one number.
+    """The standard deviations of l2 noise are those of Gaussian noise, times one factor for all coordinates.
 
     `make` is a function of the option noise, "gaussian", "l2" or "best", and returns a mechanism. "best" takes the
     smaller noise, here l2.

@@ -165,7 +165,7 @@ def test_adding_a_row_moves_sum_and_count_by_at_most_the_sensitivity(center):
 
 
 def test_count_has_its_best_share():
-    """If the number of rows is private, its weight in the joint release with the sum is the one of least total noise.
+    """If the number of rows is private, it is released with the weight for which the sum has the least noise.
 
     The variances of the sum, added up over the columns, grow if the weight is 1 % larger or smaller.
     """
@@ -179,7 +179,7 @@ def test_count_has_its_best_share():
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
     """With center 0, the release of the number of rows increases the variance of the sum by 1 %.
 
-    An added row changes the sum by half as much as a replaced one, hence the factor 1/4.
+    In the test there is a factor 1/4, because an added row changes the sum by half as much as a replaced one.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)

@@ -192,9 +192,9 @@ def test_the_smallest_value_is_returned_if_it_is_enough():
 
 
 def test_only_the_result_is_warned_about():
-    """`solve` warns of a delta that is not below 1/n only if this holds for the mechanism that it returns.
+    """`solve` warns of a delta of 1/n or more only if the mechanism that it returns has such a delta.
 
-    On the way it may try other numbers n of rows. `curve` never gives this warning.
+    During its search it may try other numbers n of rows. `curve` never gives this warning.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

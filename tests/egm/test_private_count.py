@@ -38,7 +38,7 @@ def releases(made, times, rows=people):
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("declared", [N, 2 * N])
 def test_intervals_contain_the_exact_numbers(bounds, declared):
-    """The 95 % intervals of sums and means have this coverage, even if twice the true number of rows is declared.
+    """The 95 % intervals contain the exact sums and means, even if twice the true number of rows is declared.
 
     The noise is as large as stated, and a release spends at most its budget, a tenth of it on the number of rows.
     `declared` is the declared number of rows, and `bounds` the kind of bounds in BOUNDS.

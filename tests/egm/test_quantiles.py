@@ -129,7 +129,7 @@ def scores(monkeypatch):
 
 
 def moved(n, k):
-    """Yield all pairs of counts of `n` values in `k` intervals of which one comes from the other by moving one value.
+    """Yield all pairs of counts of `n` values in `k` intervals that differ only in the interval of one value.
 
     Each of the two counts is an array with one number for each interval.
     """

@@ -1,7 +1,8 @@
 """Test that the secure samplers draw from their exact distributions, at small scales, where a bias would show.
 
 At the scale of a release, 2**41 and more, no test can see a small bias in the probability of an integer. At scale 3,
-300 000 draws can. The test of fit must reject the stored draws of OpenDP 0.14.1, which was biased (opendp issue 2638).
+300 000 draws show it. The test of fit must reject the stored draws of OpenDP 0.14.1, which was biased (opendp issue
+2638).
 """
 
 import numpy as np

@@ -125,7 +125,7 @@ def two_releases(epsilon, z, q, added):
 
 @pytest.mark.parametrize(("z", "q"), [(1.1, 0.05), (0.7, 0.4), (3.0, 0.2)])
 def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
-    """Two releases from samples together have the epsilon that is computed: their exact delta is hardly below 1e-6.
+    """At the epsilon that is computed for two releases from samples, their exact delta is nearly the given 1e-6.
 
     It is between 0.97e-6 and 1e-6. `z` is the noise multiplier, and `q` the sampling probability.
     """
@@ -138,7 +138,10 @@ def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 1.000001, 5.0, 50.0, 1e4])
 @pytest.mark.parametrize("q", [1e-12, 1e-3, 0.5, 1 - 1e-9])
 def test_amplification_has_its_closed_form(epsilon, q):
-    """A release from a sample with probability q costs log(1 + q (exp(epsilon) - 1)), hardly rounded up."""
+    """A release with `epsilon`, from a sample with probability `q`, has the epsilon log(1 + q (exp(epsilon) - 1)).
+
+    It is rounded up by at most a relative 1e-11.
+    """
     with mp.workdps(50):
         truth = mp.log1p(mp.mpf(q) * mp.expm1(mp.mpf(epsilon)))
         found = mp.mpf(amplified_epsilon(epsilon, q))
@@ -182,10 +185,10 @@ def test_training_costs_what_dp_accounting_says():
     ("z", "number", "delta", "excess"), [(2.0, 10, 1e-5, 0.01), (30.0, 1000, 1e-7, 0.01), (300.0, 100_000, 1e-5, 0.03)]
 )
 def test_rounding_errors_are_covered(z, number, delta, excess):
-    """If nearly everybody is in a sample, steps cost no less than without sampling, for which the exact cost is known.
+    """If nearly everybody is in each sample, releases cost no less than without sampling, when the exact cost is known.
 
     They cost more by at most the share `excess`, for rounding errors. `z` is the noise multiplier, and `number` the
-    number of steps.
+    number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)
@@ -203,7 +206,7 @@ def test_the_cost_grows_with_probability_steps_and_less_noise(delta):
 
 
 def test_a_probability_of_one_is_the_charge_of_all_rows():
-    """With the probability 1, a release from a sample costs what it costs without sampling, and so do steps."""
+    """With the probability 1, one or many releases from samples cost what they cost without sampling."""
     for mechanism in (
         GaussianMechanism(1.0, 0.3, 1e-6),
         LaplaceMechanism(1.0, 0.2),
@@ -255,7 +258,10 @@ def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
     "terms", [{"rule": "gaussian"}, {"rule": "zcdp"}, {"epsilon": None, "delta": None, "rho": 1.0}]
 )
 def test_other_rules_count_a_sample_like_all_rows_and_say_so(terms):
-    """All rules but "basic" and "planned" count a release from a sample like one from all rows; a refusal says so."""
+    """All rules but "basic" and "planned" count a release from a sample like one from all rows.
+
+    If they refuse it, the error says so.
+    """
     mechanism = GaussianMechanism(1.0, 0.5, 1e-6)
     sampled, plain = budget(**terms), budget(**terms)
     for _ in range(2):
@@ -330,7 +336,7 @@ class Unread:
 
 
 def test_replacement_is_refused_by_name():
-    """A budget for "replace_one" refuses a sample, and one for "add_remove" a mechanism for "replace_one"."""
+    """A budget for "replace_one" refuses a sample, and a budget for "add_remove" a mechanism for "replace_one"."""
     mechanism = GaussianDataMechanism([1.0], 10, 1.0, 1e-6)
     made = Budget(epsilon=100.0, delta=DELTA)
     for call in (
@@ -359,7 +365,10 @@ def test_mechanisms_without_rows_or_epsilon_are_refused():
 
 
 def test_a_missing_package_is_named_and_costs_nothing(monkeypatch):
-    """Without dp-accounting, steps are refused by a message that says what to install; a single release needs none."""
+    """Without dp-accounting, a budget refuses many releases from samples, and says what to install.
+
+    A single release from a sample does not need the package.
+    """
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     made = budget()
     with pytest.raises(ImportError, match=r"elliptical-gaussian-mechanism\[budget\]"):

@@ -1,4 +1,4 @@
-"""Test that `egm` reads CSV from standard input, which cannot be read twice, as it reads a file."""
+"""Test that `egm` gives the same results for CSV from standard input, which cannot be read twice, as for a file."""
 
 import io
 import json
@@ -50,7 +50,7 @@ def test_standard_input_gives_the_release_of_a_file(egm, name):
 
 
 def test_a_wrong_number_of_rows_is_that_of_standard_input(egm):
-    """If standard input has another number of rows than --rows says, the error names it and both numbers."""
+    """If standard input has not as many rows as --rows says, the error names standard input and both numbers."""
     command, *options = COMMANDS["charged"]
     code, out, err = egm("-", command, *options, text=TEXT + "1,2\n")
     assert (code, out, err) == (2, "", "egm: standard input: has 901 rows, --rows says 900\n")

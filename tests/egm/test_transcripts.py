@@ -227,7 +227,7 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
     """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
 
     `n` and `d` are the numbers of rows and columns, `rho` is the budget, and `basis` and `unseen` are arguments of the
-    mechanism. `asked` notes the queries, which are all of their kinds but `unasked`.
+    mechanism. `asked` notes the queries: all kinds occur except `unasked`.
     """
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0), basis=basis, unseen=unseen)
     for seed in range(6):
@@ -284,7 +284,7 @@ def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(
 def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
     """If the mechanism looks at the rows without noise, `outcomes` finds different releases for different data.
 
-    `secret` is a case in which the test adds such a bug to the mechanism.
+    The test adds such a bug to the mechanism, and `secret` says what it reveals.
     """
 
     def locate(search):
