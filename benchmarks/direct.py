@@ -1,8 +1,6 @@
 """Compute the upper tail of a weighted sum of squared normal variables directly: an independent check of egm.gx2.
 
-The integrand is computed in extended precision by a sum over every weight, without clusters of weights. In the
-docstrings R is the weighted sum divided by twice the largest weight, K is the cumulant function of R, and s is the
-argument of K.
+The integrand is computed in extended precision by a sum over every weight, without clusters of weights.
 """
 
 import numpy as np

@@ -218,7 +218,8 @@ def quantiles(quick):
 def inverses(p, weights):
     """Return a dictionary from names of methods to functions without arguments, which compute an upper quantile.
 
-    It is the x with P[sum_j weights_j Z_j**2 > x] = `p` for standard normal Z_j, or nan if a method cannot compute it.
+    The quantile is the x with P[sum_j weights_j Z_j**2 > x] = `p` for standard normal Z_j, or nan if a method cannot
+    compute it.
     """
     methods = {OWN: partial(gx2.isf, p, weights)}
     _, width = equal_accuracy(p, weights)

@@ -83,7 +83,7 @@ def release(kind, law, run):
 
     `kind` is one of MECHANISMS, `law` is the name of the law of the rows, and `run` chooses the setting and all that is
     random. The first two results have the shape (2, 2, 2): one entry for each mean of `OF`, each level of `LEVELS`, and
-    each column. The errors have no levels.
+    each column. The errors of the estimate have one entry for each mean and column.
     """
     rng, setting = grid.generator("intervals", law, run), run % len(SETTINGS)
     scale, mean = scales(setting), population(law)[0]
@@ -101,8 +101,8 @@ def measured(found):
     """Return the shares of intervals that contain the mean, their standard errors, and the relative lengths.
 
     `found` is a list with the results of `release` for the runs 0, 1, and so on. Each result has the shape (2, 2), for
-    the means of `OF` and the levels of `LEVELS`. The relative length is that over the shortest length with which
-    intervals around the same estimates would contain the mean as often as promised.
+    the means of `OF` and the levels of `LEVELS`. A relative length is the length, divided by the shortest one with
+    which intervals around the same estimates would contain the mean as often as promised.
     """
     inside, lengths, errors = (np.array(part, dtype=float) for part in zip(*found, strict=True))
     of_runs, ratios = inside.mean(axis=-1), []
@@ -116,7 +116,8 @@ def measured(found):
 def over_least(found):
     """Return the mean length of the intervals for the mean of the rows, at the last level, over R / (n sqrt(2 rho)).
 
-    `found` is a list with the results of `release` for the runs 0, 1, ...
+    R is `RADIUS`, and n rows are released with the zCDP budget rho. `found` is a list with the results of `release` for
+    the runs 0, 1, and so on.
     """
     lengths = np.array([length[0, -1].mean() for _, length, _ in found])
     return np.mean(lengths * math.sqrt(2) / RADIUS * np.resize([reach for _, reach in SETTINGS], len(found)))

@@ -32,7 +32,7 @@ def _outliers(rng, n, d, share, factor):
 
 
 def _factor(rng, n, d, r):
-    """Draw `n` rows of `d` standard normal entries with the correlation `r` in a row, by the generator `rng`."""
+    """Draw `n` rows of `d` standard normal entries by the generator `rng`, with the correlation `r` in a row."""
     return np.sqrt(1 - r) * rng.normal(size=(n, d)) + np.sqrt(r) * rng.normal(size=(n, 1))
 
 
@@ -52,7 +52,7 @@ def _sphere(rng, n, d):
 
 
 def _trend(rng, n, d):
-    """Draw `n` normal rows of `d` entries with the generator `rng`, whose mean grows from -2 in the first row to 2."""
+    """Draw `n` rows of `d` normal entries by the generator `rng`; their mean grows from -2 to 2 over the rows."""
     return np.linspace(-2, 2, n)[:, None] + rng.normal(size=(n, d))
 
 

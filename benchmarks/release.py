@@ -26,7 +26,7 @@ def release(quick):
     """Measure private releases of the sum of a million rows of a hundred numbers; yield lines of text.
 
     The lines have the times, divided by that of X.sum(axis=0), and the memory. The rows are, for instance, in a file or
-    in an array of float32. If `quick` is true, there are only 100 000.
+    in an array of float32. If `quick` is true, there are only 100 000 rows.
     """
     n, d = 10**5 if quick else 10**6, 100
     sigma = np.arange(1.0, d + 1) ** -0.5

@@ -46,8 +46,8 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 
     `executed` has the path of each executed chapter by its file name, and `root` is the main folder of the project.
     Each chapter gets a box with its provenance, and the pages with claims and errata get their lists. Pages that Sphinx
-    has read in an earlier build are kept if they are still valid (see `keep_what_was_read`); all else is removed
-    before.
+    has read in an earlier build are kept if they are still valid (see `keep_what_was_read`); all else in the folder is
+    removed first.
     """
     place, stage = stage, stage.with_name(f"{stage.name}-new")
     shutil.rmtree(stage, ignore_errors=True)

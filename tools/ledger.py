@@ -110,8 +110,9 @@ class Ledger:
     """Hold the ledger (a list of statements and errors in print), the cells that check them, and the results.
 
     `root` is the main folder of the project. `claims` are the entries of statements, `slips` those of errors in print.
-    `cells` maps the name of a cell, such as "05-lagrangian#hessian", to its source, `findings` the key of an entry to
-    the recorded result, and `code` the name of a chapter to a dictionary from its code cells to their code.
+    The three others are dictionaries: `cells` from the name of a cell, such as "05-lagrangian#hessian", to its code;
+    `findings` from the key of an entry to the recorded result; `code` from the name of a chapter to a dictionary of its
+    code cells.
     """
 
     root: Path

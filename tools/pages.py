@@ -70,7 +70,7 @@ def write(ledger: Ledger, folder: Path) -> None:
 
 
 def copy_figures(saved: Path, folder: Path) -> None:
-    """Copy the figures that the page "The paper" takes from chapters from the folder `saved` to `folder`.
+    """Copy the figures of the page "The paper", which chapters saved in the folder `saved`, to `folder`.
 
     Each figure is copied as SVG and as PDF.
     """

@@ -37,7 +37,8 @@ def opened(browser, path, width="laptop", anchor=""):
     """Open the HTML file `path` in a new window of `browser`, wait until all scripts have ended, and yield the page.
 
     `width` is a key of WIDTHS, such as "phone". The text `anchor`, such as "#id", is added to the address. The page's
-    list `complaints` has its errors and its requests to the network. At the end the browser forgets the page.
+    list `complaints` has its errors and its requests to the network. At the end, all that the page stored in the
+    browser is deleted.
     """
     page = browser.new_page()
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})

@@ -41,7 +41,7 @@ def parameters(chapter):
 
 
 def papermill(chapter, folder, *arguments):
-    """Run the notebook `chapter` by papermill, a program for this; return (exit code, all that was printed).
+    """Run the notebook `chapter` by the program papermill; return (exit code, all that was printed).
 
     It runs in `folder` with further `arguments`, which are texts, and writes the executed notebook to out.ipynb there.
     """

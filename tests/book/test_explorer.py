@@ -745,10 +745,7 @@ def test_cards_fill_their_rows(page, width, rows):
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
-    """The explorer takes the setting of a new address, even if it writes the old one before it hears of the new one.
-
-    It writes its address a short time after each change.
-    """
+    """The explorer takes the setting of a new address, even if it wrote the old address again in the meantime."""
     start(page)
     page.evaluate(
         "async () => { const before = location.hash;"
@@ -890,8 +887,8 @@ def test_address_keeps_the_setting(book, browser, page, clip, sigma):
 def test_address_may_be_old_or_bad(book, browser):
     """The explorer accepts an address without clip probability, offset and noise, and one with bad values.
 
-    The first was made before these three existed, and means 1/n, 0 and Gaussian noise. In place of a bad value, the
-    explorer takes the value with which it starts.
+    Such addresses were made before these three existed; they mean the clip probability 1/n, no offset, and Gaussian
+    noise. In place of a bad value, the explorer takes the value with which it starts.
     """
     with opened(book, browser, "#alpha=0.5&d=7&n=1000&epsilon=2&delta=1e-5&scaling=optimal") as page:
         truth = expected(alpha=0.5, d=7, n=1000, epsilon=2, delta=1e-5, scaling="optimal")

@@ -43,7 +43,7 @@ def rows(n=400, seed=1, mean=2.0, sigma=SIGMA):
 def squared_error(method, X, rho, seed, **options):
     """Return the squared l2 distance of the private estimate by the function `method` from the mean of the rows `X`.
 
-    `rho` is the budget, `seed` that of the random generator, and `options` are further arguments of `method`.
+    `rho` is the budget, `seed` the seed of the random generator, and `options` are further arguments of `method`.
     """
     return np.sum((method(X, rho, rng=np.random.default_rng(seed), **options) - X.mean(axis=0)) ** 2)
 

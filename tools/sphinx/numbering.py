@@ -43,8 +43,8 @@ def number_statements(statements, chapter, taken):
     """Number the statements of one kind, such as lemmas, on a page.
 
     `statements` is a dictionary from label to number, which is changed. A statement of the report keeps its number. The
-    others are counted, and have the number or letter `chapter` before; the numbers in `taken`, which the report uses
-    for this kind, are left out. If `chapter` is None, the page is no chapter.
+    others are counted, and the number or letter `chapter` is put before the count; `chapter` is None if the page is no
+    chapter. The numbers in `taken`, which the report uses for this kind, are left out.
     """
     own = (number for number in count(1) if (chapter, number) not in taken)
     for label in statements:
