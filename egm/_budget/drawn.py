@@ -102,7 +102,10 @@ class _Sample:
         return self._drawn(self._table.labelled(names), None if self._person is None else names.index(self._person))
 
     def _drawn(self, pairs: Any, place: int | None) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Yield the `pairs` of blocks and labels for the rows in the sample; `place` is the index of the persons."""
+        """Yield the `pairs` of blocks and labels with only the rows in the sample.
+
+        `place` is the index of the persons in a list of labels, or None if each row is drawn by itself.
+        """
         for block, labels in pairs:
             kept = self._draw.rows(len(block)) if place is None else self._draw.sorted_persons(labels[place])
             yield block[kept], [label[kept] for label in labels]

@@ -517,7 +517,8 @@ class Terms:
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
         """Yield those pairs (epsilon, delta) of `_losses` for the costs `charges` that are within the total.
 
-        The comparison is that of `_holds`, with its `excess`; a pair that is yielded is computed without it.
+        Whether a pair is within the total is decided as in `_holds`, for Gaussian noise that is larger by the factor 1
+        + `excess`. The pair that is yielded is for the noise without this factor.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -567,10 +568,7 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return the part of the total delta that `_by_gaussian` subtracts because the noise is discrete.
-
-        Its formulas are for continuous noise.
-        """
+        """Return the part of the total delta that `_by_gaussian` subtracts because the noise is discrete."""
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
         # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
@@ -583,7 +581,7 @@ class Terms:
         return self._reserve_for(float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2)
 
     def _reserve_for(self, mu_squared: float) -> float:
-        """Return the part of the total delta that is subtracted for discrete noise; `mu_squared` is M of `_reserve`."""
+        """Return the part of the total delta that pays for discrete noise if all mu^2 sum to `mu_squared`."""
         return delta_of(2.0**-70 * mu_squared + 2.0**-90, self.epsilon) * _UP
 
     @property

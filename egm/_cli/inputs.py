@@ -250,9 +250,9 @@ def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
 def rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the public number of rows: the value of --rows or, without this option, the number of rows in `table`.
 
-    Raise a `Mistake`, an error for the user, if the number is 0, or is not that in the data file. The latter is checked
-    only if that number is public, and either known without reading the whole file, or needed because a later error
-    would cost a part of the budget.
+    Raise a `Mistake`, an error for the user, if there are no rows, or if the number is public but is not that in the
+    file. A file that does not say how many rows it has is read to count them only without --rows or, for a public
+    number, with a budget, so that a wrong number costs nothing.
     """
     if labels_of(args):
         return int(args.rows)

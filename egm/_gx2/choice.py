@@ -77,26 +77,29 @@ def _bisect(falling: Callable[[float], float], low: float, high: float, steps: i
 
 
 class _Axis:
-    """Compute the integrand F and the saddlepoint formula on the real axis, on one side of 0.
+    """Compute the integrand F(s) = exp(K(s) - s y) / s and the saddlepoint formula on the real axis, on one side of 0.
 
-    A point is given by a real number t: from `near`, where s(t) is next to 0, to `far`, where s(t) is next to the cut
-    or, without a cut, far away.
+    K is the cumulant function. A point is given by a real number t: from `near`, where s(t) is next to 0, to `far`,
+    where s(t) is next to the cut or, without a cut, far away.
     """
 
     def __init__(self, law: Law, upper: bool) -> None:
-        """Choose the side s > 0, for the upper tail of the variable of `law`, if `upper` is true; otherwise s < 0."""
+        """Choose the side of the axis for a tail: s > 0 for the upper tail, if `upper` is true, otherwise s < 0.
+
+        The tail is that of the variable of `law`.
+        """
         self.law, self.sign = law, 1.0 if upper else -1.0
         extreme = float(law.largest if upper else -law.least)
         self.bound = 1 / extreme if extreme > 0 else math.inf
         self.near, self.far = -690.0, 34.0 if self.bound < math.inf else 690.0
 
     def point(self, t: float) -> float:
-        """Return the point s(t)."""
+        """Return the point s(t) on the real axis for the number `t`."""
         size = math.exp(t) if self.bound == math.inf else self.bound / (1 + math.exp(-t))
         return self.sign * size
 
     def y_of(self, s: float) -> float:
-        """Return the y for which the point `s` is the saddle point of F."""
+        """Return the y for which the point `s` is the saddle point of the integrand F."""
         v = self.law.twice * s / (1 - self.law.twice * s)
         total = self.law.half @ v + self.law.shift @ (v * (1 + v)) + (self.law.tau * s) ** 2
         return float((total - 1) / s)

@@ -214,9 +214,9 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
 def _in_tail(form: Form, x: Real) -> Piece:
     """Return the quadrature along one contour for the expectations E[g(Q); Q > x] of the four functions g of `Piece`.
 
-    `form` holds the parameters of Q, and `x` is divided by its unit. The Laplace transforms of the functions, in t - 1
-    with t = Q / x, are those of `_lost_shares` with z = s x and, for the derivatives, z times these, because L and L^2
-    are 0 at t = 1.
+    `form` holds the parameters of Q, and `x` is divided by its unit. Let t be Q / x. The Laplace transforms of L and
+    L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x. Those of their derivatives by t are z
+    times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
     shift, mass, *_ = integrate(crossing, x, density=0.0)

@@ -196,10 +196,7 @@ def _repeated(values: Array, size: int) -> Array:
 
 
 def distinct(values: Array) -> Array:
-    """Return `values`, a vector that `parameters` has returned, or a vector of length one if it repeats one number.
-
-    Only a vector to which a number was broadcast counts as one that repeats.
-    """
+    """Return the vector `values`, or a vector of length one if it is a single number that was broadcast."""
     return values[:1].copy() if values.strides == (0,) else values
 
 

@@ -509,9 +509,10 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 
 @compiled(inline="always")
 def _multiply(block: Array, place: int, to: int, less: float) -> None:
-    """Multiply complex numbers in `block`, the vector of `sums_of_inverses`, by the inverse minus `less`.
+    """Multiply the complex numbers at `place` in `block` by the inverses in it, from which `less` is first subtracted.
 
-    The real parts of the numbers begin at `place` and those of the products at `to`; the imaginary parts follow them.
+    `block` is the vector of `sums_of_inverses`, which has the inverses 1 / (1 - r s). The real parts of the numbers
+    begin at `place` and those of the products at `to`; the imaginary parts follow them.
     """
     for j in range(_BESIDE):
         x, y = block[_INVERSE + j] - less, block[_INVERSE_IMAG + j]

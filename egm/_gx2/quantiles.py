@@ -213,7 +213,8 @@ def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
 def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
 
-    `law` has the parameters of Q. Many quantiles are interpolated, those above the mean together, and those below.
+    `law` has the parameters of Q. If there are many, those above the mean are interpolated together, and so are the
+    others.
     """
     flat = np.ravel(logs)
     if flat.size <= _FEW:
@@ -236,10 +237,10 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
 def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     """Compute the result of `search` for every entry of `logs`, by Chebyshev interpolation where entries are dense.
 
-    The variable is the logarithm of a minus the log tail, where a is the largest logarithm that the saddlepoint formula
-    can give. Its range is divided into panels of `_NODES` nodes. In a panel with few entries, or with coefficients that
-    do not fall, the quantiles are computed one by one. For positive weights without a normal term, the logarithm of the
-    quantile is interpolated.
+    The variable of the interpolation is log(a - log tail), where a is the largest logarithm that the saddlepoint
+    formula can give. Its range is divided into panels of `_NODES` nodes. In a panel with few entries, or with
+    coefficients that do not fall, the quantiles are computed one by one. For positive weights without a normal term,
+    the logarithm of the quantile is interpolated.
     """
     top = kernel().TOP
     t = np.log(top - logs)

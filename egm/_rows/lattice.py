@@ -79,8 +79,8 @@ T = TypeVar("T")
 class Lattice:
     """Represent rows by vectors of integers, after the rows have been shortened to a given norm (clipped).
 
-    The integer 1 stands for the length `unit`. The norm of the integer vector of a row is at most `radius`; if there is
-    an object `unrotated`, this is true after a rotation. The radius is 2**40, or less if the noise would not fit into
+    The integer 1 stands for the length `unit`. The norm of the integer vector of a row is at most `radius`; with an
+    object `unrotated`, that of the rotated vector is. The radius is 2**40, or less if the noise would not fit into
     64-bit integers. A row is also shortened by the factor `shrink`, slightly below 1, so that rounding errors cannot
     make its vector too long.
     """
@@ -88,9 +88,9 @@ class Lattice:
     def __init__(self, clip_norm: float, d: int, noise: float, unrotated: Unrotated | None = None) -> None:
         """Choose `radius`, `shrink` and `unit` for rows with `d` entries that are shortened to the norm `clip_norm`.
 
-        The standard deviation of the noise is `noise` times the clip norm. If `unrotated` is given, sums are those in
-        the columns, until `rotated` is called. Raise ValueError for a clip norm outside 1e-250 to 1e250, and for noise
-        so large that `radius` would be less than 2**20.
+        The standard deviation of the noise is `noise` times the clip norm. With an object `unrotated`, rows are summed
+        before they are rotated, and the method `rotated` rotates the sum. Raise ValueError for a clip norm outside
+        1e-250 to 1e250, and for noise so large that `radius` would be less than 2**20.
         """
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)

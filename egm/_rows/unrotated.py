@@ -63,12 +63,12 @@ class Unrotated:
 
     @property
     def alpha(self) -> float:
-        """Return m / C, the number by which a centered row is multiplied."""
+        """Return m / C, by which a centered row is multiplied: the largest entry of the scaling over the clip norm."""
         return float(np.max(self.scaling) / self.clip_norm)
 
     @property
     def bits(self) -> int:
-        """Return G: the integer 1 in the vector of a row stands for 2**-G."""
+        """Return the number G for which the integer 1 in the vector of a row stands for 2**-G."""
         return _DIGITS + math.ceil(math.log2(self.scaling.size) / 2)
 
     @property
@@ -94,7 +94,7 @@ class Unrotated:
 
     @cached_property
     def rule(self) -> tuple[Any, ...]:
-        """Return the arguments `alpha` ... `often` of `egm._rows.unrotated_kernel.add_unrotated`."""
+        """Return the arguments from `alpha` to `often` of the function `egm._rows.unrotated_kernel.add_unrotated`."""
         d, relative, U, (entries, plan) = self.scaling.size, self.relative, self.basis.matrix, self.basis.plan
         # More directions than these would cost more than the rotation of a row, or add nothing to the bound.
         most = min(np.count_nonzero(relative < 1), np.sum(plan[:, 1]))

@@ -200,9 +200,10 @@ def _add_held(
 
 @compiled()
 def _scale(row: Array, center: Array, alpha: float) -> bool:
-    """Replace `row` by alpha * (row - center), in place, unless an entry of that is above 2**40 in size.
+    """Replace `row` by alpha * (row - center), in place, and return whether an entry of this is above 2**40 in size.
 
-    Then the row is surely long. It is cut and divided by its largest entry, and true is returned.
+    A row with such an entry is surely clipped. It becomes row - center, divided by its largest entry, and entries that
+    are too large for this are cut before.
     """
     largest = 0.0
     for j in range(row.size):
