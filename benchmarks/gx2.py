@@ -328,7 +328,7 @@ def calls(quick):
 
 
 def first_calls():
-    """Return the seconds of the first tail in a new process, with and without compiled code in numba's cache."""
+    """Return the seconds that a first tail takes in a new process, with and without compiled code in numba's cache."""
     code = (
         "import time; from egm import gx2; start = time.perf_counter(); gx2.sf(16.0, [1.0, 0.5]); "
         "print(time.perf_counter() - start)"

@@ -180,7 +180,10 @@ class Contour:
 
 
 class Edge:
-    """Bound |f| and its integral along the hyperbola with one angle, as the docstring of the module explains."""
+    """Bound the integrand of a contour integral, and the integral of its absolute value, along a hyperbola.
+
+    The docstring of the module has the formulas.
+    """
 
     def __init__(self, contour: Contour, angle: Ball, y: Ball, density: bool) -> None:
         """Prepare bounds of the integrand on an edge of the strip: the hyperbola of `contour` with another `angle`.

@@ -66,9 +66,10 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
     The rows of the array `at`, of the shape (2, groups), are filled with 1 - r c and with v = r c / (1 - r c). The
-    seven results are c; d log|c| / d theta; the sum of the positive terms of c K'(c), and minus the sum of its negative
-    terms; the sum of those terms of c^2 K''(c) that belong to the positive ones, and of those that belong to the
-    negative ones; and c^3 K'''(c). A cluster counts as if all its weights were equal to its center.
+    results are (c, pace, gain, loss, convex, concave, third). pace is d log|c| / d theta, and third is c^3 K'''(c).
+    gain is the sum of the positive terms of c K'(c), and loss is minus the sum of the negative ones. convex and concave
+    are the sums of the terms of c^2 K''(c) that belong to these two. A cluster counts as if all its weights were equal
+    to its center.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0

@@ -86,10 +86,11 @@ def _first_nan(y: Array) -> int:
 
 @compiled()
 def _rough(row: Array, y: Array) -> tuple[int, float]:
-    """Return (index of the first entry of `row` that is not finite, norm of `y`), if squares overflow or underflow.
+    """For a `row` whose squares overflow or underflow, return the index of its first wrong entry, and the norm of `y`.
 
-    `y` is the row after centering and scaling. The index is -1 if all entries are finite, and otherwise the norm is 0.
-    If another thread has changed the row since, the index may be that of the first NaN in `y`.
+    `y` is the row after centering and scaling. An entry is wrong if it is not finite. The index is -1 if all entries
+    are finite, and otherwise the norm is 0. If another thread has changed the row since, the index may be that of the
+    first NaN in `y`.
     """
     place = _first_not_finite(row)
     if place < 0:

@@ -213,9 +213,9 @@ def composed_delta(epsilon, z1, z2):
 
 @pytest.mark.parametrize(("first", "second"), [((0.3, 1e-6), (0.5, 1e-7)), ((2.0, 1e-5), (0.1, 1e-3))])
 def test_two_gaussian_releases_have_the_exact_curve(first, second):
-    """Two Gaussian releases together have the epsilon that the budget reports, by an integral for their joint delta.
+    """At the epsilon that a budget reports for two Gaussian releases, their exact joint delta is nearly the budget's.
 
-    The exact delta at this epsilon is below the budget's by at most a relative 1e-9. `first` and `second` are the pairs
+    It is below the budget's by at most a relative 1e-9, and never above it. `first` and `second` are the pairs
     (epsilon, delta) of the releases.
     """
     spent = charged([gaussian(*first), gaussian(*second)], epsilon=5, delta=DELTA)

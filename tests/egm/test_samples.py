@@ -1,4 +1,4 @@
-"""Test releases from Poisson samples, in which each row or person is by chance: their cost, and how they are drawn.
+"""Test releases from Poisson samples, in which each row or person is with some probability: their cost and their law.
 
 No recorded cost is below the truth, which integrals or dp-accounting give. A sample has the law that the cost assumes,
 in every form that data may have.
@@ -185,10 +185,10 @@ def test_training_costs_what_dp_accounting_says():
     ("z", "number", "delta", "excess"), [(2.0, 10, 1e-5, 0.01), (30.0, 1000, 1e-7, 0.01), (300.0, 100_000, 1e-5, 0.03)]
 )
 def test_rounding_errors_are_covered(z, number, delta, excess):
-    """If nearly everybody is in each sample, releases cost no less than without sampling, when the exact cost is known.
+    """If nearly everybody is in each sample, releases cost no less than without sampling, up to a relative 1e-6.
 
-    They cost more by at most the share `excess`, for rounding errors. `z` is the noise multiplier, and `number` the
-    number of releases.
+    Without sampling the exact cost is known. The releases cost more by at most the share `excess`, for rounding errors.
+    `z` is the noise multiplier, and `number` the number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)
@@ -556,7 +556,7 @@ FORMS = {
 def test_persons_are_kept_as_a_whole(form, tmp_path):
     """Either all rows of a person are in a sample or none, in each `form` of data.
 
-    Each person is kept with the probability 0.3: the number of persons is binomial, within 6 standard deviations.
+    The number of persons in a sample is within 6 standard deviations of its mean, for the probability 0.3.
     """
     persons, values = people_and_rows()
     X, person = FORMS[form](persons, values, tmp_path)

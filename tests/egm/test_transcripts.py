@@ -79,8 +79,8 @@ class Answer(int):
 def blind(stack, rows, seed, counted=False):
     """Replace the samplers, and the sums that they get, so that the answers depend on `seed` and not on the data.
 
-    `rows` is the number of rows that is reported for every data set. If `counted` is true, it is the first answer, a
-    noisy number. `stack` is the ExitStack that ends the replacement.
+    The number of rows is reported as `rows` for every data set; if `counted` is true, the first answer is `rows` plus
+    noise. `stack` is the ExitStack that ends the replacement.
     """
     rng = np.random.default_rng(seed)
     clipped_sum, group_sums, rounded = sums.clipped_sum, sums.group_sums, lattice.rounded
