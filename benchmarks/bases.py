@@ -95,7 +95,7 @@ def ours(X, rho, name, rng, basis=None):
 
 
 def learned(X, rho, name, rng):
-    """Estimate the mean of the rows `X` by egm's mechanism, which looks for a basis itself."""
+    """Estimate the mean of the rows `X` by egm's mechanism, which looks for a basis itself, at the cost `rho`."""
     return ours(X, rho, name, rng, "learn")
 
 

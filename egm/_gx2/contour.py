@@ -220,13 +220,13 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 
 
 def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
-    """Choose the nodes s and the masses m of a quadrature along the contour through the point c of `crossing`.
+    """Return a quadrature along the contour through the point c of `crossing`: nodes, masses, error, integrals.
 
-    The results are the array s - c, the array m, an estimate of the relative error, and the list of Im sum_i m_i
-    F(s_i) / |c| for the three functions F(s) = c / s, 1 and (s - c) / c, where Im is the imaginary part. `x` is a point
-    of the distribution, divided by the unit of its `Form`. Let K be the cumulant function. For a function F, the
+    Let K be the cumulant function, s_i the nodes, m_i the masses, and Im the imaginary part. For a function F, the
     integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i).
-    The tail is the integral with F = 1/s, and the density is the integral with F = 1.
+    The tail is the integral with F = 1/s, and the density is the integral with F = 1. The results are the array of the
+    s_i - c, the array of the m_i, an estimate of the relative error, and the list of Im sum_i m_i F(s_i) / |c| for F(s)
+    = c / s, 1 and (s - c) / c. `x` is a point of the distribution, divided by the unit of its `Form`.
 
     The estimated error is the larger one of that of the tail and `density` times that of the density. For an x far
     below the mean and a contour with c > 0, the density is too small beside the upper tail, and `density` has to be 0.

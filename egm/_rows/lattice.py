@@ -106,9 +106,9 @@ class Lattice:
         return self.unrotated.scaling.size if self.unrotated else 0
 
     def rotated(self, total: Whole) -> Whole:
-        """Return the sum of the integer vectors of all rows, along the basis, from the sum `total` of the method `sum`.
+        """Return the sum of the integer vectors of all rows along the basis, from their sum in the columns.
 
-        The d entries of a sum may be followed by numbers of rows.
+        `total` is a result of the method `sum`, and may have numbers of rows after its d entries.
         """
         if self.unrotated is None:
             return total

@@ -127,9 +127,9 @@ def ratios_to_rivals(error):
 
 
 def beaten():
-    """Return how many ratios of `ratios_to_rivals` are below 1, and their number, least, largest and median.
+    """Return how many ratios of `ratios_to_rivals` are below 1, and the number, least, largest and median of all.
 
-    They are ratios of squared errors to the mean of the rows.
+    The errors are squared distances from the mean of the rows.
     """
     ratios = ratios_to_rivals("sample")
     return np.sum(ratios < 1), len(ratios), min(ratios), max(ratios), np.median(ratios)

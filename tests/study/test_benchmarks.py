@@ -169,7 +169,7 @@ SMALL = searches.Setting("ten laws", "uniform", 300, 2, 200)
 def test_a_run_belongs_to_its_key():
     """`searches.release` has the same result in each call for one setting and one number of the run.
 
-    For another number the result is another one, and for another part of the table the rows are others.
+    With another number the result differs, and with another part of the table the rows differ.
     """
     assert searches.release(SMALL, 1) == searches.release(SMALL, 1)
     assert searches.release(SMALL, 1) != searches.release(SMALL, 2)

@@ -160,8 +160,8 @@ def far_row_first(X, row):
 def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
     """If a row becomes an outlier, the filter of `anisotropic` drops it, and the mean moves by at most its sensitivity.
 
-    The filter keeps the rows that have many other rows ("friends") near them. An outlier has fewer than 10, and the
-    number of each other row changes by at most one.
+    The filter keeps the rows that have many other rows ("friends") near them. An outlier has fewer than 10 friends, and
+    the number of friends of any other row changes by at most one.
     """
     X = rows(2_000)
     outlier = far_row_first(X, X[0] + np.array([60.0, 0, 0, 0, 0]))
