@@ -271,7 +271,7 @@ class Operator:
         return found
 
     def std(self, covariance: ArrayLike) -> Array:
-        """Return the standard deviations along the vectors of the basis, for rows with the matrix `covariance`."""
+        """Return the standard deviations along the basis, for rows with the covariance matrix `covariance`."""
         return std_along(self, covariance)
 
 

@@ -70,10 +70,10 @@ class _Draw:
         return kept
 
     def sorted_persons(self, labels: Any) -> NDArray[np.bool]:
-        """Return the result of `persons` for the next block of a table that is sorted by person.
+        """Return for each row of the next block of a table sorted by person whether its person is in the sample.
 
-        The last person of a block may also be the first one of the next block. Raise ValueError if the blocks so far
-        are not sorted: the same person would be drawn twice.
+        `labels` has the person of each row. The last person of a block may also be the first one of the next block.
+        Raise ValueError if the blocks so far are not sorted: the same person would be drawn twice.
         """
         labels = people.vector("person", labels)
         self._order.check(labels)

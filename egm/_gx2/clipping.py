@@ -186,24 +186,28 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
 
 
 def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
-    """Compute the result of `lost_in_tail` where nearly all rows are clipped, so that its contour fails."""
+    """Compute means of the share that a row loses by clipping, where the contour of `lost_in_tail` fails.
+
+    It fails if nearly all rows are clipped. Arguments and result are those of `lost_in_tail`.
+    """
     return _lost(_by_complement(form, x), weights)
 
 
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
-    """Compute the result of `lost_in_tail` from `pieces`, the quadratures of `_in_tail` or `_by_complement`.
+    """Compute means of the share that a row loses by clipping, as `lost_in_tail` returns them, from quadratures.
 
-    Each entry is a triple: a `Crossing` of the contour, the nodes s - c, and the masses of the nodes for L, for L^2 and
-    for two further functions of Q, which are not used here.
+    `pieces` are the quadratures of `_in_tail` or `_by_complement`. Each is a triple: a `Crossing` of the contour, the
+    nodes s - c, and the masses of the nodes for L, for L^2 and for two further functions of Q, which are not used here.
     """
     rows = (sums_of_inverses(crossing, shift, np.array(masses[:2]), weights) for crossing, shift, masses in pieces)
     return sum(row.reshape(4, -1) for row in rows)  # type: ignore[return-value]  # of at least one array
 
 
 def _pieces(form: Form, x: Real) -> list[Piece]:
-    """Return the quadrature of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails.
+    """Return quadratures for means of what clipping removes from a row with the squared norm Q.
 
-    `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
+    There is that of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails. `form` holds the
+    parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
     """
     try:
         return [_in_tail(form, x)]

@@ -207,7 +207,10 @@ class Edge:
                 self.others.append((group, *place))
 
     def _place(self, p: Ball) -> tuple[Ball, Ball, Ball, Ball]:
-        """Return the balls q = (p - m) / rho, b = q sin phi, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real `p`."""
+        """Return q = (p - m) / rho, b = q sin phi, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real `p`, as balls.
+
+        The hyperbola of the edge is m + rho sin(phi + i u).
+        """
         q = (p - self.m) / self.rho
         return q, q * self.sine, (q * q - 1) * self.cosine**2, (p / self.rho) ** 2
 

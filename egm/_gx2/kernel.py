@@ -578,10 +578,11 @@ def _scaled_integral(z: complex, p: float) -> complex:
 
 @compiled()
 def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> Complex:
-    """Compute the result of `contour.inverses_summed` from `amounts`, of the shape (terms, powers, groups).
+    """Compute sum_k sum_j factor_kj / (1 - r_j s_i)^k at every node s_i, for weights that are gathered in groups.
 
-    `at` was filled by `cross`. The entries of `amounts` are the sums, over each group, of the factors times e^p, where
-    e is the relative distance of a weight from the center of its group.
+    `amounts`, of the shape (terms, powers, groups), has the sums over each group of the factors times e^p, where e is
+    the relative distance of a weight from the center of its group. `at` was filled by `cross`. The result is that of
+    `contour.inverses_summed`.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)

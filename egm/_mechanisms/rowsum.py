@@ -147,7 +147,10 @@ class RowSum(ABC):
         return self._ends(self._parts(), confidence, of, simultaneous)
 
     def _ends(self, parts: Parts, confidence: float, of: Of, simultaneous: bool) -> tuple[Array, Array]:
-        """Return the ends of the intervals of `interval`, for errors as in `parts`."""
+        """Return the lower and the upper ends of the intervals that `interval` describes, as two vectors.
+
+        `parts` says how far the noisy sum may be from the exact sum. The other arguments are those of `interval`.
+        """
         if of not in ("sum", "mean", "population"):
             raise ValueError(f'of must be "sum", "mean" or "population", got {of!r}')
         fail, n = 1 - scalar(probability, confidence=confidence), self.n

@@ -160,10 +160,10 @@ class Lattice:
         scaling: ArrayLike = 1.0,
         basis: BasisLike | None = None,
     ) -> tuple[Whole, NDArray[np.int64]]:
-        """Return the result of `sum` for the rows of each group, shape (groups, d), and the number of rows in each.
+        """Return the exact sum of the integer vectors of the clipped rows of each group, and the number of its rows.
 
-        `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that is left out. The other arguments
-        are those of `sum`.
+        `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that is left out. The sums have the
+        shape (groups, d). The other arguments are those of `sum`.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         if basis is None:

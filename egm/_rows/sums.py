@@ -63,7 +63,7 @@ def clipped_sum(
 def _of_block(
     X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool, basis: BasisLike | None
 ) -> tuple[Whole, int]:
-    """Return the result of `clipped_sum` for one array or list `X` of rows: the sum of the rows and their number."""
+    """Return the sum of the rows of one array or list `X`, clipped as `clipped_sum` describes it, and their number."""
     if isinstance(X, list | tuple) and not len(X):  # no rows, which have any length
         X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)
@@ -75,9 +75,10 @@ def _of_block(
 def _of_incomplete(
     X: ArrayLike, of_complete: Callable[[Array], tuple[Whole, int]], center: Array, missing: Missing
 ) -> tuple[Whole, int]:
-    """Return the result of `clipped_sum` for one array or list `X` of rows that may have missing entries.
+    """Return the sum of the rows of one array or list `X`, which may have missing entries, and the number of rows.
 
-    The function `of_complete` computes it for rows without missing entries.
+    The function `of_complete` computes it for rows without missing entries. The other arguments are those of
+    `clipped_sum`.
     """
     if isinstance(X, list | tuple) and not len(X):
         X = np.empty((0, center.size))
