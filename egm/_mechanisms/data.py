@@ -55,7 +55,7 @@ _RANGE = 1e-100, 1e100  # range of data whose squares, and sums of squares, are 
 
 @dataclass(frozen=True, eq=False)
 class DataRelease(RowSum, Release):
-    """Release of a sum of rows: what a `Release` has, means, intervals, and a table with a row for each column.
+    """Release of a sum of rows: a `Release` with means, intervals, and a table that has a row for each column.
 
     Parameters
     ----------

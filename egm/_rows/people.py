@@ -361,7 +361,7 @@ def _divided(block: Block, pieces: int) -> list[Block]:
 
 
 def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]) -> dask.Sum:
-    """Join the blocks in `pieces`, sort their rows by person if there are any, and return `summed` of the rows."""
+    """Join the blocks in `pieces`, sort their rows by person if persons are given, and sum the rows by `summed`."""
     block = _joined(*pieces)
     if block.persons is not None:
         block = _cut(block, np.argsort(block.persons, kind="stable"))

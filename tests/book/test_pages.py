@@ -231,7 +231,7 @@ def test_interval_is_as_wide_as_the_page_says():
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
     """`AdaptiveDataMechanism` notices rows far from the others if their share of all rows is `share`.
 
-    It would clip rows that it does not notice, and the sum would be wrong. If the share is only a third, it must miss
+    It would clip rows that it does not notice, and the sum would be wrong. With a third of this share, it must miss
     them in at least one of eight releases: otherwise the share on the page about practice would be too large. `reach`
     is n sqrt(rho), for n rows and the budget rho.
     """

@@ -380,7 +380,10 @@ class Transcript:
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
-        """Return a function that takes the place of adding noise in the first run, and records sum and noise."""
+        """Return a function that takes the place of adding noise in the first run, and records sum and noise.
+
+        `std` is the standard deviation of the noise.
+        """
 
         def told(total, drawn):
             self.answers.append((std, total, drawn))
