@@ -196,8 +196,8 @@ class BudgetExceeded(ValueError):
 def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
     """Return the cost of one release by `mechanism`, as a `Charge`.
 
-    `neighbors` is the neighbor relation of the budget. Raise ValueError if the mechanism is for the other one, or has
-    2**24 coordinates or more, and TypeError for an object that is not one of egm's mechanisms.
+    `neighbors` is the neighbor relation of the budget. Raise ValueError if the mechanism has another neighbor relation,
+    or 2**24 coordinates or more, and TypeError for an object that is not one of egm's mechanisms.
     """
     kind, own = type(mechanism), neighbors
     if kind is LaplaceMechanism:

@@ -124,7 +124,7 @@ def labels_of(args: Namespace) -> dict[str, str]:
 
 
 def keys(args: Namespace, table: files.Table) -> list[Any]:
-    """Return the keys of the groups: the lines of the file that --keys names, or the texts between its commas.
+    """Return the keys of the groups: the value of --keys, split at its commas, or the lines of the file that it names.
 
     The keys are texts or, if the labels of groups in `table` are dates, dates. Raise a `Mistake`, an error for the
     user, if the type of the labels shows that no label can be one of the keys.

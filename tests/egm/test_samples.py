@@ -528,7 +528,7 @@ def people_and_rows():
 
 
 def table_of(persons, values, folder):
-    """Write the rows to a CSV file in `folder`, and return it as an `egm.files.Table` with small blocks."""
+    """Write the vectors `persons` and `values` to a CSV file in `folder`, and return it as an `egm.files.Table`."""
     path = folder / "rows.csv"
     pd.DataFrame({"who": persons, "x": values}).to_csv(path, index=False)
     return files.rows(path, ["x"], labels=("who",))
