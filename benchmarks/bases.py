@@ -73,7 +73,10 @@ def sets():
 
 
 def draw(name, source, run):
-    """Return the rows of the run with the number `run`, shape (N, d), minus the middle of their declared range."""
+    """Return the rows of the set `name` for the run with the number `run`, minus the middle of their declared range.
+
+    `source` is the entry of `sets()`. The result has the shape (N, d).
+    """
     rng = grid.generator("bases", name, run)
     if name in ("neighbors", "spectrum"):
         return rng.normal(size=(N, len(source))) @ np.linalg.cholesky(source).T
@@ -81,7 +84,10 @@ def draw(name, source, run):
 
 
 def ours(X, rho, name, rng, basis=None):
-    """Estimate the mean of the rows `X` by egm's mechanism; return it, and whether a basis was used."""
+    """Estimate the mean of the rows `X` by egm's mechanism, at the cost `rho`; return it, and whether a basis was used.
+
+    `name` is the set of the rows, and `rng` draws the noise.
+    """
     _, radius, low = RANGES[name]
     mechanism = AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(low, 10 * radius), basis=basis)
     release = mechanism.release(X, rng=rng)
@@ -89,7 +95,7 @@ def ours(X, rho, name, rng, basis=None):
 
 
 def learned(X, rho, name, rng):
-    """Estimate the mean of the rows `X` by egm's mechanism, which looks for a basis."""
+    """Estimate the mean of the rows `X` by egm's mechanism, which looks for a basis itself, at the cost `rho`."""
     return ours(X, rho, name, rng, "learn")
 
 
@@ -165,7 +171,7 @@ METHODS = {
 
 
 def rows_needed(X):
-    """Return how many rows the method of Brown, Hopkins and Smith needs for rows such as `X`, or infinity.
+    """Return how many rows such as `X` the method of Brown, Hopkins and Smith needs, or infinity.
 
     It needs infinitely many if the covariance matrix is singular.
     """
@@ -183,8 +189,7 @@ def rows_needed(X):
 def lines(runs):
     """Yield one tuple for each set and method, with the entries that `COLUMNS` names, from `runs` runs.
 
-    The errors are those of the mean, in sampling errors: over the root mean square distance of the mean of N
-    independent rows from the expected one.
+    Errors of the mean are divided by the root mean square error of the mean of N independent rows, the sampling error.
     """
     for name, source in sets().items():
         samples = [draw(name, source, run) for run in range(runs)]

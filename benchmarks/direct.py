@@ -1,8 +1,6 @@
 """Compute the upper tail of a weighted sum of squared normal variables directly: an independent check of egm.gx2.
 
-The integrand is computed in extended precision by a sum over every weight, without clusters of weights. In the
-docstrings R is the weighted sum divided by twice the largest weight, K is the cumulant function of R, and s is the
-argument of K.
+The integrand is computed in extended precision by a sum over every weight, without clusters of weights.
 """
 
 import numpy as np
@@ -39,10 +37,10 @@ def direct_tail(x, weights):
 
 
 def _saddle(r, x):
-    """Return the saddle point of exp(K(s) - s x) / s, which is the number c in (0, 1) with K'(c) = `x` + 1/c.
+    """Return the point at which the contour crosses the real axis, the number c in (0, 1) with K'(c) = `x` + 1/c.
 
-    K is the cumulant function of R, the weighted sum divided by twice the largest weight. `r` is the array of the
-    weights, divided by the largest one. The equation is solved for log(c / (1 - c)).
+    It is the saddle point of exp(K(s) - s x) / s. K is the cumulant function of the sum, divided by twice the largest
+    weight, and `r` has the weights, divided by the largest one.
     """
 
     def excess(theta):
@@ -55,9 +53,8 @@ def _saddle(r, x):
 def _growth(v, a, b):
     """Return the complex number K(c + a + ib) - K(c) for real `a` and `b`, which is -1/2 sum log(1 - v (a + ib)).
 
-    K is the cumulant function of R, the weighted sum divided by twice the largest weight, and c is the saddle point.
-    `v` is the array r / (1 - r c), where r are the weights, divided by the largest one. The logarithms are computed by
-    real arithmetic.
+    K is the cumulant function of the sum, divided by twice the largest weight. c is the saddle point, and `v` is the
+    array r / (1 - r c), where r are the weights, divided by the largest one.
     """
     total = np.clongdouble(0)
     for start in range(0, v.size, CHUNK):

@@ -34,8 +34,8 @@ FLOOR = 0.1  # least standard deviation of a coordinate, divided by the root mea
 def noise_multiplier(epsilon, share=SHARE, steps=STEPS):
     """Return the standard deviation of the noise, divided by the clip norm, for private training.
 
-    With this noise, `steps` steps are together (`epsilon`, DELTA)-differentially private. In each step every row is in
-    the sample with probability `share`. Data sets are neighbors if one row is added or removed.
+    With this noise, `steps` steps are together (`epsilon`, DELTA)-differentially private. In each step a row is in the
+    sample with probability `share`. Neighbors add or remove one row.
     """
     import dp_accounting as dp
 
@@ -51,9 +51,8 @@ def noise_multiplier(epsilon, share=SHARE, steps=STEPS):
 def data(name, seed):
     """Return training, public and test rows of the data set `name` of scikit-learn, as a list of three pairs (X, Y).
 
-    `name` is "digits" or "breast_cancer", and `seed` chooses which rows are public and which are for tests. Each row of
-    Y has a one in the column of its class, and zeros elsewhere. Beforehand the columns of X are divided by the largest
-    value (digits) or standardized (breast cancer), which is not counted as a privacy loss.
+    `name` is "digits" or "breast_cancer", and `seed` divides the rows. Each row of Y has a one in the column of its
+    class, and zeros elsewhere. The columns of X are scaled beforehand, which is not counted as a privacy loss.
     """
     import sklearn.datasets
 
@@ -69,8 +68,7 @@ def data(name, seed):
 class Model:
     """Classifier: a neural network with tanh between its layers and a softmax at its end.
 
-    The arguments `widths` are the number of columns of the data, the widths of the hidden layers, and the number of
-    classes.
+    `widths` are the number of columns of the data, the widths of the hidden layers, and the number of classes.
     """
 
     def __init__(self, *widths):
@@ -90,8 +88,8 @@ class Model:
     def forward(self, theta, X):
         """Return a list of the inputs of all layers, and the probabilities of the classes, for the rows `X`.
 
-        `theta` is the vector of all parameters. The input of a layer is a matrix with a row for each row of `X`, and
-        with a last column of ones. The probabilities are a matrix with a column for each class.
+        `theta` is the vector of all parameters. An input has a row for each row of `X`, and a last column of ones. The
+        probabilities have a column for each class.
         """
         inputs, one = [], np.ones((len(X), 1), np.float32)
         for W in self.layers(theta):
@@ -101,9 +99,9 @@ class Model:
         return inputs, X / X.sum(axis=1, keepdims=True)
 
     def gradients(self, theta, X, Y):
-        """Return the gradients of the loss at the parameters `theta`, one row for each row of `X` and `Y`.
+        """Return the gradients of the cross-entropy at the parameters `theta`, one row for each row of `X` and `Y`.
 
-        The loss is the cross-entropy. Each row of `Y` has a one in the column of its class, and zeros elsewhere.
+        Each row of `Y` has a one in the column of its class, and zeros elsewhere.
         """
         inputs, shares = self.forward(theta, X)
         error, parts = shares - Y, []
@@ -123,9 +121,8 @@ class Model:
 def lemma(spread):
     """Return the multipliers of Lemma 4.1 for coordinates with standard deviations `spread`, up to a common factor.
 
-    The factor is chosen so that, for a given clip norm, the noise has the same total variance as without multipliers.
-    So clip norms can be compared, and the multipliers only change how the noise is divided among the coordinates. Very
-    small standard deviations are replaced by `FLOOR` times the root mean square of all of them.
+    The factor keeps the total variance of the noise for a given clip norm, so that clip norms can be compared. Very
+    small standard deviations are replaced by `FLOOR` times their root mean square.
     """
     b = scaling.expected_norm(np.maximum(spread, FLOOR * np.sqrt(np.mean(spread**2))))
     return (b * np.sqrt(np.mean(b**-2.0))).astype(np.float32)
@@ -135,9 +132,8 @@ def lemma(spread):
 class Transform:
     """Transform of gradients before they are clipped; this base class changes nothing, and stands for plain DP-SGD.
 
-    Before the clipping, `center` is subtracted from each gradient, and the difference is multiplied by `b`. `size` is
-    the number of parameters of the model. Subclasses compute `center` and `b` in `prepare` or in `learn`, which do
-    nothing here.
+    `center` is subtracted from each gradient, and the difference is multiplied by `b`. Subclasses compute both in
+    `prepare` or in `learn`. `size` is the number of parameters of the model.
     """
 
     size: int
@@ -163,8 +159,8 @@ class Transform:
 class AdaCliP(Transform):
     """Transform of AdaCliP (Pichapati et al. 2019), computed from running means of noisy gradients and their squares.
 
-    For given standard deviations of the gradients, its multipliers are those of Lemma 4.1. The clip norm is 1 in the
-    paper, but is tuned here. `squares` estimates the variance of each coordinate by a running mean.
+    Its multipliers are those of Lemma 4.1, for the standard deviations that it estimates. The clip norm is 1 in the
+    paper, but is tuned here. `squares` is a running mean that estimates the variances.
     """
 
     squares: float | np.ndarray = 10**-5.5
@@ -184,9 +180,9 @@ class AdaCliP(Transform):
 class Noisy(Transform):
     """Scaling of Lemma 4.1, with standard deviations that are estimated from the noisy gradients of all earlier steps.
 
-    A variance is estimated by the mean of the squared noisy mean gradients, minus the variance of their noise. If the
-    estimate is less than its standard error, it is replaced by the standard error. `steps` counts the steps, `squares`
-    is the sum of the squares minus the variances, and `errors` is the variance of this sum.
+    A squared noisy gradient, minus the variance of its noise, estimates the variance. The mean of these terms over the
+    steps is used, but never less than the standard error of this mean. `steps` counts the steps, `squares` is the sum
+    of the terms, and `errors` is the variance of the sum.
     """
 
     steps: int = 0
@@ -208,9 +204,9 @@ class Public(Transform):
     """Scaling of Lemma 4.1, where the root mean squares of the gradients of public rows are the standard deviations."""
 
     def prepare(self, gradients, private, public):
-        """Compute the multipliers before a step.
+        """Compute the multipliers before a step from the gradients of the rows `public`, a pair (X, Y).
 
-        `gradients` is a function that returns the gradients of rows, and `public` are the public rows, a pair (X, Y).
+        `gradients` is a function that returns the gradients of rows.
         """
         self.b = lemma(np.sqrt(np.mean(gradients(*public) ** 2, axis=0)))
 
@@ -222,10 +218,9 @@ class Exact(Transform):
     """
 
     def prepare(self, gradients, private, public):
-        """Compute the multipliers before a step, from 300 of the training rows.
+        """Compute the multipliers before a step from the gradients of 300 of the rows `private`, a pair (X, Y).
 
-        `gradients` is a function that returns the gradients of rows, and `private` has the training rows, a pair
-        (X, Y).
+        `gradients` is a function that returns the gradients of rows.
         """
         X, Y = private
         self.b = lemma(np.sqrt(np.mean(gradients(X[:300], Y[:300]) ** 2, axis=0)))
@@ -244,8 +239,8 @@ def train(name, model_name, method, z, clip_norm, rate, seed):
     """Train a model by DP-SGD, and return its accuracy on test rows.
 
     `name` is the data set, `model_name` a key of HIDDEN, and `method` a class of transforms. The noise has the standard
-    deviation `z` times `clip_norm`, and the step size is `rate` divided by `clip_norm`. `seed` chooses the division
-    into training and test rows, the samples and the noise.
+    deviation `z` times `clip_norm`, and the step size is `rate` divided by `clip_norm`. `seed` chooses all that is
+    random.
     """
     private, public, test = data(name, seed)
     rng, n = np.random.default_rng(seed), len(private[0])
@@ -266,10 +261,9 @@ def train(name, model_name, method, z, clip_norm, rate, seed):
 
 
 def tuned(*case):
-    """Return the pair (clip norm, rate) on the grid CLIP_NORMS x RATES with the best mean accuracy.
+    """Return the pair (clip norm, rate) on the grid CLIP_NORMS x RATES with the best mean accuracy over the seeds.
 
-    The mean is over the seeds TUNING. `case` has the first four arguments of `train`: the data set, the model, the
-    method and the noise multiplier.
+    `case` has the first four arguments of `train`: the data set, the model, the method and the noise multiplier.
     """
 
     def score(pair):
@@ -311,8 +305,8 @@ def spread(values):
 def noise_ratio(name, model_name):
     """Return the factor by which the scaling of Lemma 4.1 changes the variance of the noise in the first step.
 
-    The clip norm is the root mean square norm of the gradients, both with and without scaling. `name` is the data set,
-    and `model_name` a key of HIDDEN.
+    `name` is the data set, and `model_name` a key of HIDDEN. The clip norm is the root mean square norm of the
+    gradients.
     """
     private, _, _ = data(name, 0)
     model = Model(private[0].shape[1], *HIDDEN[model_name], private[1].shape[1])

@@ -53,9 +53,8 @@ DIMENSIONS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 class Cell(NamedTuple):
     """Describe a grid point of the benchmark: one choice of the distribution of rows and of the privacy budget `rho`.
 
-    The rows are independent and normal, with the mean `mu` and the standard deviations `sigma` of the columns. `grid`
-    is the name of the grid ("A", "B" or "C"; any other name is for tests), `d` the number of columns, and `alpha` the
-    exponent of the variances: that of column i is (d/i)**alpha.
+    The rows are independent and normal, with the mean `mu` and the standard deviations `sigma` of the `d` columns.
+    `grid` is the name of the grid, and the variance of column i is proportional to (d/i)**`alpha`.
     """
 
     grid: str
@@ -80,18 +79,12 @@ class Cell(NamedTuple):
 
     @property
     def radius(self):
-        """Return one number: a bound on the absolute value of each coordinate of the mean.
-
-        Every method is given this bound.
-        """
+        """Return the bound on the absolute value of each coordinate of the mean that every method is given."""
         return 25 * self.d**0.5 if self.grid == "A" else 50 * self.d * np.max(self.sigma) ** 0.5
 
     @property
     def name(self):
-        """Return the name of this grid point in the database of results, such as "A-16-0-0.25".
-
-        The parts of the name are grid, d, alpha and rho.
-        """
+        """Return the name of this grid point in the database: grid, d, alpha and rho, such as "A-16-0-0.25"."""
         return f"{self.grid}-{self.d}-{self.alpha:g}-{self.rho:g}"
 
 
@@ -105,11 +98,10 @@ CELLS = {
 
 
 def ours(X, cell, rng):
-    """Estimate the mean of the rows `X` by egm's AdaptiveDataMechanism.
+    """Estimate the mean of the rows `X` by egm's AdaptiveDataMechanism; the estimate is an array of shape (d,).
 
-    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise.
-    The mechanism is given a range for the mean, and a range for the standard deviations. The latter spans eight powers
-    of ten and ends at the bound on the coordinates of the mean. The estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget. The mechanism is given a range for the mean, and a
+    range for the standard deviations that spans eight powers of ten.
     """
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
@@ -120,8 +112,7 @@ def ours(X, cell, rng):
 def _known(cell):
     """Return egm's GaussianDataMechanism for the true mean and the true standard deviations at the grid point `cell`.
 
-    `cell` describes the distribution of the rows and the privacy budget rho. The scaling and the clip norm are those
-    with the least forecast squared error, and the noise is that of the budget rho.
+    The scaling and the clip norm are those with the least forecast squared error.
     """
     delta = 1e-9  # any delta: only the noise multiplier matters
     epsilon = gaussian_epsilon(delta, zcdp_noise_multiplier(cell.rho))
@@ -131,28 +122,25 @@ def _known(cell):
 
 
 def ours_oracle(X, cell, rng):
-    """Estimate the mean of the rows `X` by egm's GaussianDataMechanism, which knows the true mean.
+    """Estimate the mean of `X` by egm's GaussianDataMechanism, which knows the true mean and standard deviations.
 
-    The mechanism is also given the true standard deviations. `cell` is the grid point, that is, the distribution of the
-    rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget.
     """
     return _known(cell).release(X, rng=rng).estimate / len(X)
 
 
 def plan(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method PLAN.
+    """Estimate the mean of the rows `X` by the published method PLAN, which divides the budget as its authors do.
 
-    The budget is divided as in the experiments of the method's authors. `cell` is the grid point, that is, the
-    distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.plan(X, cell.rho, radius=cell.radius, rng=rng)
 
 
 def plan_published(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method PLAN with the budget 3.75 rho in place of rho.
+    """Estimate the mean of the rows `X` by PLAN with the budget 3.75 rho, which the authors' code spends for rho.
 
-    The authors' public code spends 3.75 rho if it is told to spend rho. `cell` is the grid point, that is, the
-    distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
 
@@ -160,19 +148,16 @@ def plan_published(X, cell, rng):
 def plan_sigma(X, cell, rng):
     """Estimate the mean of the rows `X` by the published method PLAN, which is given the true standard deviations.
 
-    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise.
-    The estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def huang_liang_yi(X, cell, rng):
-    """Estimate the mean of the rows `X` by the shifted clipped mean of Huang, Liang and Yi.
+    """Estimate the mean of the rows `X` by the shifted clipped mean of Huang, Liang and Yi, with their constants.
 
-    The constants are those of the authors' public code. The method needs a bound on the norm of the mean. The bound is
-    the largest norm of a vector whose coordinates are all at most `cell.radius` in absolute value. `cell` is the grid
-    point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the rotation and the noise. The
-    estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget. The method gets a bound on the norm of the mean, which
+    follows from `cell.radius`.
     """
     return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
 
@@ -180,10 +165,8 @@ def huang_liang_yi(X, cell, rng):
 def huang_liang_yi_narrow(X, cell, rng):
     """Estimate the mean of the rows `X` by the published method of Huang, Liang and Yi as the PLAN paper runs it.
 
-    The constants are those of the experiments in the PLAN paper. Each coordinate of the rotated mean is searched
-    between -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d), where d is the number of columns. `cell` is the grid
-    point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the rotation and the noise. The
-    estimate is an array of shape (d,).
+    Each coordinate of the rotated mean is searched between -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d). `cell`
+    is the grid point: the law of the rows and the budget.
     """
     padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
     bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
@@ -194,8 +177,7 @@ def huang_liang_yi_narrow(X, cell, rng):
 def coordinate_median(X, cell, rng):
     """Estimate the mean of the rows `X` by a private median of each column.
 
-    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the medians.
-    The estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.coordinate_median(X, cell.rho, radius=cell.radius, rng=rng)
 
@@ -203,8 +185,7 @@ def coordinate_median(X, cell, rng):
 def coinpress(X, cell, rng):
     """Estimate the mean of the rows `X` by the published method CoinPress, given the largest true standard deviation.
 
-    `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise.
-    The estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
 
@@ -212,21 +193,16 @@ def coinpress(X, cell, rng):
 def coinpress_public(X, cell, rng):
     """Estimate the mean of the rows `X` by the published method CoinPress with the constants of its public code.
 
-    In each step a row may be clipped with probability 0.01. The method is given the largest of the true standard
-    deviations. `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws
-    the noise. The estimate is an array of shape (d,).
+    It is given the largest true standard deviation. `cell` is the grid point: the law of the rows and the budget.
     """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def coinpress_covariance(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method CoinPress, which first estimates the covariance matrix.
+    """Estimate the mean of the rows `X` by CoinPress, which spends half of the budget on the covariance matrix first.
 
-    Half of the budget rho is spent on the covariance matrix. The method is given the largest of the true standard
-    deviations. In each step of the estimate of the mean, a row may be clipped with probability 0.01. `cell` is the grid
-    point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an
-    array of shape (d,).
+    It is given the largest true standard deviation. `cell` is the grid point: the law of the rows and the budget.
     """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
@@ -235,29 +211,24 @@ def coinpress_covariance(X, cell, rng):
 def coinpress_sigma(X, cell, rng):
     """Estimate the mean of the rows `X` by the published method CoinPress, which is given all true standard deviations.
 
-    In each step a row may be clipped with probability 0.01. `cell` is the grid point, that is, the distribution of the
-    rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget.
     """
     options = {"sigma": cell.sigma, "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
 
 
 def anisotropic(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method of Dagan and others.
+    """Estimate the mean of the rows `X` by the method of Dagan and others, given the true standard deviations.
 
-    The method is given the true standard deviations. A private filter first leaves out rows that are far from the other
-    rows. `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the
-    noise. The estimate is an array of shape (d,).
+    A private filter first leaves out outlying rows. `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
 
 
 def anisotropic_oracle(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method of Dagan and others, which knows the true mean.
+    """Estimate the mean of the rows `X` by the method of Dagan and others, given the true mean and standard deviations.
 
-    The method is also given the true standard deviations. Because the mean is known, no private filter of the rows is
-    needed. `cell` is the grid point, that is, the distribution of the rows and the privacy budget rho. `rng` draws the
-    noise. The estimate is an array of shape (d,).
+    It needs no filter of outlying rows then. `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
 
@@ -265,9 +236,8 @@ def anisotropic_oracle(X, cell, rng):
 def gaussian(X, cell, rng):
     """Estimate the mean of the rows `X` by the mean of the clipped rows plus Gaussian noise.
 
-    The rows are clipped to the smallest ball around 0 that contains all possible means. Each coordinate of a possible
-    mean is at most `cell.radius` in absolute value. `cell` is the grid point, that is, the distribution of the rows and
-    the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
+    The rows are clipped to the smallest ball around 0 that contains all possible means. `cell` is the grid point: the
+    law of the rows and the budget.
     """
     return rivals.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
 
@@ -276,18 +246,16 @@ def gaussian(X, cell, rng):
 def _ball(cell):
     """Return the radius of the ball around the true mean to which rows are clipped at the grid point `cell`.
 
-    `cell` describes the distribution of the rows and the privacy budget. The radius is the one with the least forecast
-    squared error of the sum of the clipped rows plus Gaussian noise.
+    It has the least forecast squared error of the sum of the clipped rows plus Gaussian noise.
     """
     factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
     return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
 
 
 def gaussian_oracle(X, cell, rng):
-    """Estimate the mean of the rows `X` by a noisy mean of the rows clipped to a ball around the true mean.
+    """Estimate the mean of the rows `X` by a noisy mean of the rows clipped to the best ball around the true mean.
 
-    The radius of the ball is the one with the least forecast squared error. `cell` is the grid point, that is, the
-    distribution of the rows and the privacy budget rho. `rng` draws the noise. The estimate is an array of shape (d,).
+    `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
 
@@ -295,10 +263,9 @@ def gaussian_oracle(X, cell, rng):
 class Method(NamedTuple):
     """Describe a method of estimation that is compared with others on the grid points.
 
-    `estimate` is a function of the rows X, the grid point and a random generator; it returns the estimate of the mean,
-    an array of shape (d,). `knows` says what the method is told about the data, besides the range of the mean. If
-    `slow` is true, the method runs after the methods that are not slow. It runs only at grid points with at most
-    `largest_d` columns. `version` is a number that has to be increased when the estimates of the method change.
+    `estimate` is a function (rows, grid point, random generator) that returns the estimate of the mean. `knows` says
+    what it is told about the data, besides the range of the mean. A `slow` method runs after the others, and at most
+    for `largest_d` columns. `version` has to be increased when the estimates change.
     """
 
     estimate: object
@@ -336,10 +303,7 @@ def generator(*key):
 
 
 def draw(cell, seed):
-    """Draw the rows of data at the grid point `cell`, an array of shape (n, d); they depend only on `cell` and `seed`.
-
-    `cell` describes the distribution of the rows, and `seed` is a whole number that chooses the random numbers.
-    """
+    """Draw the rows of data at the grid point `cell`, shape (n, d); they depend only on `cell` and `seed`."""
     X = generator("rows", *cell, seed).standard_normal((cell.n, cell.d))
     X *= cell.sigma
     X += cell.mu
@@ -349,8 +313,8 @@ def draw(cell, seed):
 def run_cell(cell, names, seeds):
     """Run the methods with the names `names` on the same data at the grid point `cell`, for the seeds 0 to `seeds` - 1.
 
-    `cell` describes the distribution of the rows and the privacy budget. Return a pair: a dictionary from each name to
-    the list of the results of `squared_errors`, one for each seed; and the time of all runs in seconds.
+    Return a pair: a dictionary from each name to the list of the results of `squared_errors`, one for each seed; and
+    the time of all runs in seconds.
     """
     start, runs = time.perf_counter(), defaultdict(list)
     for seed in range(seeds):
@@ -363,12 +327,10 @@ def run_cell(cell, names, seeds):
 
 
 def squared_errors(method, X, mean, cell, rng):
-    """Run a method on the rows `X`; return a list of the squared l2 distances of the estimate from two means.
+    """Run a method on the rows `X`; return the squared l2 distances of the estimate from two means, as a list.
 
-    The first distance is that from `mean`, the mean of the rows. The second one is that from the mean of the
-    distribution of the rows at the grid point `cell`. `method` is a `Method`, and `rng` the random generator that it
-    uses. If the method raises an exception or its estimate is not finite, the result is a text that describes this
-    failure instead.
+    The first is `mean`, that of the rows, and the second that of their law at the grid point `cell`. `method` is a
+    `Method`. If it fails or its estimate is not finite, the result is a text that says so.
     """
     try:
         estimate = method.estimate(X, cell, rng)
@@ -384,9 +346,7 @@ def squared_errors(method, X, mean, cell, rng):
 def connect(store):
     """Open the database of results, the SQLite file `store`; return the connection as a context manager.
 
-    The connection is closed when the context ends. The file is made if it does not exist. No other process can use the
-    file until the connection is closed. If another process has the file open, this function waits until that process
-    closes the file.
+    Until the context ends, no other process can use the file; a second one waits. A missing file is made.
     """
     Path(store).parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(store, timeout=1e6)
@@ -398,11 +358,9 @@ def connect(store):
 
 
 def save(db, cell, runs):
-    """Store the results of methods at the grid point `cell` in the database `db`.
+    """Store the results of methods at the grid point `cell` in the database `db`, all of them or none.
 
-    `cell` describes the distribution of the rows and the privacy budget, and `db` is the connection to the database.
-    `runs` is a dictionary from the name of each method to its results, a list with one entry for each seed. If storing
-    fails for one method, the results of none of them are stored.
+    `runs` is a dictionary from the name of each method to its results, a list with one entry for each seed.
     """
     rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
     with db:
@@ -410,11 +368,9 @@ def save(db, cell, runs):
 
 
 def load(db, cell, name, seeds):
-    """Return the results of the method `name` at the grid point `cell` for the first `seeds` seeds, or None.
+    """Return the results of the method `name` at the grid point `cell` for the first `seeds` seeds, as a list.
 
-    `cell` describes the distribution of the rows and the privacy budget. The results are a list with one entry for each
-    seed, read from the database with the connection `db`. The function returns None if the database has results for
-    fewer seeds, or only for another version of the method.
+    The result is None if the database `db` has fewer seeds, or only another version of the method.
     """
     query = "SELECT runs FROM results WHERE (cell, method, version) = (?, ?, ?)"
     row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
@@ -428,11 +384,9 @@ def load(db, cell, name, seeds):
 def missing(cells, seeds, db, methods=None):
     """Return a list of the tasks that are left to do, in the order in which they should be done.
 
-    A task is a pair: a grid point, and the names of methods that have no results for `seeds` seeds at this grid point
-    in the database `db`. `cells` are the grid points, each a distribution of rows and a privacy budget, and `methods`
-    the names of the methods, or None for all methods. The slow methods of a grid point are in a task of their own. The
-    tasks without slow methods come first, and then the tasks with slow methods. Within each of these two groups, the
-    grid points with the first three budgets of `RHO` come first.
+    A task is a pair: one of the grid points `cells`, and the names of those `methods` that lack results for `seeds`
+    seeds there in the database `db`. Slow methods have tasks of their own, which come last; otherwise the first three
+    budgets of `RHO` come first.
     """
     tasks = []
     for cell in cells:
@@ -450,10 +404,9 @@ def _turn(task):
 
 
 def effort(task):
-    """Estimate how long a task takes, as a number in an arbitrary unit of time.
+    """Estimate how long a task, a pair (grid point, names of methods), takes, in an arbitrary unit of time.
 
-    `task` is a pair: a grid point, and the names of the methods to run there. The estimate grows with the size of the
-    data, and is larger for slow methods and for egm's own mechanism.
+    It takes longer for larger data, for slow methods, and for egm's own mechanism.
     """
     cell, names = task
     return sum(cell.n * cell.d * (1 + cell.n / 1500 * METHODS[name].slow) + 2e7 * (name == "ours") for name in names)
@@ -462,10 +415,8 @@ def effort(task):
 def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
     """Compute the results that are not yet in the database `db` in several processes, and store them there.
 
-    A grid point is a distribution of rows and a privacy budget. The results are those of the methods `methods` (names,
-    by default all methods) at the grid points `cells`, for `seeds` seeds. `processes` is the number of processes. A
-    task has the missing fast methods, or the missing slow methods, at one grid point. The function `say` gets a line of
-    text after each task.
+    The results are those of the methods with the names `methods` (by default all) at the grid points `cells`, for
+    `seeds` seeds. The function `say` gets a line of text after each task.
     """
     tasks = missing(cells, seeds, db, methods)
     progress = Progress(tasks, say)
@@ -486,10 +437,7 @@ def run(cells, db, *, seeds=20, processes=2, methods=None, say=print):
 
 
 def _start():
-    """Prepare a new process for the computation of results.
-
-    The process ignores Ctrl-C, because its parent process handles it, and ends when the parent process ends.
-    """
+    """Prepare a new process of the benchmark: it ignores Ctrl-C, and ends when its parent process ends."""
     warnings.simplefilter("ignore", SimulationWarning)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -497,10 +445,9 @@ def _start():
 
 
 class Progress:
-    """Report the progress of a list of tasks: print a line of text for each task that is finished.
+    """Print a line of text for each finished task, a pair (grid point, names of methods).
 
-    A task is a pair: a grid point, and the names of the methods to run there. The line has the name of the grid point,
-    the time that the task took, and about how long the remaining tasks will take.
+    The line has the grid point, the time of the task, and about how long the remaining tasks will take.
     """
 
     def __init__(self, tasks, say):
@@ -520,9 +467,8 @@ class Progress:
 def table(cells, seeds, db):
     """Return a pair: the table of results at the grid points `cells` as CSV text, and a list of the missing results.
 
-    A grid point is a distribution of rows and a privacy budget. The table has one row for each grid point and method,
-    with the figures of the first `seeds` seeds. The results come from the database `db`. The list has a pair (grid
-    point, name of the method) for each row that is missing.
+    The table has one row for each grid point and method, with the figures of the first `seeds` seeds in the database
+    `db`. The list has a pair (grid point, name of the method) for each row that is missing.
     """
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):
@@ -561,8 +507,7 @@ def failures(cells, seeds, db):
 def main(arguments=None):
     """Compute the results that are missing in the database, and write the table of all results to a CSV file.
 
-    `arguments` is the list of options, by default those of the command line. Return the exit code of the program: 0, or
-    130 after Ctrl-C.
+    `arguments` are by default those of the command line. The result is the exit code: 0, or 130 after Ctrl-C.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grid", description=__doc__.splitlines()[0])
     parser.add_argument("--grid", choices=[*CELLS], help="only this one")

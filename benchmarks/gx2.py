@@ -62,7 +62,7 @@ def pairs(comparisons):
     """Yield one line of text for each method, with its relative error and its relative time in each comparison.
 
     `comparisons` is a list of pairs: a table of the methods' results and times, as `race` returns it, and the exact
-    result. The relative time is the median time of the method, divided by that of the first method of the table.
+    result. Times are relative to that of the first method.
     """
     for name in comparisons[0][0].name:
         rows = [(table[table.name == name][0], table[0], exact) for table, exact in comparisons]
@@ -72,8 +72,7 @@ def pairs(comparisons):
 def pair(mine, ratio, exact):
     """Return a text with the relative error of a method's result, followed by the method's relative time `ratio`.
 
-    `mine` is the row of the method in a table of `race`, and `exact` is the exact result. The text is "none" if the
-    method's result is nan.
+    `mine` is the row of the method in a table of `race`, and `exact` is the exact result. The text is "none" for nan.
     """
     if np.isnan(mine["value"]):
         return "none" + 7 * " "
@@ -84,8 +83,8 @@ def pair(mine, ratio, exact):
 def take_turns(functions, quick):
     """Measure the times of several functions that run in turns, and return the table that `race` makes of them.
 
-    `functions` is a dictionary from names to functions without arguments. Each function is run at least once and at
-    most 25 times, but not again after all its runs together have taken 0.5 seconds, or 0.1 seconds if `quick` is true.
+    `functions` is a dictionary from names to functions without arguments. A function that has taken 0.5 seconds, or 0.1
+    if `quick` is true, is not run again.
     """
     return race(functions, repetitions=25, patience=0.1 if quick else 0.5)
 
@@ -111,8 +110,7 @@ def power(p):
 def references():
     """Return exact upper tails of weighted sums of d squared standard normal variables, as {(d, p): (x, tail)}.
 
-    The weights are 1/j for j = 1 ... d, and `tail` is the probability that the sum is above x. The points x are chosen
-    so that the tail is near p. The logarithms of the tails are stored with 30 digits.
+    `tail` is the probability, near p, that the sum with the weights 1/j is above x.
     """
     cases = json.loads((REFERENCE / "gx2.json").read_text())["values"]
     names = {f"sf = {power(p)}": p for p in P}
@@ -171,9 +169,8 @@ SEARCHES = {"bisection": bisect, "brentq": lambda excess, low, high, width: bren
 def search(method, tail, p, weights, width):
     """Return the number x with `tail`(x, `weights`) = `p`, found by bisection or by Brent's method.
 
-    `method` is "bisection" or, for Brent's method, "brentq". `tail` is a function that computes P[sum_j weights_j
-    Z_j**2 > x] for independent standard normal Z_j. The search begins with the interval from the mean of the sum to an
-    upper bound of x, that of Laurent and Massart. It ends when the interval that contains x is at most `width` wide.
+    `method` is "bisection" or "brentq", and `tail` a function that computes P[sum_j weights_j Z_j**2 > x] for standard
+    normal Z_j. The search ends when the interval that contains x is at most `width` wide.
     """
     low, high = gx2.mean(weights), bounds.laurent_massart(p, weights)
     return float(SEARCHES[method](lambda x: tail(x, weights) - p, low, high, width))
@@ -187,10 +184,9 @@ def calls_of(method, p, weights, width):
 
 
 def equal_accuracy(p, weights):
-    """Return the upper `p`-quantile x of a weighted sum of squared normal variables, and the width of an interval at x.
+    """Return the upper `p`-quantile of a weighted sum of squared normal variables, and a width for `search`.
 
-    The sum has the weights `weights`. The width is so small that the upper tail changes by about 1e-9, the constant
-    ABSOLUTE, over the interval.
+    The upper tail changes by about 1e-9, the constant ABSOLUTE, over an interval of this width at the quantile.
     """
     x = float(gx2.isf(p, weights))
     return x, ABSOLUTE / float(gx2.pdf(x, weights))
@@ -222,8 +218,8 @@ def quantiles(quick):
 def inverses(p, weights):
     """Return a dictionary from names of methods to functions without arguments, which compute an upper quantile.
 
-    The quantile is the x with P[sum_j weights_j Z_j**2 > x] = `p`, for the array `weights` and independent standard
-    normal Z_j. A method that cannot compute this quantile has a function that returns nan.
+    The quantile is the x with P[sum_j weights_j Z_j**2 > x] = `p` for standard normal Z_j, or nan if a method cannot
+    compute it.
     """
     methods = {OWN: partial(gx2.isf, p, weights)}
     _, width = equal_accuracy(p, weights)
@@ -242,10 +238,8 @@ def inverses(p, weights):
 def grid(quick):
     """Measure how many times faster egm.gx2 finds quantiles than a search by Davies' algorithm; yield lines of text.
 
-    The quantiles are those of sums of 1000 weighted squared normal variables, for the weights of Figure 2 of the
-    report: sigma_j^2 and sigma_j with sigma_j = j^-alpha. There are nine values of alpha from 0.01 to 100. If `quick`
-    is true, there are only four of them, from 0.01 to 10, and fewer repetitions. The searches are by bisection and by
-    Brent's method. They stop when the upper tail at the quantile is known to about 1e-9 (see `equal_accuracy`).
+    The weights are those of Figure 2 of the report, for nine values of alpha, or four if `quick` is true. The searches
+    stop when the upper tail at the quantile is known to about 1e-9 (see `equal_accuracy`).
     """
     yield from heading("isf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha: how many times faster")
     if "fastlmmclib" in rivals.missing():
@@ -266,10 +260,9 @@ def grid(quick):
 def measure(alpha, n, exponent, quick):
     """Measure how many times faster egm.gx2 finds one quantile than each search by Davies' algorithm.
 
-    The quantile is that of a weighted sum of squared normal variables. The weights are zipf_sigma(1000, `alpha`) **
-    `exponent`, and the upper probability is 1/`n`. If `quick` is true, there are fewer repetitions. The result is a
-    dictionary. Its entry for the name of each search is the ratio of the times, its entry "where" is a text with alpha,
-    n and the exponent, and its entry "error" is the absolute error of Davies' algorithm in the probability.
+    The weights are zipf_sigma(1000, `alpha`) ** `exponent`, and the upper probability is 1/`n`. The result is a
+    dictionary from each search to the ratio of the times. Its entry "where" describes the quantile, and "error" is the
+    absolute error of Davies' algorithm.
     """
     weights = zipf_sigma(1000, alpha) ** exponent
     weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100, and a weight of zero is left out
@@ -298,9 +291,8 @@ def measure(alpha, n, exponent, quick):
 def calls(quick):
     """Measure further times of egm.gx2, and yield lines of text.
 
-    Single tails are compared with Davies' algorithm, which is asked for an absolute error of 1e-9, or of a hundredth of
-    the tail if that is less. An array of quantiles is compared with single quantiles. The first tail in a new process
-    and `clip_moments` are timed alone. The weights are 1/j. If `quick` is true, there are fewer tails.
+    These are single tails, compared with Davies' algorithm; many quantiles in one call, compared with single ones; the
+    first tail in a new process; and `clip_moments`. If `quick` is true, there are fewer tails.
     """
     levels = (1e-2, 1e-8) if quick else (1e-2, 1e-4, 1e-8, 1e-12)
     yield from heading("one sf, weights 1/j: time of Davies over that of egm.gx2", *(f"p = {power(p)}" for p in levels))
@@ -336,11 +328,7 @@ def calls(quick):
 
 
 def first_calls():
-    """Return a list of two times, in seconds, of the first tail that a new process computes.
-
-    In the first case numba finds the compiled code in its cache. In the second case the cache is empty, and the time
-    includes the compilation.
-    """
+    """Return the seconds that a first tail takes in a new process, with and without compiled code in numba's cache."""
     code = (
         "import time; from egm import gx2; start = time.perf_counter(); gx2.sf(16.0, [1.0, 0.5]); "
         "print(time.perf_counter() - start)"
@@ -388,9 +376,9 @@ def million(quick):
 def one_of_a_million(weights):
     """Measure the cost and the error of egm.gx2 for the array `weights`, which has a million entries.
 
-    Return five numbers: the milliseconds for one quantile; the milliseconds for each further quantile in a call for
-    several quantiles; the time for one quantile divided by that of np.sort(weights); the largest memory used for one
-    quantile, divided by the memory of the weights; and the relative error of the upper tail at this quantile.
+    Return five numbers: the milliseconds for one quantile, and for each further one in a call; the time for one
+    quantile over that of np.sort(weights); the memory over that of the weights; and the relative error of the upper
+    tail.
     """
     functions = {
         "one": lambda: float(gx2.isf(1e-6, weights)),

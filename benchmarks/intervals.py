@@ -44,11 +44,10 @@ RUNS = 400
 
 @cache
 def population(law):
-    """Return the mean and the standard deviation of each column of the law (distribution) with the name `law`.
+    """Return the means and the standard deviations of the two columns of the law (distribution) `law`, as two arrays.
 
-    The result is a pair of arrays of shape (2,), computed from a sample of a million rows. Some means that a sample
-    does not show well are known exactly instead. If the law has infinite variance, the second array has the standard
-    deviation of normal rows with the same quartiles.
+    They are computed from a million rows, unless they are known exactly. For infinite variance, the spread is that of
+    normal rows with the same quartiles.
     """
     X = laws.LAWS[law](np.random.default_rng(0), 1_000_000, D)
     quarters = np.quantile(X, [0.25, 0.75], axis=0)
@@ -60,10 +59,8 @@ def population(law):
 def mechanism(kind, law, setting, wrong):
     """Return the mechanism whose intervals are measured, for the law (distribution) with the name `law`.
 
-    `kind` is one of MECHANISMS, and `setting` is the index in SETTINGS of the number of rows and the budget.
-    `wrong` is a number from 0 to 3, and chooses how the guesses of a GaussianDataMechanism are wrong. Those of the
-    standard deviations are too large for 1 and 3, and too small for 0 and 2. Those of the means are too large for 2 and
-    3, and too small for 0 and 1.
+    `kind` is one of MECHANISMS, and `setting` is an index in SETTINGS. `wrong` from 0 to 3 chooses whether the guesses
+    of a GaussianDataMechanism are too small or too large.
     """
     n, reach = SETTINGS[setting]
     rho, (mean, spread), scale = (reach / n) ** 2, population(law), scales(setting)
@@ -77,22 +74,16 @@ def mechanism(kind, law, setting, wrong):
 
 
 def scales(setting):
-    """Return an array with the numbers by which the two columns are multiplied, for an index `setting` in SETTINGS.
-
-    The numbers follow Zipf's law, and their mean is 1.
-    """
+    """Return the numbers, with mean 1, by which the two columns are multiplied, for an index `setting` in SETTINGS."""
     return zipf_sigma(D, laws.ALPHAS[setting], total=D)
 
 
 def release(kind, law, run):
     """Make one release; return which means are in their intervals, the lengths of the intervals, and the errors.
 
-    `kind` is one of MECHANISMS, and `law` is the name of the law (distribution) of the rows. `run` is the number
-    of the run, which chooses the setting, the rows and the noise. The first two results are arrays of shape (2, 2, 2):
-    one entry for each mean of `OF` (that of the rows and that of the population), each level of `LEVELS`, and each
-    column. The third result has the errors of the estimates, and the shape (2, 2): for each mean of `OF` and each
-    column. The adaptive mechanism gets columns that are moved by random distances, because it is not told where they
-    are.
+    `kind` is one of MECHANISMS, `law` is the name of the law of the rows, and `run` chooses the setting and all that is
+    random. The first two results have the shape (2, 2, 2): one entry for each mean of `OF`, each level of `LEVELS`, and
+    each column. The errors of the estimate have one entry for each mean and column.
     """
     rng, setting = grid.generator("intervals", law, run), run % len(SETTINGS)
     scale, mean = scales(setting), population(law)[0]
@@ -109,11 +100,9 @@ def release(kind, law, run):
 def measured(found):
     """Return the shares of intervals that contain the mean, their standard errors, and the relative lengths.
 
-    `found` is a list with the results of `release` for the runs 0, 1, ...; its length is a multiple of the number of
-    settings. Each result is an array of shape (2, 2), for the means of `OF` and the levels of `LEVELS`. The standard
-    errors come from the variance between runs. A relative length is the mean length of the intervals, divided by the
-    shortest length with which intervals around the same estimates would contain the mean as often as the level
-    promises. It is computed in each setting, and then averaged over the settings.
+    `found` is a list with the results of `release` for the runs 0, 1, and so on. Each result has the shape (2, 2), for
+    the means of `OF` and the levels of `LEVELS`. A relative length is the length, divided by the shortest one with
+    which intervals around the same estimates would contain the mean as often as promised.
     """
     inside, lengths, errors = (np.array(part, dtype=float) for part in zip(*found, strict=True))
     of_runs, ratios = inside.mean(axis=-1), []
@@ -127,7 +116,8 @@ def measured(found):
 def over_least(found):
     """Return the mean length of the intervals for the mean of the rows, at the last level, over R / (n sqrt(2 rho)).
 
-    `found` is a list with the results of `release` for the runs 0, 1, ...
+    R is `RADIUS`, and n rows are released with the zCDP budget rho. `found` is a list with the results of `release` for
+    the runs 0, 1, and so on.
     """
     lengths = np.array([length[0, -1].mean() for _, length, _ in found])
     return np.mean(lengths * math.sqrt(2) / RADIUS * np.resize([reach for _, reach in SETTINGS], len(found)))
@@ -136,8 +126,7 @@ def over_least(found):
 def table(kind, runs, names=tuple(laws.LAWS)):
     """Yield lines of text about the intervals of a mechanism: a line for each law, and lists of laws that miss a goal.
 
-    `kind` is one of MECHANISMS, `runs` is the number of runs for each law, and `names` has the names of the laws
-    (distributions of rows).
+    `kind` is one of MECHANISMS, `runs` is the number of runs for each law, and `names` are the laws.
     """
     columns = [f"{of} {level:.0%}" for of in OF for level in LEVELS]
     yield f"{kind}: share inside (standard error), length over the shortest; - for too few, + for too long"

@@ -19,9 +19,8 @@ SPHERES, TOLERANCE = 1000, 1e-3  # of dp_l2 in the experiments of its authors
 def noise(quick):
     """Measure the error of l2 noise, the time to find its scale, and the time of a draw; yield lines of text.
 
-    l2 noise with the scale s has a density proportional to exp(-norm(x) / s). The error is the mean squared error,
-    divided by that of Gaussian noise for the same epsilon and delta. If `quick` is true, there are fewer dimensions and
-    repetitions.
+    The error is the mean squared error over that of Gaussian noise for the same epsilon and delta. If `quick` is true,
+    there are fewer dimensions and repetitions.
     """
     methods = {"egm": own} | ({"dp_l2": authors} if find_spec("dp_l2") else {})
     columns = [*(f"error, {name}" for name in methods), *(f"ms, {name}" for name in methods)]
@@ -42,18 +41,14 @@ def noise(quick):
 
 
 def own(d):
-    """Return the scale of l2 noise in `d` dimensions that egm computes for EPSILON and DELTA.
-
-    l2 noise with the scale s has a density proportional to exp(-norm(x) / s).
-    """
+    """Return the scale of l2 noise in `d` dimensions that egm computes for EPSILON and DELTA."""
     return calibration.l2_noise_scale(EPSILON, DELTA, d)
 
 
 def authors(d):
     """Return the scale of l2 noise in `d` dimensions that the program dp_l2 computes for EPSILON and DELTA.
 
-    l2 noise with the scale s has a density proportional to exp(-norm(x) / s). The options of dp_l2 are those that its
-    authors use in their experiments.
+    Its options are those that its authors use in their experiments.
     """
     return import_module("dp_l2.l2").get_l2_sigma(d, EPSILON, DELTA, SPHERES, SPHERES, TOLERANCE)
 

@@ -18,7 +18,7 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 def _clusters(rng, n, d, share, apart):
     """Draw `n` standard normal rows of `d` entries with the generator `rng`, and move some of the rows away.
 
-    Each row is chosen with probability `share`, and `apart` is added to all entries of a chosen row.
+    With probability `share`, `apart` is added to all entries of a row.
     """
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
@@ -26,24 +26,21 @@ def _clusters(rng, n, d, share, apart):
 def _outliers(rng, n, d, share, factor):
     """Draw `n` standard normal rows of `d` entries with the generator `rng`, and make some of the rows long.
 
-    Each row is chosen with probability `share`, and all entries of a chosen row are multiplied by `factor`.
+    With probability `share`, all entries of a row are multiplied by `factor`.
     """
     return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
 
 
 def _factor(rng, n, d, r):
-    """Draw `n` rows of `d` standard normal entries with the generator `rng`.
-
-    Any two entries of a row have the correlation `r`, and the rows are independent.
-    """
+    """Draw `n` rows of `d` standard normal entries by the generator `rng`, with the correlation `r` in a row."""
     return np.sqrt(1 - r) * rng.normal(size=(n, d)) + np.sqrt(r) * rng.normal(size=(n, 1))
 
 
 def one_hot(rng, n, d, alpha):
     """Draw one of `d` + 1 categories for each of `n` rows with the generator `rng`; return `d` columns of 0 and 1.
 
-    Column j is 1 in the rows of category j, and 0 elsewhere. The rows of the last category are 0. The frequencies of
-    the categories follow Zipf's law with the exponent `alpha`.
+    Column j is 1 in the rows of category j, so the rows of the last category are 0. The frequencies of the categories
+    follow Zipf's law with the exponent `alpha`.
     """
     return np.eye(d + 1)[rng.choice(d + 1, n, p=zipf_sigma(d + 1, alpha))][:, :d]
 
@@ -55,11 +52,7 @@ def _sphere(rng, n, d):
 
 
 def _trend(rng, n, d):
-    """Draw `n` normal rows of `d` entries with the generator `rng`, where the mean depends on the number of the row.
-
-    The entries of a row have the same mean, which grows from -2 in the first row to 2 in the last. Their standard
-    deviation is 1.
-    """
+    """Draw `n` rows of `d` normal entries by the generator `rng`; their mean grows from -2 to 2 over the rows."""
     return np.linspace(-2, 2, n)[:, None] + rng.normal(size=(n, d))
 
 
@@ -123,7 +116,7 @@ class Mixed(NamedTuple):
     """Describe a law of rows whose first columns follow another law than the others, which are standard normal.
 
     `law` is a name in LAWS. The entries of the first columns are moved and scaled to the mean 0 and the standard
-    deviation `factor`, which are those of the n entries that are drawn. There is one such column, or `half` of them.
+    deviation `factor`. There is one such column, or `half` of them.
     """
 
     law: str
@@ -157,8 +150,7 @@ def draw(law, n, d, alpha, rng):
     """Draw `n` rows of `d` columns from the distribution with the name `law`, with the generator `rng`.
 
     `law` is a name in LAWS or MIXED. A random number between -30 and 30 is added to each column. Then column j is
-    multiplied by a scale proportional to j**-alpha, where `alpha` is the exponent of Zipf's law; the mean of the scales
-    is 1.
+    multiplied by a scale proportional to j**-`alpha`.
     """
     scale = zipf_sigma(d, alpha, total=d)
     return ((LAWS | MIXED)[law](rng, n, d) + rng.uniform(-FAR, FAR, d)) * scale
@@ -167,10 +159,10 @@ def draw(law, n, d, alpha, rng):
 class Table(NamedTuple):
     """Describe data on which the mechanism is tested, and what is declared to the mechanism about them.
 
-    The function `make` of (random generator, n, d) draws the data, an array with `n` rows and `d` columns. `reach` is n
-    sqrt(rho) for the privacy budget rho. `radius` is the declared bound on the absolute values of the centers of the
-    columns, and `sigma_range` is the declared range of their standard deviations. `hidden` is true if the data are not
-    as declared, or if too few rows are far away for the budget to show them.
+    The function `make` of (random generator, n, d) draws the data. `reach` is n sqrt(rho) for the budget rho. `radius`
+    is the declared bound on the centers of the columns, and `sigma_range` the declared range of their standard
+    deviations. `hidden` is true if the data are not as declared, or if too few rows are far away for the budget to show
+    them.
     """
 
     make: object
@@ -183,11 +175,7 @@ class Table(NamedTuple):
 
 
 def _units(rng, n, d):
-    """Draw `n` rows of `d` normal columns with the generator `rng`, which differ only in their units.
-
-    All entries have mean 5 and standard deviation 1 before column j is multiplied by its unit. The units are a
-    geometric series from 2e-4 to 1e3.
-    """
+    """Draw `n` rows of `d` normal columns, by the generator `rng`, that differ only in units, from 2e-4 to 1e3."""
     return rng.normal(5, 1, (n, d)) * np.geomspace(2e-4, 1e3, d)
 
 
@@ -210,10 +198,7 @@ def _normal(rng, n, d):
 
 
 def _mostly(rng, n, d, share, low, high):
-    """Draw `n` rows with the generator `rng`, all of whose `d` entries are equal.
-
-    The entries of a row are `high` with probability `share`, and `low` otherwise.
-    """
+    """Draw `n` rows of `d` equal entries with the generator `rng`: `high` with probability `share`, and else `low`."""
     return np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
 
 

@@ -30,9 +30,8 @@ NAMES = {  # keys of `rivals.available`, with their names in the table
 def kernel_weights(people=1000, variants=40, seed=1):
     """Return the weights of the chi-square variables in a kernel test statistic: eigenvalues of its kernel matrix.
 
-    The genotypes of `people` persons at `variants` variants, and covariates of the persons, are simulated by a
-    generator with the `seed`. Rare variants have larger weights in the kernel, by the density of the beta distribution
-    with the parameters 1 and 25 at the frequency of the variant. Eigenvalues that are zero up to rounding are left out.
+    The genotypes of `people` persons at `variants` variants are simulated with the `seed`, and so are covariates. Rare
+    variants have larger weights in the kernel.
     """
     rng = np.random.default_rng(seed)
     genotypes = rng.binomial(2, rng.beta(0.5, 8, variants), (people, variants))
@@ -47,9 +46,7 @@ def kernel_weights(people=1000, variants=40, seed=1):
 def moment_matching(x, weights):
     """Approximate P[sum_j weights_j Z_j**2 > x] as Liu, Tang and Zhang (2009) do, for independent standard normal Z_j.
 
-    The sum is replaced by a chi-square variable, shifted and scaled, with the same mean, variance and skewness. Their
-    method has a second case, for a kurtosis below that of the chi-square variable. It does not occur for weighted sums
-    without noncentralities.
+    The sum is replaced by a chi-square variable, shifted and scaled, with the same mean, variance and skewness.
     """
     c1, c2, c3 = (np.sum(weights**order) for order in (1, 2, 3))
     dof = c2**3 / c3**2
@@ -65,9 +62,8 @@ def rounded(number):
 def table(weights, p=P):
     """Yield the lines of a Markdown table: the relative errors of all methods for the upper tail, and their times.
 
-    The tails are those of sum_j weights_j Z_j**2 for independent standard normal Z_j. There is one point for each of
-    the probabilities `p`, and the sum exceeds the point with nearly this probability. The last column has the least and
-    the largest time at these points, divided by that of egm.gx2.
+    The tails are those of sum_j weights_j Z_j**2 for standard normal Z_j, near the probabilities `p`. The last column
+    has the least and the largest time, divided by that of egm.gx2.
     """
     others = {name: method for name, method in rivals.available().items() if name in NAMES}
     methods = {OWN: gx2.sf, "Liu, Tang and Zhang": moment_matching, **others}

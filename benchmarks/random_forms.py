@@ -44,9 +44,8 @@ def random_form(rng):
 def finer_tail(crossing, y):
     """Compute the logarithm of a tail of a form at `y` with sixteen times as many nodes as `log_tail_at` has.
 
-    `crossing` is the saddle point at which the contour of the integral crosses the real axis. It holds the form, and
-    `y` is in the units of this form. The contour is the first one along which the quadrature of `egm.gx2` reaches its
-    accuracy.
+    `crossing` holds the form and the point at which the contour of the integral crosses the real axis. `y` is in the
+    units of this form.
     """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at

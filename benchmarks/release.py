@@ -25,8 +25,8 @@ KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
 def release(quick):
     """Measure private releases of the sum of a million rows of a hundred numbers; yield lines of text.
 
-    The lines have the times, divided by that of X.sum(axis=0), and the memory used. The rows are held in several ways,
-    such as a file or an array of float32. If `quick` is true, there are only 100 000 rows.
+    The lines have the times, divided by that of X.sum(axis=0), and the memory. The rows are, for instance, in a file or
+    in an array of float32. If `quick` is true, there are only 100 000 rows.
     """
     n, d = 10**5 if quick else 10**6, 100
     sigma = np.arange(1.0, d + 1) ** -0.5
@@ -94,9 +94,8 @@ def wide():
 def rotated(quick):
     """Measure private releases along a basis; yield lines of text with their times divided by that of X.sum(axis=0).
 
-    The standard deviations along the basis fall like j**-0.5, as in `release`, or like those of photographs, as j**-1.
-    Where there is a goal, a second line has the time in which NumPy multiplies the rows by the matrix of the basis,
-    which a release of rotated rows would have to do first. If `quick` is true, there are fewer rows.
+    A second line has the time in which NumPy multiplies the rows by the matrix of the basis, for comparison. If `quick`
+    is true, there are fewer rows.
     """
     rng = np.random.default_rng(1)
     kinds = {
@@ -123,8 +122,8 @@ def rotated(quick):
 def grouped(quick):
     """Measure releases of the sums of 20 groups, and of a sum where persons have several rows; yield lines of text.
 
-    The times are divided by that of a release of one sum of all rows, without groups or persons. There are ten million
-    rows of ten numbers, or a million if `quick` is true.
+    The times are divided by that of a release without groups or persons. There are ten million rows of ten numbers, or
+    a million if `quick` is true.
     """
     n, d, groups = 10**6 if quick else 10**7, 10, 20
     rng = np.random.default_rng(1)
@@ -171,8 +170,7 @@ def adaptive(quick):
 def holder(kind, X, folder):
     """Return a function without arguments that returns the rows of the matrix `X` as an object of the kind `kind`.
 
-    A kind is an entry of KINDS, such as "memory map". The conversion is done here, so a call of the returned function
-    copies nothing. `folder` is the folder for the file of the memory map.
+    A kind is an entry of KINDS, such as "memory map", whose file is in `folder`. A call of the function copies nothing.
     """
     if kind == "blocks":
         return lambda: iter(np.array_split(X, 100))
@@ -185,10 +183,7 @@ def holder(kind, X, folder):
 
 
 def peak(function):
-    """Call the function `function` without arguments, and return the peak memory of the call in bytes.
-
-    The result is the largest number of bytes that Python and NumPy had allocated at a time during the call.
-    """
+    """Call `function` without arguments, and return the largest number of bytes that Python and NumPy had allocated."""
     tracemalloc.start()
     function()
     most = tracemalloc.get_traced_memory()[1]

@@ -27,9 +27,8 @@ SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # takes seconds for a call
 def davies(qf, acc, lim=10**8):
     """Return a function of x and weights that computes P[sum_j weights_j Z_j**2 > x] by Davies' algorithm.
 
-    The Z_j are independent standard normal variables. `qf` is the algorithm as a function of the package fastlmmclib,
-    `acc` its absolute accuracy, and `lim` the largest number of terms that it may compute. The returned function
-    returns nan if the algorithm reports a fault.
+    The Z_j are standard normal. `qf` is the algorithm in the package fastlmmclib, `acc` its absolute accuracy, and
+    `lim` the largest number of terms. If the algorithm reports a fault, the result is nan.
     """
 
     def tail(x, weights):
@@ -42,8 +41,7 @@ def davies(qf, acc, lim=10**8):
 def fastlmmclib():
     """Return Davies' algorithm in C from the package fastlmmclib with two accuracies, as a dictionary {name: function}.
 
-    Each function takes x and weights, and returns the upper tail P[sum_j weights_j Z_j**2 > x] for independent standard
-    normal Z_j, or nan for a fault.
+    Each function of x and weights returns the upper tail P[sum_j weights_j Z_j**2 > x] for standard normal Z_j.
     """
     qf = import_module("fastlmmclib.quadform").qf
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
@@ -52,8 +50,7 @@ def fastlmmclib():
 def chi2comb():
     """Return Davies' algorithm in C from the package chi2comb as a dictionary {name: function} with one entry.
 
-    The function takes x and weights, and returns the upper tail P[sum_j weights_j Z_j**2 > x] for independent standard
-    normal Z_j, or nan for a fault.
+    The function of x and weights returns the upper tail P[sum_j weights_j Z_j**2 > x] for standard normal Z_j.
     """
     module = import_module("chi2comb")
 
@@ -68,8 +65,8 @@ def chi2comb():
 def gx2_calls(function):
     """Return {name: function of a number and weights} for the function `function` of the package gx2 from PyPI.
 
-    `function` is `cdf`, so that the new functions compute the upper tail at the number, or `inv`, so that they compute
-    the upper quantile for the number. The dictionary has one entry for each set of options in `GX2`.
+    `function` is `cdf`, for upper tails, or `inv`, for upper quantiles. There is one entry for each set of options in
+    `GX2`.
     """
 
     def call(options, value, weights):
@@ -90,8 +87,8 @@ def gx2():
 def momentchi2():
     """Return the four approximations of the package momentchi2 as a dictionary {name: function of x and weights}.
 
-    Each function approximates the upper tail P[sum_j weights_j Z_j**2 > x] for independent standard normal Z_j. The
-    package replaces the weighted sum by a variable with the same first moments.
+    Each function approximates the upper tail P[sum_j weights_j Z_j**2 > x] for standard normal Z_j by a variable with
+    the same first moments as the sum.
     """
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")
@@ -101,11 +98,7 @@ def momentchi2():
 
 
 def complement(cdf, x, weights):
-    """Return the upper tail at `x`, P[sum_j weights_j Z_j**2 > x], computed as 1 - `cdf`(`weights`, `x`).
-
-    The Z_j are independent standard normal variables. `cdf` is the function of a program that computes only the lower
-    tail.
-    """
+    """Return the upper tail at `x` as 1 - `cdf`(`weights`, `x`), for a program that has only the lower tail."""
     return float(1 - cdf(weights, x))
 
 
@@ -120,8 +113,8 @@ def missing():
 def available():
     """Return {name: function of x and weights} for the upper tail by all methods that can be compared here.
 
-    These are the methods of each installed package in PACKAGES, and the saddlepoint formula. The upper tail is P[sum_j
-    weights_j Z_j**2 > x] for independent standard normal Z_j.
+    The upper tail is P[sum_j weights_j Z_j**2 > x] for standard normal Z_j. The methods are those of the installed
+    packages in PACKAGES, and the saddlepoint formula.
     """
     methods = {}
     for name in (name for name in PACKAGES if name not in missing()):

@@ -47,9 +47,8 @@ RUNS = {"ten laws": 100, "fifty laws": 30, "mixed columns": 40, "strange tables"
 class Setting(NamedTuple):
     """Describe what one line of the table of results measures: data of one kind, their size, and the budget rho.
 
-    `part` is the part of the table, such as "ten laws". `law` is the name of a law in `laws.LAWS` or `laws.MIXED`, or
-    of a table of data in `laws.TABLES`. `n` and `d` are the numbers of rows and columns of the data, and `reach` is
-    n sqrt(rho) for the privacy budget rho in zCDP.
+    `part` is the part of the table, such as "ten laws", and `law` the name of a law or of a table of data in `laws`.
+    `n` and `d` are the numbers of rows and columns, and `reach` is n sqrt(rho) for the privacy budget rho in zCDP.
     """
 
     part: str
@@ -74,10 +73,7 @@ class Setting(NamedTuple):
 
 
 def settings():
-    """Return a list of all settings, in the order in which their lines stand in the table of results.
-
-    A setting is a `Setting`: data of one kind and size, and a privacy budget.
-    """
+    """Return a list of all settings, in the order in which their lines stand in the table of results."""
     ten = [Setting("ten laws", law, *place) for law in laws.TEN for place in (*TEN_PLACES, *REFUSED_PLACES)]
     fifty = [Setting("fifty laws", law, *place) for law in laws.LAWS for place in FIFTY_PLACES]
     mixed = [Setting("mixed columns", law, *place) for law in laws.MIXED for place in MIXED_PLACES]
@@ -88,12 +84,11 @@ def settings():
 class Run(NamedTuple):
     """Hold what is measured in one release.
 
-    The error is the l2 distance of the estimate from the exact sum of the rows. `ratio` is the error, divided by the
-    root of its forecast expected square. `sampling` is the error, divided by the root mean square l2 distance of the
-    sum of n independent rows from the expected sum. `inside` says whether the released estimate and standard deviations
-    are within the declared ranges and all results are finite. `covered` is the share of the entries of the exact sum
-    that are within their confidence intervals; for mixed columns, only those that are not normal count. `believed` says
-    whether the mechanism reported that the rows look normal.
+    The error is the l2 distance of the estimate from the exact sum. `ratio` is the error over its forecast (the root of
+    the expected square), and `sampling` the error over the typical distance of the sum of n rows from its expectation.
+    `inside` says whether all results are finite and within the declared ranges. `covered` is the share of the entries
+    within their intervals; for mixed columns, only those that are not normal count. `believed` says whether the
+    mechanism reported that the rows look normal.
     """
 
     ratio: float  # error over forecast
@@ -106,8 +101,8 @@ class Run(NamedTuple):
 def release(setting, run):
     """Make one private release of the sum of the rows, and return what is measured as a `Run`.
 
-    `setting` is the `Setting`, with the kind of data and the budget, and `run` is the number of the run, which chooses
-    the rows and the noise. An exception of the release is not caught.
+    `setting` has the kind of data and the budget, and the number `run` chooses the rows and the noise. An exception of
+    the release is not caught.
     """
     mechanism, X = setting.mechanism, setting.rows(run)
     found = mechanism.release(X, rng=grid.generator("noise", *setting, run))
@@ -129,10 +124,7 @@ def release(setting, run):
 
 
 def _deviations(X):
-    """Return an array with the standard deviations of the columns of `X`.
-
-    The result is right even if squares of entries overflow or underflow.
-    """
+    """Return the standard deviations of the columns of `X`, right even if squares of entries overflow or underflow."""
     most = np.maximum(np.max(np.abs(X), axis=0), 1e-300)
     return np.std(X / most, axis=0) * most
 
@@ -140,9 +132,8 @@ def _deviations(X):
 class Line(NamedTuple):
     """Hold one line of the table of results: counts, medians and means over the runs of one setting.
 
-    The first five fields describe the setting. `median` and `most` are the median and the maximum of `Run.ratio`, the
-    l2 norm of a run's error divided by its forecast. `sampling` is the median of `Run.sampling`. All fields are
-    explained at `egm.study.tables.searches`.
+    The first five fields describe the setting. `median` and `most` are the median and the maximum of `Run.ratio`, and
+    `sampling` is the median of `Run.sampling`. All fields are explained at `egm.study.tables.searches`.
     """
 
     part: str
@@ -164,11 +155,10 @@ class Line(NamedTuple):
 
 
 def line(setting, runs):
-    """Make `runs` private releases of a sum; return a `Line` with the results, and a list of texts.
+    """Make `runs` private releases of a sum; return a `Line` with the results, and a text for each run that failed.
 
-    `setting` is the `Setting`, with the kind of data and the budget. There is one text for each run that failed, with
-    the exception. If the mechanism says that the budget is too small, no release is made, and all runs count as
-    refused.
+    `setting` has the kind of data and the budget. If the mechanism says that the budget is too small, no release is
+    made, and all runs count as refused.
     """
     mechanism, found, told = setting.mechanism, [], []
     if mechanism.rho < mechanism.least_rho(setting.d):
@@ -198,11 +188,10 @@ def text(lines):
 
 
 def measure(todo, runs, *, processes=2, say=print):
-    """Make the releases of the settings in the list `todo` in several processes; return a list of `Line`.
+    """Make the releases of the settings in the list `todo` in several processes; return one `Line` for each.
 
-    The list has one `Line` for each setting, in the order of `todo`. `runs` is a dictionary from the name of each part
-    of the table, such as "ten laws", to the number of runs in each setting of this part. `processes` is the number of
-    processes. The function `say` gets a line of text about each setting.
+    `runs` is a dictionary from the name of each part of the table, such as "ten laws", to the number of runs in each
+    setting. `processes` is the number of processes. The function `say` gets a line of text about each setting.
     """
     os.environ.update(grid.THREADS)  # processes load NumPy after this line: with one thread, sums have one order
     context, lines, start = multiprocessing.get_context("spawn"), [], time.perf_counter()
@@ -221,10 +210,7 @@ def measure(todo, runs, *, processes=2, say=print):
 
 
 def _start():
-    """Prepare a new process for releases: every warning becomes an error, except `SimulationWarning`.
-
-    This warning only says that the noise of a release is simulated, as it should be in a benchmark.
-    """
+    """Prepare a new process for releases: every warning becomes an error, except `SimulationWarning`."""
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", SimulationWarning)
 
@@ -233,8 +219,7 @@ def summary(lines):
     """Yield one line of text for each part of the table of results, such as "ten laws".
 
     The line has the numbers of runs, of refused and failed runs, and of runs with an error far above the forecast or
-    with results outside the declared ranges. Each number is a sum over those entries of `lines`, a list of `Line`, that
-    belong to the part.
+    with results outside the declared ranges, for `lines`, a list of `Line`.
     """
     for part in RUNS:
         own = [found for found in lines if found.part == part]

@@ -36,8 +36,8 @@ WIDTH = 4  # in the second job: standard deviations from the guessed mean to a b
 def table(kind, n):
     """Return (X, center, sigma): rows of ten columns, and public guesses of the means and the standard deviations.
 
-    X has the shape (`n`, 10), and its distribution is `kind`, "normal" or "lognormal". The guesses of the means are
-    wrong by half a standard deviation, and those of the standard deviations are 1.25 times too large.
+    X has the shape (`n`, 10), and its distribution is `kind`, "normal" or "lognormal". The means are guessed wrong by
+    half a standard deviation, and the standard deviations 1.25 times too large.
     """
     rng = np.random.default_rng(0)
     if kind == "normal":
@@ -54,8 +54,7 @@ def table(kind, n):
 def people(kind, n):
     """Return (income, region): the incomes of `n` people, and the number of each person's region, from 0 to 19.
 
-    The distribution of the incomes is `kind`, "normal" or "lognormal". The share of the people in the k-th region,
-    counted from 1, is proportional to 1 / k.
+    The distribution of the incomes is `kind`, "normal" or "lognormal". The first regions have the most people.
     """
     rng = np.random.default_rng(1)
     share = 1 / np.arange(1, GROUPS + 1)
@@ -130,9 +129,9 @@ def pydp_wide(X):
 
 
 def pipelinedp_wide(X):
-    """Return the means of the ten columns of `X`, estimated by PipelineDP, with the wide bound for every entry.
+    """Return the means of the ten columns of `X`, estimated by PipelineDP, which has no search for narrower bounds.
 
-    PipelineDP has no search for narrower bounds. A user writes the code of `pipelinedp_guessed` and one more line.
+    A user writes the code of `pipelinedp_guessed` and one more line.
     """
     return pipelinedp_guessed(X, np.zeros(COLUMNS), np.full(COLUMNS, BOUND / WIDTH))
 
@@ -349,7 +348,7 @@ def diffprivlib_groups(income, region):
 
 
 def pydp_groups(income, region):
-    """Release noisy sums of incomes in twenty regions by PyDP, for neighboring data sets that differ by one row more.
+    """Return the sums of incomes in twenty regions, by PyDP; neighbors add or remove one row.
 
     `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
     """
@@ -455,9 +454,9 @@ def lines(function):
 def measure(function, kind, n):
     """Run `function` several times on the same data; return a sorted list of errors and the median CPU time in seconds.
 
-    `function` does one of the jobs. The data have `n` rows and the distribution `kind`, "normal" or "lognormal". The
-    error of a run is the root mean square error over the columns or the groups, divided by the standard deviation of
-    the column or of the incomes. If the library raises an exception, the list is empty and the time is nan.
+    The data have `n` rows and the distribution `kind`. The error of a run is the root mean square error over the
+    columns or the groups, in standard deviations. If the library raises an exception, the list is empty and the time is
+    nan.
     """
     if inspect.signature(function).parameters.keys() == {"income", "region"}:
         arguments = people(kind, n)
@@ -493,8 +492,7 @@ def shown(errors):
 def row(label, *cells):
     """Return one line of a printed table: the text `label`, and the texts `cells` in columns.
 
-    The function `row` of `benchmarks.gx2` is not used here, because that module needs all dependencies of egm, and some
-    of the libraries cannot be installed beside these.
+    `benchmarks.gx2` cannot be imported here, because it needs all dependencies of egm, which some libraries exclude.
     """
     return f"{label:20}" + "".join(f"{cell:>17}" for cell in cells)
 
@@ -502,8 +500,7 @@ def row(label, *cells):
 def main():
     """Print, for each job and each installed library, the number of lines of code, the errors and the CPU time.
 
-    The CPU time is that of one run with 20 000 normal rows. It does not include the processes that Spark starts for
-    Tumult Analytics.
+    The time of the processes that Spark starts for Tumult Analytics is not included.
     """
     argparse.ArgumentParser(prog="python -m benchmarks.users", description=__doc__.splitlines()[0]).parse_args()
     warnings.simplefilter("ignore")  # the other programs warn

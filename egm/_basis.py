@@ -221,8 +221,8 @@ class Basis:
     def plan(self) -> tuple[Array, NDArray[np.int64]]:
         """Return the factors as `egm._rows.kernel` needs them: all their entries in one vector, and a table of sizes.
 
-        Only factors that are not None are included. The table has one row (before, m, after) for each of them: m is the
-        length of its axis, and `before` and `after` are the products of the lengths of the axes before and after it.
+        The table has one row (before, m, after) for each factor that is not None: m is the length of its axis, and
+        `before` and `after` are the products of the lengths of the axes before and after it.
         """
         steps, entries, before = [], [], 1
         for m, factor in zip(self.shape, self.factors, strict=True):
@@ -238,9 +238,8 @@ class Basis:
 class Operator:
     """Orthonormal basis that an operator defines, such as a `scipy.sparse.linalg.LinearOperator`.
 
-    `operator` is an object with the methods ``matvec`` and ``rmatvec``, which multiply a vector by the matrix of the
-    basis and by the transposed matrix. Rows are multiplied one by one, so that the result for a row cannot depend on
-    other rows.
+    The methods ``matvec`` and ``rmatvec`` of `operator` multiply a vector by the matrix of the basis and by the
+    transposed matrix. Rows are multiplied one by one, so that the result for a row cannot depend on other rows.
     """
 
     operator: Any
@@ -260,9 +259,9 @@ class Operator:
         return _each(self.operator.rmatvec, rows)
 
     def variances(self, variances: ArrayLike) -> Array:
-        """Return the variances of the entries of a row whose coordinates along the basis have the given `variances`.
+        """Return the variances of the entries of a row whose coordinates along the basis are uncorrelated.
 
-        The coordinates are uncorrelated.
+        `variances` are those of the coordinates.
         """
         found, d = np.zeros(self.size), self.size
         step = max(1, _AT_ONCE // d)
@@ -272,7 +271,7 @@ class Operator:
         return found
 
     def std(self, covariance: ArrayLike) -> Array:
-        """Return the standard deviations along the vectors of the basis, for rows with the matrix `covariance`."""
+        """Return the standard deviations along the basis, for rows with the covariance matrix `covariance`."""
         return std_along(self, covariance)
 
 
@@ -290,8 +289,7 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
     """Check that `covariance` is a covariance matrix, up to rounding, and return it as a symmetric array.
 
     Raise a ValueError for a matrix that is not square or not symmetric, for an entry that is not finite, for a variance
-    that is not from 1e-200 to 1e200, and for a negative eigenvalue. If `singular` is false, an eigenvalue of zero is an
-    error, too.
+    that is not from 1e-200 to 1e200, and for a negative eigenvalue or, if `singular` is false, one of zero.
     """
     given = finite(covariance=covariance)
     if given.ndim != 2 or given.shape[0] != given.shape[1] or not given.size:
@@ -327,7 +325,7 @@ def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
 
 
 def of_columns(basis: BasisLike | None, std: Array) -> Array:
-    """Return the standard deviations of the columns, from the standard deviations `std` along the vectors of `basis`.
+    """Return the standard deviations of the columns, from those along the vectors of `basis`, `std`.
 
     The coordinates along the basis are uncorrelated. If `basis` is None, the result is `std`.
     """
@@ -348,8 +346,8 @@ def as_basis(basis: object, d: int) -> BasisLike:
 def checked(basis: object) -> BasisLike | str:
     """Check the argument `basis` of a mechanism whose number of columns is not known yet, and return it.
 
-    The result is a `Basis` or an `Operator`, but the name of a transform is returned as it is. Raise a ValueError for a
-    basis that is not orthogonal, or an unknown name.
+    The result is a `Basis` or an `Operator`, or the name of a transform. Raise a ValueError for a basis that is not
+    orthogonal, or an unknown name.
     """
     if isinstance(basis, str):
         _named(basis, 1)
@@ -360,7 +358,7 @@ def checked(basis: object) -> BasisLike | str:
 def _of_any_size(basis: object, d: int) -> BasisLike:
     """Return the argument `basis` of a mechanism as a `Basis` or an `Operator`, without a check of its size.
 
-    If `basis` is the name of a transform, it is for `d` columns, unless the name has a shape, such as "dct:8x8".
+    The name of a transform is for `d` columns, unless it has a shape, such as "dct:8x8".
     """
     if isinstance(basis, str):
         found: BasisLike = _named(basis, d)
@@ -537,7 +535,7 @@ def _haar(m: int) -> Array:
 
 
 def _off(matrix: Array) -> float:
-    """Return the largest entry of U U^T - I in size, for the square array U, `matrix`."""
+    """Return how far the square array U, `matrix`, is from orthogonal: the largest entry of U U^T - I in size."""
     return float(np.max(np.abs(matrix @ matrix.T - np.eye(len(matrix)))))
 
 

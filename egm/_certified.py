@@ -158,15 +158,14 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
     ratio = (d - 1) / z * z.bessel_k(order) / z.bessel_k(order - 1)
 
     def whole(n: int) -> Ball:
-        """Return the integral of exp(z cos phi) sin^n phi over phi from 0 to pi."""
+        """Return a ball with the integral of exp(z cos phi) sin^n phi over phi from 0 to pi, where z is 1 / (2 s)."""
         half = flint.arb(n) / 2
         return flint.arb.pi().sqrt() * (half + flint.arb(0.5)).gamma() * (2 / z) ** half * z.bessel_i(half)
 
     def density(phi: Ball, _: bool) -> Ball:
         """Return the integrand of the integral in the numerator of delta, at the complex ball `phi`.
 
-        The second argument, a flag of flint that asks whether the integrand is analytic there, is not needed, because
-        the integrand is an entire function.
+        The second argument, a flag of flint, is not needed, because the integrand is analytic everywhere.
         """
         cos, sin = phi.cos(), phi.sin()
         return (z * cos).exp() * sin ** (d - 2) * (ratio + sin * sin) * -(2 * z * (cosine - cos)).expm1()

@@ -27,10 +27,9 @@ def error_and_slopes(
 ) -> tuple[float, Array]:
     """Compute the expected squared error by clipping, and its derivatives with respect to the logarithms of semi-axes.
 
-    The rows are clipped to the ellipsoid with the semi-axes `axes`. The error is the sum of the two results of
-    `egm.forecast.clipping` for the scaling 1 / `axes` and the clip norm 1. The arguments `sigma` (standard deviations),
-    `n` (number of rows), `offset` (mean minus center) and `factors` (by which `sigma` is multiplied) are those of
-    `egm.forecast.clipping`.
+    The rows are clipped to the ellipsoid with the semi-axes `axes`. The other arguments are those of
+    `egm.forecast.clipping`, whose two results are added: `sigma` has the standard deviations, `offset` is the mean
+    minus the center, and `factors` multiply `sigma`.
     """
     error, slopes = 0.0, np.zeros(axes.size)
     for factor in factors:
@@ -57,14 +56,14 @@ def best_axes(
 ) -> Array:
     """Find the semi-axes of the ellipsoid to which rows are clipped for the least expected squared error.
 
-    ``noise(axes)`` returns the total variance of the noise, and the derivative of this variance with respect to the sum
-    of the squared semi-axes. The search begins at the semi-axes `start`, and the error at the result is never larger
-    than at `start`. The arguments `sigma` (standard deviations), `n` (number of rows), `offset` (mean minus center) and
-    `factors` (by which `sigma` is multiplied) are those of `egm.forecast.clipping`.
+    ``noise(axes)`` returns the total variance of the noise, and its derivative with respect to the sum of the squared
+    semi-axes. The error at the result is never larger than at `start`, where the search begins. The other arguments are
+    those of `egm.forecast.clipping`: `sigma` has the standard deviations, `offset` is the mean minus the center, and
+    `factors` multiply `sigma`.
 
     The search is a quasi-Newton method for the coordinates p_j log a_j, where a_j are the semi-axes and p_j is a_j /
-    ||a|| at the start. In these coordinates the variance of the noise, which makes about half of the curvature, is
-    equally curved in every direction. The search is repeated until it no longer makes the error smaller.
+    ||a|| at the start. In these coordinates the variance of the noise is equally curved in every direction. The search
+    is repeated until it no longer makes the error smaller.
     """
     axes, gain = start, 1.0
     for _ in range(_SEARCHES):
@@ -85,7 +84,7 @@ def _descended(
 ) -> tuple[Array, float]:
     """Make one search of `best_axes`, whose docstring explains the arguments.
 
-    Return the changes of the logarithms of the semi-axes, and the decrease of the error as a share of the error.
+    Return the changes of the logarithms of the semi-axes, and the relative decrease of the error.
     """
     pace = start / np.linalg.norm(start)
     down = np.log(_LEAST_NORM * min(factors) * np.linalg.norm(sigma / start))

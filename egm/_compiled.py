@@ -17,9 +17,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def compiled(signature: str | None = None, **options: Any) -> Callable[[F], F]:
     """Return a decorator that compiles a function with numba and lets threads run it in parallel (without the GIL).
 
-    The compiled code is stored in numba's cache folder, if there is one to which the process can write. If `signature`
-    has the types of the arguments, the function is compiled (or its code is loaded) at once, otherwise at its first
-    call. `options` are further arguments of `numba.njit`. No code is made for calls from C, because there are none.
+    The compiled code is stored in numba's cache folder, if possible. If `signature` has the types of the arguments, the
+    function is compiled (or its code is loaded) at once, otherwise at its first call. `options` are further arguments
+    of `numba.njit`.
     """
     options |= {"signature_or_function": signature, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 

@@ -34,12 +34,9 @@ _TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
     """Compute the two terms (gain, loss) of the epsilon that rho-zCDP implies at the order alpha = 1 + exp(u).
 
-    A mechanism that is rho-zero-concentrated differentially private (zCDP) is (epsilon,
-    delta)-private with ``epsilon = rho alpha + loss - gain``, for each order alpha > 1 (see
-    `egm.calibration.zcdp_epsilon`). The argument `log_delta` is the logarithm of delta. The gain is
-    (1 + exp(-u)) log(1 + exp(u)) - u, and the loss is -log(delta) exp(-u). The gain is computed as
-    a sum of terms >= 0, so that no digits are lost: for u > 0, log(1 + exp(u)) is written as u +
-    log(1 + exp(-u)).
+    A rho-zCDP mechanism is (epsilon, delta)-private with ``epsilon = rho alpha + loss - gain``, for each alpha > 1 (see
+    `egm.calibration.zcdp_epsilon`). `log_delta` is the logarithm of delta. The gain is (1 + exp(-u)) log(1 + exp(u)) -
+    u, computed as a sum of terms >= 0, and the loss is -log(delta) exp(-u).
     """
     small = np.exp(-u)
     gain = np.where(u > 0, np.maximum(u, 0.0) * small, -u) + (1 + small) * np.log1p(np.exp(-np.abs(u)))
@@ -49,8 +46,8 @@ def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
 def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ...]) -> Array:
     """Find the minimizer of a function that has a single minimum, for each element of the arrays in `args`.
 
-    ``function(u, *args)`` works element by element, and is minimized over u. The search begins at
-    the array `start`. Where the search fails because the function overflows, the result is `start`.
+    ``function(u, *args)`` is minimized over u, element by element. The search begins at the array `start`, and returns
+    it where the function overflows.
     """
     with np.errstate(invalid="ignore"):
         found = elementwise.bracket_minimum(function, start, args=args)
@@ -59,10 +56,9 @@ def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ..
 
 
 def log_delta_at(epsilon: Floats, z: Floats) -> Array:
-    """Compute the logarithm of the smallest delta for which Gaussian noise is (epsilon, delta)-private.
+    """Compute the logarithm of the smallest delta for which Gaussian noise is (epsilon, delta)-private, as an array.
 
-    The noise multiplier `z` is the standard deviation of the noise for a query of sensitivity 1. It
-    is broadcast with `epsilon`, and the result is an array.
+    The noise multiplier `z` is the standard deviation of the noise for a query of sensitivity 1.
     """
     integral, square, rest = curve_at(epsilon, z)
     return np.log(integral) - square / 2 - rest / 2
@@ -71,15 +67,12 @@ def log_delta_at(epsilon: Floats, z: Floats) -> Array:
 def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
     """Compute the smallest delta at which Gaussian noise is (epsilon, delta)-private, in parts that do not underflow.
 
-    The result is a triple of arrays, (integral, square, rest). The delta is ``integral *
-    exp(-(square + rest) / 2)``.
+    The result is a triple of arrays (integral, square, rest), and delta is ``integral * exp(-(square + rest) / 2)``.
 
-    The noise multiplier `z` is the standard deviation of the noise for a query of sensitivity 1.
-    With a = 1/(2z) - epsilon z and the standard normal density phi, delta is the integral over r
-    from 0 to infinity of ``phi(r - a) (1 - exp(-r/z))``. For a >= 0 the first result is this
-    integral, and the other two results are 0. For a < 0 the factor exp(-a^2/2) is taken out of the
-    integral: `square` is a double near a^2, and `rest` is the small difference of a^2 and `square`
-    (0 for a < -40).
+    The noise multiplier `z` is the standard deviation of the noise for a query of sensitivity 1. With a = 1/(2z) -
+    epsilon z and the standard normal density phi, delta is the integral of ``phi(r - a) (1 - exp(-r/z))`` over r > 0.
+    For a >= 0 the first result is this integral, and the others are 0. For a < 0 the factor exp(-a^2/2) is taken out of
+    the integral: `square` is a double near a^2, and `rest` the small difference (0 for a < -40).
     """
     epsilon, z = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, z))
     z = np.maximum(z, 1e-300)  # with so little noise delta is 1
@@ -113,9 +106,8 @@ def _two_terms(a: Array, b: Array) -> Array:
 def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
     """Compute a = 1/(2z) - epsilon z as the sum of two doubles, and return both, the larger one first.
 
-    `epsilon` is a privacy parameter, and `z` a noise multiplier. The second double is the rounding
-    error of the first one. The second double is needed because in a far tail even the first digits
-    of exp(-a^2/2) depend on the last digits of a.
+    `z` is a noise multiplier. The second double is needed because in a far tail even the first digits of exp(-a^2/2)
+    depend on the last digits of a.
     """
     one, (back, lost) = 0.5 / z, product(0.5 / z, z)
     other, rounding = product(epsilon, z)
@@ -129,10 +121,7 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
 
 
 def product(x: Array, y: Array) -> tuple[Array, Array]:
-    """Return the rounded product of `x` and `y` and its rounding error, whose sum is the exact product (Dekker 1971).
-
-    Where the computation of the rounding error overflows, the rounding error is returned as 0.
-    """
+    """Return the rounded product of `x` and `y` and its rounding error (Dekker 1971), or 0 where that overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         product = x * y
         (x, x_rest), (y, y_rest) = ((high := 134217729.0 * v - (134217729.0 * v - v), v - high) for v in (x, y))
@@ -143,10 +132,9 @@ def product(x: Array, y: Array) -> tuple[Array, Array]:
 def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
     """Return a noise multiplier z that certainly suffices for (epsilon, delta)-privacy, to begin a search below z.
 
-    Each of two conditions alone suffices: Phi(a) <= delta, with a = 1/(2z) - epsilon z and the
-    standard normal distribution function Phi; or 1 / (z sqrt(2 pi)) <= delta. Each condition holds
-    with equality for one noise multiplier. The result is the smaller one of these two noise
-    multipliers, times `margin_below(delta)`.
+    Each of two conditions alone suffices: Phi(1/(2z) - epsilon z) <= delta, with the normal distribution function Phi;
+    or 1 / (z sqrt(2 pi)) <= delta. The result is the smaller one of the noise multipliers for which these hold with
+    equality, times `margin_below(delta)`.
     """
     quantile = -ndtri(delta)
     root = np.hypot(quantile, np.sqrt(2 * epsilon))
@@ -157,9 +145,7 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 def margin_below(delta: Array) -> Array:
     """Return a factor > 1 that makes a noise multiplier for `delta` large enough in spite of rounding errors.
 
-    For the noise multiplier times this factor, the computed delta is at most `delta`. The factor
-    grows as `delta` approaches 1, because a computed delta near 1 has few correct digits of 1 -
-    delta.
+    It grows as `delta` approaches 1, because a computed delta near 1 has few correct digits of 1 - delta.
     """
     return 1 + 1e-12 + 1e-15 / (1 - delta)
 
@@ -167,8 +153,8 @@ def margin_below(delta: Array) -> Array:
 def root_of(function: Callable[..., Array], left: Array, right: Array, args: tuple[Any, ...]) -> Array:
     """Find the root u of a decreasing function, for each element of the arrays `left`, `right` and those in `args`.
 
-    ``function(u, *args)`` works element by element. The function must not be positive at u =
-    `right`. The search moves `left` down until the root lies between `left` and `right`.
+    ``function(u, *args)`` works element by element, and must not be positive at `right`. The search moves `left` down
+    until the root lies between `left` and `right`.
     """
     with np.errstate(over="ignore"):
         bracket = elementwise.bracket_root(function, left, right, xmax=right, args=args).bracket

@@ -87,7 +87,7 @@ def rounded(ball: Any) -> Enclosure:
 def _down(number: Any) -> float:
     """Return the largest double that is not above `number`, a real ball of flint with the radius 0.
 
-    The result is minus infinity if `number` is below all finite doubles, or is not finite itself.
+    The result may be minus infinity.
     """
     largest, tiny = sys.float_info.max, math.ulp(0.0)
     if not -largest <= number < math.inf:

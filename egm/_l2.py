@@ -194,8 +194,7 @@ def l2_noise_scale(epsilon: ArrayLike, delta: ArrayLike, d: ArrayLike) -> Floats
 def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
     """Compute the logarithm of the smallest delta of l2 noise whose largest privacy loss is epsilon + excess.
 
-    The arguments `epsilon`, `excess` and `d`, the number of coordinates, are arrays of one shape, with excess > 0. The
-    result has this shape, too.
+    `epsilon`, `excess` > 0 and `d`, the number of coordinates, are arrays of one shape.
     """
     epsilon, excess, d = (np.asarray(v, dtype=float)[..., None] for v in (epsilon, excess, d))
     line, excess = d[..., 0] == 1, np.minimum(excess, _LARGEST_LOSS)
@@ -264,10 +263,7 @@ def _ratio(d: Array, z: Array) -> Array:
 
 
 def _log_sine(sine: Array, cosine: Array) -> Array:
-    """Compute the logarithm of a sine > 0, from the cosine where this keeps more digits.
-
-    `sine` and `cosine` are those of one angle, or arrays of them.
-    """
+    """Compute the logarithm of a `sine` > 0, from the `cosine` of the same angle where this keeps more digits."""
     flat = np.abs(cosine) < 0.7
     return np.where(flat, 0.5 * np.log1p(-(np.where(flat, cosine, 0.0) ** 2)), np.log(np.maximum(sine, 1e-300)))
 
@@ -275,11 +271,10 @@ def _log_sine(sine: Array, cosine: Array) -> Array:
 def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
     """Find the logarithm u of the excess 1 / s - epsilon at which l2 noise of scale s has a given smallest delta.
 
-    `epsilon` is the privacy parameter, `log_delta` the logarithm of the given delta, and `d` the number of coordinates,
-    all as arrays of one shape. The equation log_delta_at(epsilon, exp(u), d) = log_delta is solved for u by the secant
-    method. A step of bisection is made where the secant method is slow or leaves the interval in which the root must
-    lie. The search begins at the excess of Gaussian noise with the given delta. Where that excess is not clearly
-    positive, the search begins at an estimate from the largest privacy losses.
+    `epsilon`, the logarithm `log_delta` of the given delta, and the number `d` of coordinates are arrays of one shape.
+    The equation log_delta_at(epsilon, exp(u), d) = log_delta is solved by the secant method, with steps of bisection.
+    The search begins at the excess of Gaussian noise or, where that is not clearly positive, at an estimate from the
+    largest privacy losses.
     """
     loss = np.sqrt(d + 1) / _curve.largest_noise_multiplier(epsilon, np.exp(log_delta))
     u: Array = np.log(np.maximum(np.maximum(loss - epsilon, loss * 1e-3), 1e-300))
@@ -313,10 +308,10 @@ def _dimension(d: ArrayLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def coordinate_quantile(tail: float, d: int) -> float:
-    """Return the number of standard deviations that one coordinate of l2 noise exceeds with the probability `tail`.
+    """Return how many standard deviations one coordinate of l2 noise exceeds with the probability `tail`, below 1/2.
 
-    `tail` is below 1/2, and the noise has `d` coordinates. One coordinate of noise of scale 1 is a normal variable
-    whose variance is itself random: twice a variable with a gamma distribution of shape (d + 1) / 2.
+    The noise has `d` coordinates. One coordinate is a normal variable whose variance is itself random: for scale 1,
+    twice a variable with a gamma distribution of shape (d + 1) / 2.
     """
     shape = (d + 1) / 2
     logs = np.linspace(np.log(gammaincinv(shape, 1e-30)), np.log(gammainccinv(shape, tail * 1e-9)), 500)

@@ -87,9 +87,9 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> Array:
     """Return the weights w with the least noise factor, such that the sum of `count` * w is 1.
 
-    All arrays have one entry for each group of coordinates with equal standard deviations. `count` has the numbers of
-    coordinates, which need not be whole. `share` is proportional to the standard deviations, and the sum of `count` *
-    `share` is 1. The iteration starts from the weights `start`, and `p` is the clip probability.
+    All arrays have one entry for each group of equal standard deviations. `count` has the numbers of columns, which
+    need not be whole. `share` is proportional to the standard deviations, and the sum of `count` * `share` is 1. The
+    iteration begins at `start`, and `p` is the clip probability.
     """
     log_weights, best = np.log(start), (np.inf, start)
     iterates: deque[Array] = deque(maxlen=_WINDOW)
@@ -111,13 +111,12 @@ def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> A
 
 
 def _start(sigma: Array, p: float) -> Array:
-    """Return nearly optimal weights for very many standard deviations `sigma`; they are the start of an iteration.
+    """Return nearly optimal weights for very many standard deviations `sigma`, from which an iteration starts.
 
-    Only sums over the columns of smooth functions of sigma enter the problem. So the standard deviations of a cluster
-    are replaced by the few nodes of a Gauss rule, with weights that give the same sums of powers up to the seventh. The
-    smaller problem is solved. Its condition that w is proportional to sigma / sqrt(g), with the g of `optimal`, gives
-    sigma as a function of w, and this function is inverted by a spline. `p` is the clip probability. If there are too
-    many clusters, or if the function does not increase, the result is sigma / sum(sigma).
+    Only sums over the columns of smooth functions of sigma enter the problem. So the smaller problem of `_few_for_many`
+    is solved. Its condition that w is proportional to sigma / sqrt(g), with the g of `optimal`, gives sigma as a
+    function of w, which is inverted by a spline. `p` is the clip probability. If there are too many clusters, or if the
+    function does not increase, the result is sigma / sum(sigma).
     """
     nodes, count = _few_for_many(sigma)
     if nodes.size == 0:
@@ -144,10 +143,9 @@ def _start(sigma: Array, p: float) -> Array:
 def _few_for_many(sigma: Array) -> tuple[Array, Array]:
     """Return (nodes, count): few standard deviations to replace `sigma`, and how many columns each of them stands for.
 
-    For a smooth function f, the sum of f over `sigma` is nearly the sum of count * f(nodes). The entries of `count`
-    need not be whole. `sigma` is divided into clusters, and the Gauss rule of a cluster follows from the Cholesky
-    factor of the matrix of its moments. If a cluster has fewer distinct entries than the rule has nodes, a shorter rule
-    is exact. Both results are empty if there are too many clusters.
+    For a smooth function f, the sum of f over `sigma` is nearly the sum of count * f(nodes). `sigma` is divided into
+    clusters, and the Gauss rule of a cluster follows from the Cholesky factor of the matrix of its moments. Both
+    results are empty if there are too many clusters.
     """
     _, clusters = gather(sigma, np.ones(1), np.zeros(1), 2 * _RULE, _MOST)
     nodes, count = [np.zeros(0)], [np.zeros(0)]
@@ -174,10 +172,9 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
     """Compute the bound of `excess_bound` from each coordinate's shares in the noise and in the squared norm.
 
-    `noise_share` has the share of each coordinate in the variance of the noise. `ratio` has the
-    share of each coordinate in the squared norm, divided by the share in the noise. The bound is
-    log(1 + chi-square divergence), which is not less than the Kullback-Leibler divergence, and does
-    not suffer from cancellation when the shares agree to many digits.
+    `noise_share` is the share in the variance of the noise, and `ratio` that in the squared norm, divided by it. The
+    bound is log(1 + chi-square divergence), at least the Kullback-Leibler divergence, and keeps its digits if the
+    shares nearly agree.
     """
     return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 
@@ -185,12 +182,11 @@ def excess_of_shares(ratio: Array, noise_share: Array) -> float:
 def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Array:
     """Return weights w that approximately make the noise factor F stationary, by one step from `weights`.
 
-    `share` and `count` are as in `_stationary_weights`, and the sum of `count` * w is 1. F is stationary if w_j is
-    proportional to share_j / sqrt(g_j). Here g_j = E[Z_j^2 | Q = q], with Q and q as in `optimal`, depends on w. The
-    array `pull` is g at the present `weights`. Given Q = q, coordinate Z_j is close to normal with variance ``1 / (1 -
-    2 w_j s_j)``, where s_j is chosen such that this variance is the present g_j. With s_j kept fixed, the condition
-    becomes w_j**2 = a_j (1 - 2 w_j s_j) with a_j proportional to share_j**2. This equation is solved. The simpler
-    iteration w = share / sqrt(g) would overshoot, because in a far tail g_j changes many times as much as w_j.
+    `share` and `count` are as in `_stationary_weights`. F is stationary if w_j is proportional to share_j / sqrt(g_j),
+    where g_j = E[Z_j^2 | Q = q], `pull` at the present weights, depends on w. Given Q = q, Z_j is close to normal with
+    variance ``1 / (1 - 2 w_j s_j)`` for some s_j. With s_j kept fixed, the condition is w_j**2 = a_j (1 - 2 w_j s_j)
+    with a_j proportional to share_j**2, which is solved. The simpler iteration w = share / sqrt(g) would overshoot,
+    because in a far tail g_j changes many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 
@@ -207,12 +203,9 @@ def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Arra
 def _extrapolated(iterates: deque[Array], residuals: deque[Array]) -> Array:
     """Return the next iterate of log w by Anderson mixing, or by a plain step if the mixing moves too far.
 
-    `iterates` has the last values of log w. Each entry of `residuals` is the change from an iterate
-    to the logarithm of the weights that `_stationary` computes from this iterate. A plain step adds
-    the last residual to the last iterate. The mixing is the combination of the last iterates whose
-    residuals nearly cancel, plus the residual that remains. Far from the solution such a
-    combination can lie anywhere. So the plain step is returned if the mixing differs from it by
-    `_LONGEST` or more in some coordinate.
+    `iterates` has the last values of log w, and `residuals` their changes by `_stationary`. A plain step adds the last
+    residual to the last iterate. The mixing is the combination of the last iterates whose residuals nearly cancel. Far
+    from the solution it can lie anywhere, and is not used if it differs from the plain step by `_LONGEST` or more.
     """
     plain = iterates[-1] + residuals[-1]
     moves, changes = np.diff(iterates, axis=0), np.diff(residuals, axis=0)

@@ -16,8 +16,7 @@ __all__ = ["coins", "exponentials", "uniforms"]
 def coins(size: int, probability: float) -> NDArray[np.bool]:
     """Draw `size` independent coins, securely, each of which is True with the given `probability`, > 0 and at most 1.
 
-    The probability is rounded down to a multiple of 2**-64. For each coin, 64 random bits of the operating system are
-    compared with it.
+    The probability is rounded down to a multiple of 2**-64, and compared with 64 random bits of the operating system.
     """
     if probability == 1:
         return np.ones(size, dtype=bool)
@@ -29,8 +28,7 @@ def coins(size: int, probability: float) -> NDArray[np.bool]:
 def exponentials(size: int) -> Array:
     """Draw `size` standard exponential variables, securely, each with a relative error of at most 11 * 2**-53.
 
-    The bound does not hold for a variable that is below 2**-74, which has a probability of about
-    2**-74.
+    The bound does not hold below 2**-74, which has a probability of about 2**-74.
     """
     uniform, below = uniforms(size)
     return np.where(below, -np.log(uniform), -np.log1p(-uniform))
@@ -39,9 +37,8 @@ def exponentials(size: int) -> Array:
 def uniforms(size: int) -> tuple[Array, NDArray[np.bool]]:
     """Draw `size` numbers u in (0, 1/2], and for each of them a fair coin; return the numbers and the coins.
 
-    The number that is u if the coin is True, and 1 - u if the coin is False, is uniform in (0, 1).
-    Each u has 127 random bits of the operating system, so that it has all digits of a double unless
-    it is below 2**-74.
+    If the coin chooses between u and 1 - u, the result is uniform in (0, 1). Each u has 127 random bits, so that it has
+    all digits of a double unless it is below 2**-74.
     """
     high, low = np.frombuffer(os.urandom(16 * size), dtype=np.uint64).reshape(2, size)
     coin = (high >> np.uint64(63)) == 0

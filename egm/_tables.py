@@ -58,10 +58,9 @@ class ColumnError(TypeError):
 def declared(columns: object, **named: object) -> Columns:
     """Return the names of a mechanism's columns: `columns` if it is not None, or else the names of a vector's entries.
 
-    The vector is given as the one keyword argument in `named`, of any name. It may have names, like a Series or a
-    mapping; names that only number the entries, such as 0, 1, 2, count as no names. The result is None if `columns` is
-    None and the vector has no names. Raise TypeError if `columns` is not a sequence of names, and ValueError if a name
-    occurs twice.
+    The vector, such as a Series or a mapping, is passed by keyword, and errors show its name. Names that only number
+    the entries, such as 0, 1, 2, count as no names. The result is None without names. Raise TypeError if `columns` is
+    not a sequence of names, and ValueError if a name occurs twice.
     """
     ((_, vector),) = named.items()
     if columns is None:
@@ -78,9 +77,9 @@ def declared(columns: object, **named: object) -> Columns:
 def ordered(columns: Columns, **named: object) -> Any:
     """Return the entries of a vector; if they have names, return them in the order of the names in `columns`.
 
-    The vector is given as the one keyword argument in `named`, of any name. Its entries have names if it is a mapping
-    or a Series; names that only number the entries, such as 0, 1, 2, count as no names. Raise ValueError if the names
-    are not the names in `columns`, or if there are two or more names and `columns` is None.
+    The vector is passed by keyword, and errors show its name. Its entries have names if it is a mapping or a Series;
+    names that only number the entries, such as 0, 1, 2, count as no names. Raise ValueError if the names are not the
+    names in `columns`, or if there are two or more names and `columns` is None.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -94,9 +93,8 @@ def ordered(columns: Columns, **named: object) -> Any:
 def ordered_square(columns: Columns, **named: object) -> Any:
     """Return a square table with a row and a column for each name; if it has names, put both in the order of `columns`.
 
-    The table is given as the one keyword argument in `named`, of any name, and `columns` is a tuple of names or None.
-    Raise ValueError if the table's names are not the names in `columns`, or if its rows are in another order than its
-    columns.
+    The table is passed by keyword, and errors show its name. Raise ValueError if its names are not those in `columns`,
+    or if its rows are in another order than its columns.
     """
     ((name, table),) = named.items()
     labels = column_names(table)
@@ -109,10 +107,9 @@ def ordered_square(columns: Columns, **named: object) -> Any:
 
 
 def check_vector(columns: Columns, **named: object) -> None:
-    """Raise the errors that `ordered` would raise for a vector, without reading the numbers in the vector.
+    """Raise the errors that `ordered` would raise for a vector, without reading the numbers in it.
 
-    The vector is given as the one keyword argument in `named`, of any name. `columns` has the names of the columns or
-    is None. Only the names of the vector's entries are compared with `columns`.
+    The vector is passed by keyword, and errors show its name. `columns` has the names of the columns or is None.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -168,8 +165,8 @@ def _is_of_numpy(dtype: DType) -> bool:
 def _others(name: str, frame: Any) -> list[int]:
     """Return the indices of the columns of `frame` whose entries must be cast to doubles, such as booleans or decimals.
 
-    `frame` is a data frame of narwhals, and no row of it is read. Raise TypeError if a column holds neither numbers nor
-    booleans; the message shows the first such column, and calls the frame by `name`.
+    No row of `frame`, a data frame of narwhals, is read. Raise TypeError for a column that holds neither numbers nor
+    booleans; the message calls the frame by `name`.
     """
     empty, found = frame[:0], []
     for j, (column, dtype) in enumerate(empty.schema.items()):
@@ -200,8 +197,8 @@ def _numbers(frame: Any, others: list[int]) -> NDArray[Any]:
 def shape(**named: object) -> tuple[int, ...] | None:
     """Return the shape of a data frame, or None for anything else, without reading a row.
 
-    The argument is given as the one keyword argument in `named`, of any name. Raise TypeError if a column of the data
-    frame holds neither numbers nor booleans.
+    The argument is passed by keyword, and errors show its name. Raise TypeError for a column that holds neither numbers
+    nor booleans.
     """
     ((name, X),) = named.items()
     frame = _as("DataFrame", X)
@@ -214,9 +211,8 @@ def shape(**named: object) -> tuple[int, ...] | None:
 def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
     """Return the data frame `X` without the columns that `names` lists, and the entries of each of these columns.
 
-    The entries are an array of integers, floats, booleans or dates, or an array of objects, such as strings or the
-    values of categories. Raise TypeError if `X` is no data frame of pandas, polars or Arrow, and ValueError if it has
-    no such column, or if an entry of the column is missing.
+    The entries are an array of numbers, booleans or dates, or of objects such as strings. Raise TypeError if `X` is no
+    data frame of pandas, polars or Arrow, and ValueError if it has no such column, or if an entry is missing.
     """
     frame = _as("DataFrame", X)
     if frame is None:
@@ -254,8 +250,8 @@ def _keys(name: Hashable, column: Any) -> NDArray[Any]:
 def label_type(X: Any, label: Any) -> np.dtype[Any] | None:
     """Return the type of the labels `label`, an array or the name of a column of `X`, without reading a value.
 
-    Only the `kind` of the type has a meaning: it is that of numbers, texts or dates, or "V" for anything else. The
-    result is None if the type is not known without the values, as for a list, or if `X` has no such column.
+    Only the `kind` of the type has a meaning: numbers, texts, dates, or "V" for anything else. The result is None if
+    the type is not known without the values, as for a list, or if `X` has no such column.
     """
     dtype: np.dtype[Any] | None
     if isinstance(label, Hashable) and not hasattr(label, "dtype"):  # a name
@@ -350,7 +346,7 @@ def check(X: object, columns: Columns) -> None:
     """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
 
     Names that only number the columns are accepted. If `columns` is None, two or more other names are refused. Raise
-    TypeError if `X` is a data frame of dask with a column that does not hold numbers.
+    TypeError for a data frame of dask with a column that does not hold numbers.
     """
     names = column_names(X)
     if names is None:
@@ -365,11 +361,10 @@ def check(X: object, columns: Columns) -> None:
 def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
     """Return the numbers of the table `X` with its columns in the order of the names in `columns`.
 
-    The result is an array, a dask array, or an iterator of arrays that hold a block of rows each. If `X` is an iterator
-    of blocks, the columns of each block are put into this order. An object without names is returned unchanged. Columns
-    of `X` that are not in `columns` are left out. If `gaps` is true, a missing entry of a data frame becomes NaN. The
-    errors are those of `check`. For a data frame there is also a TypeError for a column that does not hold numbers, and
-    a ValueError for an entry that is infinite or, unless `gaps` is true, missing.
+    The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An object without names
+    is returned unchanged, and other columns of `X` are left out. If `gaps` is true, a missing entry of a data frame
+    becomes NaN. The errors are those of `check`; for a data frame there is also a TypeError for a column that does not
+    hold numbers, and a ValueError for an entry that is infinite or, unless `gaps` is true, missing.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
@@ -413,8 +408,7 @@ class Part:
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
         """Return an iterator over pairs: a block of rows with the chosen columns, and a list of its labels.
 
-        `names` has the names of the columns of labels, which may be any columns of the other table. The list has an
-        array for each of them.
+        `names` has the names of the columns of labels, any columns of the other table.
         """
         return ((block[:, self._place], labels) for block, labels in self._table.labelled(names))
 
@@ -422,10 +416,9 @@ class Part:
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with only the columns in `columns`, or `X` itself if it has no other columns or no names.
 
-    If `columns` is None, or if `X` lacks one of them, all columns of `X` but those in `labels` are kept. A table that
-    is read in blocks is returned with its columns in the order of `columns`. No row is read. Raise ValueError if one of
-    the `labels` is not a column of `X`. There is no such error for a table that is read in blocks, because its file may
-    have more columns than the table.
+    If `columns` is None, or if `X` lacks one of them, all columns of `X` but those in `labels` are kept. No row is
+    read. Raise ValueError if one of the `labels` is not a column of `X`, except for a table that is read in blocks: its
+    file may have more columns than the table.
     """
     names = column_names(X)
     if names is None:
@@ -482,8 +475,8 @@ def refuse_rows_of_tables(X: object) -> None:
 def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray[Any]]:
     """Yield blocks of rows of `frame`, a data frame of narwhals, as arrays with the columns `place`, in that order.
 
-    `place` has the indices of the columns, or is None for all columns as they are. Only one block of rows is copied at
-    a time. The argument `gaps` and the errors are those of `arranged`.
+    `place` has the indices of the columns, or is None for all columns as they are. Only one block is copied at a time.
+    `gaps` and the errors are those of `arranged`.
     """
 
     def chosen(rows: Any) -> Any:
@@ -509,19 +502,16 @@ def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
 
 
 def _is_dask_array(X: object) -> bool:
-    """Return whether `X` is a dask array, with or without names of its columns.
-
-    A dask array from `egm.files.from_parquet` has names in an additional attribute.
-    """
+    """Return whether `X` is a dask array; one from `egm.files.from_parquet` has names of its columns, too."""
     return type(X).__module__.split(".")[0] == "dask" and hasattr(type(X), "map_blocks")
 
 
 def array(**named: Any) -> NDArray[Any]:
     """Convert an argument to an array as numpy.asarray does, with two exceptions for data frames and series.
 
-    The argument is given as the one keyword argument in `named`, of any name. In a data frame, False and True become 0
-    and 1. In a data frame or a series, a missing value among numbers becomes NaN. Raise TypeError for a data frame with
-    a column that holds neither numbers nor booleans.
+    False and True become 0 and 1 in a data frame, and a missing value among numbers becomes NaN. The argument is passed
+    by keyword, and errors show its name. Raise TypeError for a data frame with a column that holds neither numbers nor
+    booleans.
     """
     ((name, value),) = named.items()
     if (frame := _as("DataFrame", value)) is not None:
@@ -567,10 +557,9 @@ def _no_numbers(name: str, column: Hashable, kind: object) -> ColumnError:
 def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[int] | None:
     """Return, for each name in `columns`, its index among `labels`, the names that a vector or a table has.
 
-    Return None if nothing must be moved: the order of the names is already right, or the labels only number the
-    columns. Raise ValueError if the labels are other names than those in `columns`, or if `columns` is None and there
-    are two or more labels that do not only number the columns. `name` is the name of the vector or table in the
-    message.
+    Return None if nothing must be moved: the order is right, or the labels only number the columns. Raise ValueError if
+    the labels are other names, or if `columns` is None and there are two or more real names. `name` is the name of the
+    vector or table in the message.
     """
     if columns is None:
         if len(labels) < 2 or _is_counted(labels):

@@ -67,10 +67,7 @@ class Blocks(Protocol):
 
     @property
     def blocks(self) -> Callable[[], Iterator[Array]]:
-        """Return a function without arguments that reads the table from the start and yields blocks of its rows.
-
-        Each block is an array with one column for each column of the table.
-        """
+        """Return a function without arguments that reads the table from the start and yields blocks of its rows."""
         ...
 
 

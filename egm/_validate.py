@@ -58,8 +58,8 @@ class DeltaWarning(UserWarning):
 def real(**named: object) -> Array:
     """Check that an argument is a real number or an array of real numbers without NaN, and return it as float64.
 
-    The argument is given as the one keyword argument in `named`, of any name. Infinities are allowed. Raise TypeError
-    for anything but real numbers, and ValueError for NaN.
+    The argument is passed by keyword, and errors show its name. Infinities are allowed. Raise TypeError for anything
+    but real numbers, and ValueError for NaN.
     """
     ((name, value),) = named.items()
     return _without_nan(name, _read(name, value))
@@ -112,7 +112,7 @@ probability = _rule("must lie strictly between 0 and 1", lambda array: (array > 
 def between(low: float, high: float, **named: object) -> Array:
     """Check that all numbers of an argument are from `low` to `high`, both included, and return them as float64.
 
-    The argument is given as the one keyword argument in `named`, of any name.
+    The argument is passed by keyword, and errors show its name.
     """
     return _rule(f"must lie between {low!r} and {high!r}", lambda array: (array >= low) & (array <= high))(**named)
 
@@ -120,7 +120,7 @@ def between(low: float, high: float, **named: object) -> Array:
 def scalar(check: Check, **named: object) -> float:
     """Check that an argument is a single number that the function `check` accepts, and return it as a float.
 
-    The argument is given as the one keyword argument in `named`, of any name; `check` is a function such as `positive`.
+    The argument is passed by keyword, and errors show its name; `check` is a function such as `positive`.
     """
     (name,), array = named, check(**named)
     if array.ndim:
@@ -131,8 +131,8 @@ def scalar(check: Check, **named: object) -> float:
 def fitting(most: float, **named: float) -> float:
     """Check that a scale of noise is a number > 0 and at most `most`, and return it as a float.
 
-    The scale is given as the one keyword argument in `named`, of any name. Raise ValueError if it is above `most`,
-    because 64-bit integers would then cut off the tail of the noise.
+    The scale is passed by keyword, and errors show its name. Raise ValueError if it is above `most`, because 64-bit
+    integers would then cut off the tail of the noise.
     """
     ((name, _),) = named.items()
     number = scalar(positive, **named)
@@ -144,7 +144,7 @@ def fitting(most: float, **named: float) -> float:
 def count(**named: object) -> int:
     """Check that an argument is a whole number >= 1, such as 1000 or 1e6, and return it as a Python int.
 
-    The argument is given as the one keyword argument in `named`, of any name.
+    The argument is passed by keyword, and errors show its name.
     """
     (name,), number = named, scalar(real, **named)
     if not (number >= 1 and number == np.floor(number) and np.isfinite(number)):
@@ -176,7 +176,7 @@ def warn_of_delta(delta: float, n: int, stacklevel: int) -> None:
 def vector(**named: object) -> Array:
     """Check that an argument is a vector with at least one entry, all finite and > 0, and return it as float64.
 
-    The argument is given as the one keyword argument in `named`, of any name.
+    The argument is passed by keyword, and errors show its name.
     """
     (name,), array = named, positive(**named)
     if array.ndim != 1 or array.size == 0:
@@ -187,8 +187,8 @@ def vector(**named: object) -> Array:
 def matrix(columns: int | None, **named: object) -> Array:
     """Check that an argument is a matrix of finite real numbers with `columns` columns, and return it as float64.
 
-    The argument is given as the one keyword argument in `named`, of any name. If `columns` is None, a matrix with any
-    number of columns from 1 on is accepted. A matrix of float64 is not copied.
+    The argument is passed by keyword, and errors show its name. If `columns` is None, any number of columns from 1 on
+    is accepted. A matrix of float64 is not copied.
     """
     ((name, value),) = named.items()
     array = _doubles(unread_matrix(columns, **named))
@@ -198,9 +198,8 @@ def matrix(columns: int | None, **named: object) -> Array:
 def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
     """Check that an argument is a matrix of real numbers with `columns` columns, and return it as an array.
 
-    The argument is given as the one keyword argument in `named`, of any name. Unlike `matrix`, this function does not
-    check whether the numbers are finite; it does not read the numbers of an array. If `columns` is None, any number of
-    columns from 1 on is accepted.
+    The argument is passed by keyword, and errors show its name. Unlike `matrix`, this function does not read the
+    numbers of an array. If `columns` is None, any number of columns from 1 on is accepted.
     """
     ((name, value),) = named.items()
     array = _numeric(name, value)
@@ -213,9 +212,8 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
 def exact(**named: object) -> NDArray[Any]:
     """Check that an argument consists of real numbers within the range of doubles, and return them without rounding.
 
-    The argument is given as the one keyword argument in `named`, of any name. The result is an array of a real type.
-    For a list, or for an array of objects, the result is an array of objects: Python numbers of any size, or NumPy
-    numbers. (NumPy would round integers beyond 2**53 in a list that also has floats.)
+    The argument is passed by keyword, and errors show its name. A list, or an array of objects, becomes an array of
+    objects, Python's or NumPy's numbers. (NumPy would round integers beyond 2**53 in a list that also has floats.)
     """
     ((name, value),) = named.items()
     _tables.require_one_type(name, value)
@@ -246,10 +244,8 @@ def _is_finite(entry: Any) -> bool:
 def unread(**named: object) -> tuple[int, ...] | None:
     """Check the type of an argument that may be private, and return its shape, without reading a value.
 
-    The argument is given as the one keyword argument in `named`, of any name. Raise TypeError if the type shows that
-    the argument does not hold real numbers. The result is None if the shape is not known before a computation, as for a
-    data frame of dask. For a list the result is only its length, as a tuple, because the types of its entries depend on
-    the values.
+    The argument is passed by keyword, and errors show its name. Raise TypeError if the type shows that it does not hold
+    real numbers. For a list the result has the length alone; it is None if the shape is not known before a computation.
 
     Because no value is read, a budget can record the cost of a release after this check. (The type of an array or of a
     column can depend on the values, too, if a library has inferred the type from them.)
@@ -328,7 +324,7 @@ def _not_numeric(name: str, value: object) -> TypeError:
 def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
     """Return `value` as an array of the type `dtype`; if it cannot be converted, return an array that holds None.
 
-    For `dtype` None, NumPy chooses the type. The exception of a failed conversion is dropped, because its text may show
+    For `dtype` None, NumPy chooses the type. The exception of a failed conversion is dropped, because it may show
     values.
     """
     try:
@@ -353,9 +349,9 @@ def _require(
 ) -> NDArray[Any]:
     """Return `array` if all of `passed` is true; otherwise raise ValueError with the index of the first false entry.
 
-    The message calls the array by `name` and states the `rule`, a text such as "must be finite". It shows the value at
-    the index, too, unless `name` is in `PRIVATE`, the names of arguments that may be data. If the columns of a matrix
-    have the names `columns`, the index of the column is replaced by its name.
+    The message calls the array by `name`, and states the `rule`, a text such as "must be finite". It shows the value,
+    too, unless `name` is in `PRIVATE`, the names of arguments that may be data. `columns` has the names of the columns
+    of a matrix.
     """
     if passed.all():
         return array
@@ -381,8 +377,7 @@ def _shown(name: str, value: object) -> str:
 def shown_shape(name: str, shape: tuple[int, ...]) -> str:
     """Describe `shape`, the shape of an array, for an error message.
 
-    If `name` is the name of an argument that has a row for each person, the number of rows is left out, because it may
-    be private.
+    If the argument `name` has a row for each person, the number of rows is left out, because it may be private.
     """
     if name not in _TABLES or not shape:
         return str(shape)

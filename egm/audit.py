@@ -173,10 +173,8 @@ def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:
 def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
     """Return a lower bound of epsilon from two counts in `m` releases each: log((p - delta) / q), or 0 if negative.
 
-    Here p is a lower confidence limit of the probability of an event that occurred `likely` times,
-    and q is an upper confidence limit of the probability of an event that occurred `rare` times.
-    Each limit is wrong with probability `error` / 2. The counts may be arrays; then there is one
-    bound for each entry.
+    p is a lower confidence limit of the probability of an event that occurred `likely` times, and q an upper one of an
+    event that occurred `rare` times. Each is wrong with probability `error` / 2. The counts may be arrays.
     """
     p = np.where(likely > 0, betaincinv(np.maximum(likely, 0.5), m - likely + 1, error / 2), 0.0)
     q = np.where(rare < m, 1 - betaincinv(np.maximum(m - rare, 0.5), rare + 1, error / 2), 1.0)
@@ -246,10 +244,9 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 class _Tape(np.random.Generator):
     """Replace the random generator in a release: return prescribed numbers, and record which noise is asked for.
 
-    `noises` has the prescribed numbers in the order in which they are returned; for None, all of
-    them are zero. The attribute `asked` has a tuple for each number: the law and the scale of the
-    noise, and how many gamma variables were drawn before. The attribute `shapes` has the shape of
-    each gamma variable.
+    `noises` has the prescribed numbers in their order; for None, all are zero. `asked` has a tuple for each number: the
+    law and the scale of the noise, and how many gamma variables were drawn before. `shapes` has the shapes of these
+    variables.
     """
 
     def __init__(self, noises: Array | None) -> None:
@@ -273,26 +270,23 @@ class _Tape(np.random.Generator):
     def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
         """Return the next prescribed numbers instead of normal noise with the standard deviations `scale`.
 
-        The result has the shape of `scale`, and the scales are recorded. `loc`, the mean of the
-        noise, is not used.
+        The scales are recorded, and the mean `loc` is not used.
         """
         return self._next("normal", scale)
 
     def laplace(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
         """Return the next prescribed numbers instead of Laplace noise with the scales in `scale`.
 
-        The result has the shape of `scale`, and the scales are recorded. `loc`, the mean of the
-        noise, is not used.
+        The scales are recorded, and the mean `loc` is not used.
         """
         return self._next("laplace", scale)
 
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-        """Return a function that returns the next prescribed numbers, as a list of integers, for a list of zeros.
+        """Return a function that returns the next prescribed numbers, as many as the list of zeros that it gets.
 
-        There are as many numbers as zeros. The method takes the place of
-        `egm.samplers._vector_noise`, whose result adds noise to a list of integers. `maker` and
-        `metric` are the names that define the law of this noise in OpenDP. The law and `scale` are
-        recorded for each number.
+        The method takes the place of `egm.samplers._vector_noise`, whose result adds noise to a list of integers.
+        `maker` and `metric` are OpenDP's names for the law of this noise. The law and `scale` are recorded for each
+        number.
         """
         return lambda zeros: [int(noise) for noise in self._next((maker, metric), np.full(len(zeros), scale))]
 
@@ -308,9 +302,8 @@ def _played(
 ) -> tuple[Array, Asked, tuple[float, ...]]:
     """Make a release with the numbers `noises` (zeros for None) as its noise, and record the noise that it asks for.
 
-    `release` is called with a substitute for `rng`, or with None if `rng` is None. The results are
-    the release, shape (k,), a tuple with the law and the scale of each number that was asked for,
-    and a tuple with the shapes of the gamma variables, which are random variances.
+    `release` gets a substitute for `rng`, or None if that is None. The results are the release, shape (k,), a tuple
+    with the law and the scale of each number, and a tuple with the shapes of the gamma variables (random variances).
     """
     tape = _Tape(noises)
     with (
@@ -323,9 +316,8 @@ def _played(
 def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> Array:
     """Draw `size` times the noise of one release from the Generator `rng`; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, if
-    there is l2 noise. Each gamma variable, divided by its mean, is a random factor of the variance
-    of this noise.
+    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, the random factors of
+    the variance of l2 noise.
     """
     factors = [np.ones(size), *(np.sqrt(rng.gamma(shape, size=size) / shape) for shape in shapes)]
     return np.transpose([getattr(rng, law)(0.0, scale, size) * factors[last] for law, scale, last in asked])
@@ -335,9 +327,8 @@ def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> 
 def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
     """Draw `size` times the noise of one release from the secure samplers; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, if
-    there is l2 noise. Each gamma variable, divided by its mean, is a random factor of the variance
-    of this noise. A second call with equal arguments returns the same draws.
+    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, the random factors of
+    the variance of l2 noise. A second call with equal arguments returns the same draws.
     """
     gammas = [samplers._half_gamma(round(2 * shape), size) / shape for shape in shapes]
     factors = [np.ones(size), *map(np.sqrt, gammas)]

@@ -85,8 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:
     """Run the command line `argv`, report errors, and return the exit code; a signal raises KeyboardInterrupt instead.
 
-    `argv` is a list of arguments, or None for those of the process. `stops` is the object that
-    remembers signals.
+    `argv` is None for the arguments of the process. `stops` remembers signals.
     """
     try:
         args = _parser().parse_args(argv)
@@ -107,9 +106,9 @@ def _run(argv: Sequence[str] | None, stops: Stops) -> int:
 
 
 def _stopped(stops: Stops) -> int:
-    """Report that a signal has ended the command, and return the exit code: 128 plus the number of the signal.
+    """Report the signal that `stops` remembers and that has ended the command, and return the exit code.
 
-    `stops` is the object that has remembered the signal.
+    The exit code is 128 plus the number of the signal.
     """
     number = stops.received or signal.SIGINT
     return complain("interrupted" if number == signal.SIGINT else "terminated", 128 + number)
@@ -119,8 +118,6 @@ def _sum(args: Namespace) -> None:
     """Run `egm sum` or `egm mean`: release the sum, or the means, of the rows of a file.
 
     The center and the standard deviations of the rows are guesses of the user.
-
-    `args` holds the options of the command.
     """
     budget, table = journal.opened(args), inputs.table(args)
     n, labels = inputs.rows_declared(args, table), inputs.labels_of(args)
@@ -146,8 +143,7 @@ def _sum(args: Namespace) -> None:
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
     """Return the noisy numbers of rows and of clipped rows that `release` holds, as a dictionary by name.
 
-    `mechanism` is the mechanism of the release. For a release of groups the dictionary is empty, because the noisy
-    number of rows is among the results for each group.
+    It is empty for a release of groups, where the noisy number of rows is among the results for each group.
     """
     if isinstance(release, GroupedRelease):
         return {}
@@ -159,10 +155,7 @@ def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMecha
 
 
 def _adaptive(args: Namespace) -> None:
-    """Run `egm adaptive`: release the sum of the rows of a file if neither their center nor their spread is known.
-
-    `args` holds the options of the command.
-    """
+    """Run `egm adaptive`: release the sum of the rows of a file if neither their center nor their spread is known."""
     budget = journal.opened(args)
     args.columns = args.columns or list(inputs.ranges(args) or ()) or None
     table = inputs.table(args)
@@ -188,26 +181,17 @@ def _adaptive(args: Namespace) -> None:
 
 
 def _rng(args: Namespace) -> np.random.Generator | None:
-    """Return a Generator if the option --simulate asks for a simulation; otherwise None, which means secure noise.
-
-    `args` holds the options of the command, with the seed of the simulation in `args.simulate`.
-    """
+    """Return a Generator if the option --simulate asks for a simulation; otherwise None, which means secure noise."""
     return None if args.simulate is None else np.random.default_rng(args.simulate)
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Return a context manager that hides `SimulationWarning`.
-
-    The warning is not needed, because the output of a simulation itself says that it is one.
-    """
+    """Return a context manager that hides `SimulationWarning`, because the output itself says that it is simulated."""
     return warnings.catch_warnings(action="ignore", category=SimulationWarning)
 
 
 def _plan(args: Namespace) -> None:
-    """Run `egm plan`: forecast the error of `egm sum` or, with the option --adaptive, of `egm adaptive`.
-
-    `args` holds the options of the command.
-    """
+    """Run `egm plan`: forecast the error of `egm sum` or, with the option --adaptive, of `egm adaptive`."""
     require_options_that_fit(args)
     (_plan_adaptive if args.adaptive else _plan_sum)(args)
 
@@ -215,8 +199,7 @@ def _plan(args: Namespace) -> None:
 def _plan_adaptive(args: Namespace) -> None:
     """Forecast a release by `egm adaptive` for normal rows, and write the result.
 
-    `args` holds the options of the command. The rows are assumed to have the standard deviations
-    that --sigma gives and the means that --center gives.
+    The rows are assumed to have the standard deviations of --sigma and the means of --center.
     """
     names, sigma = inputs.planned(args)
     with explained(names):
@@ -251,8 +234,7 @@ def _plan_adaptive(args: Namespace) -> None:
 def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: Array, names: Sequence[str]) -> None:
     """Raise a `Mistake` (an error for the user) if an entry of `sigma` or `center` is outside its declared range.
 
-    The declared ranges of the standard deviations and of the means are those of `mechanism`.
-    `names` has the names of the columns, for the message.
+    The ranges are those of `mechanism`. `names` has the names of the columns.
     """
     if mechanism.radius is None:
         ends, declared = mechanism.ranges or (), "--range {0}={1:g}:{2:g}"
@@ -269,10 +251,7 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Compute the expected error of a release by `egm sum`, also with other scalings and noise; write the result.
-
-    `args` holds the options of the command.
-    """
+    """Compute the expected error of a release by `egm sum`, also with other scalings and noise; write the result."""
     names, sigma = inputs.planned(args)
     with explained(names):
         solved = target.reach(args, names, sigma, CONFIDENCE)
@@ -296,10 +275,7 @@ def _plan_sum(args: Namespace) -> None:
 
 
 def _budget(args: Namespace) -> None:
-    """Run `egm budget new`, which makes a journal, or `egm budget show`, which writes what is in one.
-
-    `args` holds the options of the command.
-    """
+    """Run `egm budget new`, which makes a journal, or `egm budget show`, which writes what is in one."""
     if args.action == "new":
         journal.make(args)
         return

@@ -291,11 +291,7 @@ def loss_of_a_row(
 def _loss_of_a_row(
     sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
 ) -> tuple[Array, Array]:
-    """Compute the two results of `loss_of_a_row` for a single vector of standard deviations `sigma`.
-
-    The arguments `scaling`, `clip_norm`, `offset`, `target` and `copies` are those of
-    `loss_of_a_row`.
-    """
+    """Compute the two results of `loss_of_a_row` for a single vector of standard deviations `sigma`."""
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))

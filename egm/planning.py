@@ -281,8 +281,7 @@ def _error_of(
 ) -> Callable[[float], float]:
     """Check the arguments of `solve` and `curve`, and return a function from the value of a field to the error.
 
-    The name of the field is the one keyword argument in `named`, which is called `for_` or `of`. The
-    other arguments are those of `solve`.
+    The field is passed by the keyword `for_` or `of`. The other arguments are those of `solve`.
     """
     ((name, field),) = named.items()
     fields = _fields(mechanism)
@@ -348,8 +347,8 @@ def _imagined(mechanism: AnyMechanism, sigma: ArrayLike | None, center: ArrayLik
 def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
     """Return the index of `column`, or a slice of all columns if `column` is None and there are several columns.
 
-    `columns` has the names of the columns, or is None if they have no names. Then `column` is itself an index. `size`
-    is the number of columns. Raise ValueError if there is no such column.
+    `columns` has the names of the columns, or None: then `column` is an index. `size` is the number of columns. Raise
+    ValueError if there is no such column.
     """
     if column is None:
         return slice(None) if size > 1 else 0
@@ -413,8 +412,8 @@ def _half_widths(
 def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
     """Return a value between `low` and `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    The function is above 1 at `low` and at most 1 at `high`. It is at most 1 at the result, and above
-    1 at a value that is smaller by a factor of nearly 1 - 1e-9.
+    The function is above 1 at `low` and at most 1 at `high`. It is at most 1 at the result, and above 1 at a value that
+    is smaller by a factor of nearly 1 - 1e-9.
     """
     ends = math.log(low), math.log(high)
 
@@ -430,8 +429,8 @@ def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
 def _first_whole(ratio: Callable[[float], float], low: int, high: int) -> int:
     """Return a whole number from `low` to `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    The function is above 1 at `low` and at most 1 at `high`. It is at most 1 at the result, and above
-    1 at the number before.
+    The function is above 1 at `low` and at most 1 at `high`. It is at most 1 at the result, and above 1 at the number
+    before.
     """
     while high - low > 1:
         middle = (low + high) // 2

@@ -36,10 +36,7 @@ class BookError(Exception):
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy the file or the folder `source` to the path `target`.
-
-    Parent folders of `target` that do not exist are made.
-    """
+    """Copy the file or the folder `source` to the path `target`, and make missing parent folders."""
     target.parent.mkdir(parents=True, exist_ok=True)
     (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
 
@@ -47,11 +44,10 @@ def copy(source: Path, target: Path) -> None:
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
     """Fill the folder `stage` with all that the book is built from: pages, executed chapters, figures, and MathJax.
 
-    What was in the folder before is removed. `executed` has the path of each executed chapter (notebook) by its file
-    name, and `root` is the main folder of the project. Each chapter gets a box with its provenance (commit, versions
-    and seeds). Lists of the checked statements and of the errors in print are written for the pages that include these
-    lists. If the project has a public address, the settings of the book get this address, for links. The pages that
-    Sphinx has read in an earlier build are kept if they are still valid (see `keep_what_was_read`).
+    `executed` has the path of each executed chapter by its file name, and `root` is the main folder of the project.
+    Each chapter gets a box with its provenance, and the pages with claims and errata get their lists. Pages that Sphinx
+    has read in an earlier build are kept if they are still valid (see `keep_what_was_read`); all else in the folder is
+    removed first.
     """
     place, stage = stage, stage.with_name(f"{stage.name}-new")
     shutil.rmtree(stage, ignore_errors=True)
@@ -81,11 +77,10 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 
 
 def keep_what_was_read(old: Path, new: Path) -> None:
-    """Move the folder `_build`, in which Sphinx keeps the pages that it has read, from `old` to `new` if it is valid.
+    """Move the folder `_build`, where Sphinx keeps the pages that it has read, from `old` to `new` if it is valid.
 
-    `old` and `new` are two folders with the sources of the book. `_build` is valid if the two folders differ only in
-    pages. Each file in `new` that is equal to the one in `old` gets the time of the file in `old`. By this time Sphinx
-    sees that it need not read the file again.
+    `old` and `new` are folders with the sources of the book. `_build` is valid if they differ only in pages. Equal
+    files in `new` get the time of the old ones, so that Sphinx does not read them again.
     """
     files = [file.relative_to(stage) for stage in (old, new) for file in stage.rglob("*") if file.is_file()]
     sources = {file for file in files if file.parts[0] != "_build"}
@@ -99,9 +94,8 @@ def keep_what_was_read(old: Path, new: Path) -> None:
 def environment(root: Path) -> dict[str, str]:
     """Return this process's environment variables and, as SOURCE_DATE_EPOCH, the date of the last commit.
 
-    With this date, two builds from the same commit give the same book. If SOURCE_DATE_EPOCH is set already, its value
-    is kept. PYTHONPATH is set to the main folder of the project with these tools. `root` is the main folder of the
-    project whose book is built. The result is a dictionary.
+    With this date, two builds from the same commit give the same book. A value that is set already is kept. PYTHONPATH
+    is the main folder of the project with these tools; `root` is that of the project whose book is built.
     """
     made = provenance.commit(root)
     date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}
@@ -111,10 +105,9 @@ def environment(root: Path) -> dict[str, str]:
 def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables: str) -> Path:
     """Build HTML or LaTeX from the sources in the folder `stage`, and return the path of the folder with the result.
 
-    `builder` is "html" or "latex", and `root` is the main folder of the project. Each keyword argument in `variables`
-    is an additional environment variable. Any warning raises a BookError. The log is `_build/sphinx-<builder>.log`. The
-    result of an earlier build is removed. If the earlier build ended with a warning or did not end, the pages that
-    Sphinx has read are removed, too, so that Sphinx reads all pages again.
+    `builder` is "html" or "latex", `root` is the main folder of the project, and `variables` are additional environment
+    variables. Any warning raises a BookError. After a build that ended with a warning or did not end, Sphinx reads all
+    pages again. The log is `_build/sphinx-<builder>.log`.
     """
     cache, whole = stage / "_build", stage / "_build" / "whole"
     shutil.rmtree(cache / builder if whole.exists() else cache, ignore_errors=True)
@@ -149,10 +142,9 @@ def build(root: Path = ROOT) -> Path:
 
 
 def report(make: Callable[[], Path], failure: str) -> None:
-    """Call the function `make`, which builds something, and print the path that `make` returns.
+    """Call the function `make`, which builds something, and print the path that it returns.
 
-    If `make` raises a ChapterError or a BookError, end the program with the text `failure` and the message of the
-    error.
+    If it raises a ChapterError or a BookError, end the program with the text `failure` and the message of the error.
     """
     try:
         print(make())

@@ -1,16 +1,15 @@
 """Install chi2comb, a C implementation of Davies's algorithm, from a wheel that pip would reject.
 
-The report that the book checks used chi2comb. The wheels of chi2comb are from 2020, and their names say CPython 3.6 to
-3.9. But they use CPython's stable interface, so that they run under every later version, too. Because of the names, pip
-would reject them and compile the sources, for which it needs a C library that is not on the Python package index.
-Therefore pip is told here that the Python version is 3.9.
+The report that the book checks used chi2comb. Its wheels are from 2020, and their names say CPython 3.6 to 3.9. But
+they use CPython's stable interface, so that they run under every later version, too. Because of the names, pip would
+reject them and compile the sources, for which it needs a C library that is not on the Python package index. Therefore
+pip is told here that the Python version is 3.9.
 
     python -m tools.chi2comb
 
-installs the wheel in the environment that runs the command, with the version and the hash in `chi2comb.txt`, and checks
-an example of the documentation of chi2comb. There are such wheels for Linux on x86-64 processors only; elsewhere the
-command says so and does nothing. conda has chi2comb for more machines, as chi2comb-py. Comparisons with chi2comb are
-left out where it is not installed.
+installs the wheel, with the version and the hash in `chi2comb.txt`, and checks an example of its documentation. There
+are wheels for Linux on x86-64 processors only; elsewhere the command says so and does nothing. conda has chi2comb for
+more machines, as chi2comb-py. Comparisons with chi2comb are left out where it is not installed.
 """
 
 import platform
@@ -30,10 +29,7 @@ assert not fault and abs(value - 0.050870657088644244) < 1e-12, (value, fault)
 
 
 def unavailable() -> str | None:
-    """Return a text that says why chi2comb has no wheel for this machine and Python, or None if it has one.
-
-    A wheel is a binary package.
-    """
+    """Return a text that says why chi2comb has no wheel (binary package) for this machine, or None if it has one."""
     here = f"{sys.implementation.name} on {platform.system()}, {platform.machine()}"
     if (sys.platform, platform.machine(), platform.libc_ver()[0]) != ("linux", "x86_64", "glibc"):
         return f"chi2comb has wheels for Linux with glibc on x86-64 only, and this is {here}"
@@ -43,10 +39,7 @@ def unavailable() -> str | None:
 
 
 def install() -> None:
-    """Install the wheel of chi2comb for the running Python, and check that chi2comb computes an example.
-
-    A wheel is a binary package. If pip or the example fails, raise CalledProcessError.
-    """
+    """Install the wheel (binary package) of chi2comb, and check that chi2comb computes an example."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"]
     place = sysconfig.get_path("platlib")
     subprocess.run([*pip, *WHEEL, "--target", place, "--require-hashes", "--requirement", PIN], check=True)
@@ -54,10 +47,7 @@ def install() -> None:
 
 
 def main() -> None:
-    """Install chi2comb, or print why there is no wheel (binary package) of chi2comb for this machine.
-
-    If the installation or the example after it fails, end the program with an error.
-    """
+    """Install chi2comb, or print why there is no wheel (binary package) of chi2comb for this machine."""
     if reason := unavailable():
         print(f"{reason}: what compares with it is left out.")
         return

@@ -11,19 +11,15 @@ from functools import cache
 
 @cache
 def tree_of(source: str) -> ast.Module:
-    """Return the syntax tree of the notebook cell with the code `source`.
-
-    Lines that only IPython understands (magics, which begin with "%") are left out.
-    """
+    """Return the syntax tree of the notebook cell with the code `source`, without its magics (lines with "%")."""
     return ast.parse(re.sub(r"(?m)^%.*$", "", source))
 
 
 @cache
 def generators_of(cell: ast.Module) -> list[str]:
-    """Return the list of the names to which a notebook cell assigns a new random generator.
+    """Return the names to which a notebook cell, given by its syntax tree, assigns a new random generator.
 
-    The name is `rng` if the cell has the line `rng = default_rng(1)`, for example. `cell` is the syntax tree of the
-    cell.
+    The name is `rng` if the cell has the line `rng = default_rng(1)`, for example.
     """
     pairs = []
     for node in (node for node in ast.walk(cell) if isinstance(node, ast.Assign)):
@@ -36,16 +32,15 @@ def generators_of(cell: ast.Module) -> list[str]:
 class Names(ast.NodeVisitor):
     """Collect the names that a notebook cell reads, assigns or changes, and the import statements of the cell.
 
-    The argument `cell` is the syntax tree of the cell. The argument `generators` has the names of random generators.
+    `cell` is the syntax tree of the cell, and `generators` has the names of random generators.
 
-    The names that the cell reads before it assigns them are in `reads`, and those that it assigns or may change are in
-    `gives`. The names in `sure` are assigned whenever the cell runs. `imports` is a dictionary from an imported name to
-    its import statement.
+    `reads` are the names that the cell reads before it assigns them, and `gives` those that it assigns or may change.
+    The names in `sure` are assigned whenever the cell runs, so not only within a loop or a condition. `imports` is a
+    dictionary from an imported name to its import statement.
 
     A name is changed by an assignment to an attribute or an item of its object, and by a method that is called as a
-    statement (`rows.append(row)`). A random generator is changed by every use. Python may skip an assignment within a
-    loop or a condition, so the assigned name is not in `sure` after the loop or the condition. Names that belong only
-    to a comprehension or a lambda function are left out.
+    statement (`rows.append(row)`). A random generator is changed by every use. Names that belong only to a
+    comprehension or a lambda function are left out.
     """
 
     def __init__(self, cell: ast.Module, generators: frozenset[str] = frozenset()) -> None:
@@ -58,9 +53,8 @@ class Names(ast.NodeVisitor):
         self.visit(cell)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Record a name, the syntax node `node`, as read or as assigned by the notebook cell.
+        """Record the name `node` as read or as assigned by the cell; a random generator that is read is also changed.
 
-        The name of a random generator that is read is also recorded as changed, because each use changes the generator.
         Names that belong only to a surrounding comprehension or lambda function are not recorded.
         """
         if any(node.id in names for names in self.own):
@@ -156,10 +150,7 @@ class Names(ast.NodeVisitor):
         self.own.pop()
 
     def root(self, target: ast.expr) -> str:
-        """Return the name with which the expression `target` begins: `name` for `name.part[0].rest`, for example.
-
-        If the expression does not begin with a name, return "".
-        """
+        """Return the name with which the expression `target` begins: `name` for `name.part[0].rest`, or ""."""
         while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
             target = target.value
         return target.id if isinstance(target, ast.Name) else ""
@@ -177,12 +168,11 @@ names_of = cache(Names)
 
 
 def dependencies(code: dict[str, str], cell: str) -> tuple[list[str], list[str]]:
-    """Return a list of the notebook cells on which `cell` depends, followed by `cell` itself, and a list of imports.
+    """Return the notebook cells on which `cell` depends, followed by `cell` itself, and the imports that they need.
 
-    `cell` is the name of a cell, and `code` is a dictionary from the names of all cells, as they are ordered in the
-    notebook, to their source code. A cell depends on an earlier one that assigns or may change a name that the cell
-    needs, directly or through cells between them. Cells are counted as a whole: if one of two results of a cell depends
-    on an earlier cell, so does the other result. The second list has the import statements that all these cells need.
+    `cell` is the name of a cell, and `code` is a dictionary from the names of all cells, in the order of the notebook,
+    to their code. A cell depends on an earlier one that assigns or may change a name that it needs, directly or through
+    other cells.
     """
     trees = {name: tree_of(code[name]) for name in list(code)[: list(code).index(cell) + 1]}
     generators = frozenset(name for tree in trees.values() for name in generators_of(tree))

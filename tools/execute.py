@@ -77,10 +77,9 @@ def package_files() -> dict[str, str]:
 def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
     """Return a hash of all that a chapter's output may depend on, except for the contents of the package `egm`.
 
-    `notebook` is the chapter, and `root` is the main folder of the project. The hash is computed from the code cells,
-    the settings, the version of Python, and `constraints.txt`, which has the installed version of each package. It is
-    computed from the names of the files of `egm`, too, because Python may import a new file in place of another one.
-    The bounds of versions in `pyproject.toml` are not needed.
+    `notebook` is the chapter, and `root` is the main folder of the project. The hash is that of the code cells, the
+    settings, the version of Python, `constraints.txt`, and the names of the files of `egm`, because Python may import a
+    new file in place of another one.
     """
     cells = [(cell.id, cell.source, cell.metadata.get("tags", [])) for cell in code_cells(notebook)]
     settings = (sys.version, EXPECTED, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
@@ -92,10 +91,9 @@ def environment(scratch: Path) -> dict[str, str]:
     """Return the environment variables for a process that runs a chapter, and write settings for it into `scratch`.
 
     `scratch` is an empty folder. With these settings, the chapter's output depends on its key (see `key`) and on the
-    package `egm` alone. Numerical libraries get one thread, so that two chapters share two cores fairly. Expected
-    warnings are not shown. The files in `scratch` make the kernel, the process that runs the cells, record the versions
-    and modules that it has loaded (`tools.kernel.recorder`), and output every figure as PDF, too
-    (`tools.kernel.figures`). These files define no name that the chapter could see.
+    package `egm` alone. They make the kernel, the process that runs the cells, record versions and modules
+    (`tools.kernel.recorder`), and output every figure as PDF, too (`tools.kernel.figures`). Numerical libraries get one
+    thread.
     """
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -113,8 +111,8 @@ def environment(scratch: Path) -> dict[str, str]:
 def failure(chapter: Path, output: Path, log: str) -> ChapterError:
     """Return a ChapterError whose message has the name of a failed chapter, the failed cell, and its error.
 
-    `chapter` is the path of the chapter. `output` is the path of the notebook as far as it was executed. If no cell has
-    an error, the message has the last lines of the text `log` instead.
+    `chapter` is the path of the chapter, and `output` that of the notebook as far as it was executed. If no cell has an
+    error, the message has the last lines of the text `log` instead.
     """
     cells = nbformat.read(output, as_version=4).cells if output.exists() else []
     code = [cell for cell in cells if cell.cell_type == "code" and ERROR_MARKER not in cell.metadata.get("tags", [])]
@@ -148,9 +146,8 @@ def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookN
 def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode) -> None:
     """Copy the outputs of the cells of the notebook `executed` to `notebook`, which has the same code cells.
 
-    Times and paths are not copied, so that one chapter gives the same file on every machine. Widgets (buttons and
-    sliders) are left out: a widget works only while its kernel runs, has a random name, and would make the page load
-    scripts from a network.
+    Times, paths and widgets are left out, so that one chapter gives the same file on every machine. (A widget works
+    only while its kernel runs, and would make the page load scripts from a network.)
     """
     notebook.metadata.language_info = executed.metadata.language_info
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=True):
@@ -161,8 +158,8 @@ def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
     """Return a list of the results that the cells of an executed chapter recorded, each with the name of its cell.
 
-    `notebook` is the executed chapter. A result is a dictionary, which `egm.study.claims.record` has put into the
-    output of a cell. If a hidden cell only records results, they get the name of the code cell above it.
+    A result is a dictionary from `egm.study.claims.record`. If a hidden cell only records results, they get the name of
+    the code cell above it.
     """
     found = []
     for check, record in checks(notebook):
@@ -172,10 +169,9 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 
 
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
-    """Return a list of pairs: a code cell of `notebook`, and the hidden cell that records the first cell's results.
+    """Return a list of pairs: a code cell of `notebook`, and the hidden cell below that records its results, or None.
 
-    The hidden cell is below the first cell, and has the tag `record`. If there is no such cell, the pair has None
-    instead. Hidden cells with this tag do not get pairs of their own.
+    The hidden cell has the tag `record`, and no pair of its own.
     """
     pairs: list = []
     for cell in code_cells(notebook):
@@ -187,10 +183,10 @@ def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode,
 
 
 def papermill(chapter: Path, output: Path, stop: Event) -> None:
-    """Run the notebook `chapter` in its own process, and write the executed notebook to the path `output`.
+    """Run the notebook `chapter`, a path, in its own process, and write the executed notebook to the path `output`.
 
-    `chapter` is a path. If the event `stop` is set before the chapter ends, end the process, and return. If the chapter
-    fails, raise ChapterError.
+    If the event `stop` is set before the chapter ends, end the process, and return. If the chapter fails, raise
+    ChapterError.
     """
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
     command = [sys.executable, "-m", "papermill", str(chapter), str(output), *options, "--log-level", "ERROR"]
@@ -206,11 +202,10 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 
 
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
-    """Execute a chapter unless its stored result in the folder `store` is up to date.
+    """Execute the chapter with the path `chapter` unless its stored result in the folder `store` is up to date.
 
-    Return the path of the executed chapter, and the time in seconds that it took. The time is None if the chapter was
-    not executed. `chapter` is the path of the chapter (notebook). If the event `stop` is set while the chapter runs,
-    raise ChapterError.
+    Return the path of the executed chapter, and the time in seconds, or None if it was not executed. If the event
+    `stop` is set while the chapter runs, raise ChapterError.
     """
     package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"
@@ -238,10 +233,10 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
 
 
 def execute_all(root: Path = ROOT) -> dict[str, Path]:
-    """Execute every chapter that has changed, and return a dictionary with the paths of all executed chapters.
+    """Execute every chapter that has changed, and return the paths of all executed chapters, by their file names.
 
-    The keys of the dictionary are the file names of the chapters. `root` is the main folder of the project. As many
-    chapters run at a time as there are cores. The first chapter that fails stops the others.
+    `root` is the main folder of the project. As many chapters run at a time as there are cores. The first chapter that
+    fails stops the others.
     """
     store = root / "_build" / "executed"
     store.mkdir(parents=True, exist_ok=True)

@@ -44,11 +44,10 @@ LOCK = "# Digests of each statement and its check as they were last read; renewe
 class Entry:
     """Entry of the ledger: a statement or an error in print, its place in the source, and how a notebook checks it.
 
-    The ledger is a list of the statements of the report and the lecture notes that the book checks, and of the errors
-    in both. `id` is the entry's key, and `place` is the place in the source. `kind` is the kind of the check, such as
-    "symbolic" or "simulation". `cell` is the name of the notebook cell that records the result, and `also` names
-    further cells of the check. `figures` are numbers that the check must find: a dictionary from name to number, which
-    is written as a text. An entry that no notebook checks has no `cell`.
+    `id` is the entry's key, and `place` is the place in the report or the lecture notes. `kind` is the kind of the
+    check, such as "symbolic". `cell` is the name of the notebook cell that records the result, or None, and `also`
+    names further cells of the check. `figures` are numbers that the check must find: a dictionary from name to a number
+    as a text.
     """
 
     id: str
@@ -60,9 +59,9 @@ class Entry:
 
     @property
     def cells(self) -> list[str]:
-        """Return the names of the notebook cells that check the entry, or an empty list if no cell checks it.
+        """Return the names of the notebook cells that check the entry; the first one records the result.
 
-        The first cell is the one that records the result.
+        The list is empty if no cell checks the entry.
         """
         return [self.cell, *self.also] if self.cell else []
 
@@ -71,10 +70,10 @@ class Entry:
 class Claim(Entry):
     """Entry of the ledger for a statement of the report or the lecture notes (a claim), with the result of its check.
 
-    `source` is "report" or "notes", and `section` is the section in this source. `begins` has the first words of the
-    statement in the source, and `claim` says what it states. `result` is what the check found when somebody last
-    looked. `correction` says what holds instead, if the statement needs a correction or fails. `slips` has the keys of
-    errors in print that belong to the statement. `test` names a test as "file::name", if one checks the statement, too.
+    `source` is "report" or "notes", and `section` is the section in it. `begins` has the first words of the statement
+    in the source, and `claim` says what it states. `result` is what the check found when somebody last looked.
+    `correction` says what holds instead. `slips` has the keys of errors in print that belong to the statement, and
+    `test` names a test as "file::name".
     """
 
     source: str
@@ -91,9 +90,9 @@ class Claim(Entry):
 class Slip(Entry):
     """Entry of the ledger for an error in print (a slip): what is printed, what is correct, why, and what follows.
 
-    `versions` names the versions of the report and the lecture notes that print the error. `weight` says how serious
-    the error is, and `final` says what the final report did with it. `printed`, `correct` and `why` are texts.
-    `downstream` says what follows from the error. Each of the ten errors that matter most has a `headline`.
+    `versions` names the versions of the report and the lecture notes that print the error. `weight` says how serious it
+    is, and `final` what the final report did with it. `downstream` says what follows from the error. Each of the ten
+    errors that matter most has a `headline`.
     """
 
     versions: list[str]
@@ -111,9 +110,9 @@ class Ledger:
     """Hold the ledger (a list of statements and errors in print), the cells that check them, and the results.
 
     `root` is the main folder of the project. `claims` are the entries of statements, `slips` those of errors in print.
-    `cells` is a dictionary from the name of a cell, such as "05-lagrangian#hessian", to its source code or text.
-    `findings` is a dictionary from the key of an entry to the result that a cell recorded. `code` is a dictionary from
-    the name of a chapter to a dictionary from the names of its code cells to their code.
+    The three others are dictionaries: `cells` from the name of a cell, such as "05-lagrangian#hessian", to its code;
+    `findings` from the key of an entry to the recorded result; `code` from the name of a chapter to a dictionary of its
+    code cells.
     """
 
     root: Path
@@ -132,9 +131,8 @@ class Ledger:
 def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
     """Return the `Ledger` of a project: its entries, together with the results that its executed chapters recorded.
 
-    The ledger lists the checked statements and the errors in print. `executed` is a dictionary from the file name of
-    each chapter (notebook) to the path of the executed chapter. `root` is the main folder of the project. If two cells
-    record a result for one entry, raise ValueError.
+    `executed` has the path of each executed chapter (notebook) by its file name. `root` is the main folder of the
+    project. If two cells record a result for one entry, raise ValueError.
     """
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), LOADER) or [] for file in files)
@@ -163,19 +161,18 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
 
 
 def sources(chapter: nbformat.NotebookNode) -> dict[str, str]:
-    """Return a dictionary from the name to the source code of each code cell of the notebook `chapter`.
+    """Return a dictionary from name to source code for the code cells of the notebook `chapter`.
 
-    Hidden cells that only record results are not in it: their code is appended to that of the cell that computes the
-    results.
+    The code of a hidden cell that only records results is appended to that of the cell that computes them.
     """
     return {check.id: "\n".join(cell.source for cell in (check, record) if cell) for check, record in checks(chapter)}
 
 
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
-    """Return a list of messages about all that is wrong with `entry`; the list is empty if nothing is wrong.
+    """Return messages about all that is wrong with `entry`, an entry of `ledger`, or an empty list.
 
-    `entry` is an entry of `ledger`, the list of checked statements and errors in print. The entry is compared with the
-    recorded result of its check, with the cells and tests that the entry names, and with the rules for its fields.
+    The entry is compared with the recorded result of its check, with the cells and tests that it names, and with the
+    rules for its fields.
     """
     wrong = [f"there is no cell {cell}" for cell in entry.cells if cell not in ledger.cells]
     if entry.kind not in COMPUTED + UNCOMPUTED or bool(entry.cell) != (entry.kind in COMPUTED):
@@ -186,11 +183,10 @@ def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def differences(entry: Entry, finding: dict | None) -> list[str]:
-    """Return a list of messages about the differences between `entry` and `finding`, the recorded result of its check.
+    """Return messages about the differences between an entry and `finding`, the recorded result of its check.
 
-    `entry` is an entry of the ledger, the list of checked statements and errors in print. Compared are the cell that
-    recorded the result, the result of a statement, and the numbers that the check must find. If `finding` is None, the
-    only message says that nothing is recorded.
+    Compared are the cell that recorded the result, the result of a statement, and the numbers that the check must find.
+    If `finding` is None, the only message says that nothing is recorded.
     """
     if finding is None:
         return [f"{entry.cell} records nothing under this key"]
@@ -216,9 +212,9 @@ def agrees(computed: float, written: str) -> bool:
 
 
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
-    """Return a list of messages about wrong values in those fields that only entries of statements (claims) have.
+    """Return a list of messages about wrong values in those fields of `claim` that only statements have.
 
-    `claim` is the entry of a statement, and `ledger` is the list of all statements and errors in print.
+    `claim` is an entry of `ledger`, the list of statements and errors in print.
     """
     wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
     if claim.source not in SOURCES:
@@ -233,10 +229,10 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 
 
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
-    """Return a list of messages about wrong values in those fields that only entries of errors in print (slips) have.
+    """Return a list of messages about wrong values in those fields of `slip` that only errors in print have.
 
-    `slip` is the entry of an error in print, and `ledger` is the list of all statements and errors in print. There is
-    also a message if the recorded check finds that the printed form is correct, or does not check the corrected form.
+    There is also a message if the recorded check finds that the printed form is correct, or does not check the
+    corrected form. `slip` is an entry of `ledger`, the list of statements and errors in print.
     """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
@@ -262,9 +258,8 @@ def test_exists(root: Path, test: str) -> bool:
 def strangers(ledger: Ledger) -> list[str]:
     """Return a list of messages about keys that do not have exactly one entry in `ledger`.
 
-    The ledger lists checked statements and errors in print. There is a message for a key with several entries, for a
-    recorded result without an entry, and for a statement in a chapter without an entry. Only statements that have a
-    number in the report are looked for.
+    These are keys with several entries, recorded results without an entry, and statements in a chapter without an
+    entry. Only statements that have a number in the report are looked for.
     """
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
@@ -277,9 +272,9 @@ def strangers(ledger: Ledger) -> list[str]:
 
 @cache
 def labels_of(source: str) -> list[str]:
-    """Return a list of the ledger's keys, such as lemma-4-1, of the numbered statements in a notebook cell.
+    """Return the ledger's keys, such as lemma-4-1, of the statements in a cell that have a number in the report.
 
-    `source` is the text of the cell. Only statements that have a number in the report are listed.
+    `source` is the text of the cell.
     """
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
@@ -287,10 +282,8 @@ def labels_of(source: str) -> list[str]:
 def seal(ledger: Ledger, entry: Entry) -> str:
     """Return a hash of what the result of `entry` depends on: the text of its statement and all code of its check.
 
-    `entry` is an entry of `ledger`, the list of checked statements and errors in print. The hash is a text of 12
-    characters. The code of the check is that of the notebook cells that the entry names, and of all cells in the
-    chapters of these cells on which they depend, directly or through other cells. The parameters of these chapters and
-    the imports are included.
+    The code is that of the notebook cells that the entry of `ledger` names, and of all cells and imports on which they
+    depend. The hash is a text of 12 characters.
     """
     names, imports = [*entry.cells], []
     for stem, _, cell in (name.partition("#") for name in entry.cells):
@@ -304,10 +297,9 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
-    """Return a dictionary from key to hash for the entries of the ledger that somebody has accepted.
+    """Return the hashes of all entries that somebody has accepted, by key, from the file `ledger/lock`.
 
-    The ledger lists checked statements and errors in print. The hash (see `seal`) is that of the statement and its
-    check as they were when somebody last accepted them. It is read from the file `ledger/lock` in `root`, the main
+    The hash (see `seal`) is that of the statement and its check when somebody last accepted them. `root` is the main
     folder of the project.
     """
     lines = (root / "ledger" / "lock").read_text().splitlines()
@@ -315,10 +307,9 @@ def read_lock(root: Path = ROOT) -> dict[str, str]:
 
 
 def write_lock(ledger: Ledger) -> None:
-    """Accept every entry of `ledger`, the list of checked statements and errors in print, as the entry is now.
+    """Accept every entry of `ledger` as it is: write a hash of its statement and its check into the file `ledger/lock`.
 
-    For each entry that a notebook cell checks, write a hash of its statement and its check (see `seal`) into the file
-    `ledger/lock`.
+    Entries that no notebook cell checks are left out.
     """
     lines = sorted(f"{entry.id} {seal(ledger, entry)}\n" for entry in ledger.entries if entry.cell)
     (ledger.root / "ledger" / "lock").write_text(LOCK + "".join(lines))
@@ -327,8 +318,7 @@ def write_lock(ledger: Ledger) -> None:
 def main() -> None:
     """Print all disagreements between the ledger and the executed chapters, and end with an error if there are any.
 
-    The ledger lists checked statements and errors in print. If the command has the argument "lock", accept all entries
-    of the ledger instead (see `write_lock`).
+    With the argument "lock", accept all entries of the ledger instead (see `write_lock`).
     """
     ledger = read(execute_all())
     if sys.argv[1:] == ["lock"]:

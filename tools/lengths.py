@@ -27,8 +27,8 @@ MARKDOWN = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, doubl
 class Length:
     """Numbers of words, formulas and lines of code that a reader of a page sees without opening a folded box.
 
-    `words` are the words of the text. `displays` are displayed formulas, and `inlines` are formulas within a line of
-    text. `code_words` and `code_lines` are the words and the lines of the visible code.
+    `displays` are displayed formulas, and `inlines` are formulas within a line. `code_words` and `code_lines` count the
+    visible code.
     """
 
     words: int = 0
@@ -38,10 +38,7 @@ class Length:
     code_lines: int = 0
 
     def __add__(self, other):
-        """Return the length of two pages together: each number is the sum of the two pages' numbers.
-
-        `other` is the `Length` of the second page.
-        """
+        """Return the length of two pages together, the sum of each number with that of the page `other`."""
         return Length(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property

@@ -37,10 +37,10 @@ def links(root: Path) -> dict[str, list[str]]:
 
 
 def is_dead(entry: dict) -> bool:
-    """Return True if `entry`, which Sphinx's link checker has written about a link, says that the link does not work.
+    """Return True if `entry`, a dictionary from Sphinx's link checker, says that its link does not work.
 
-    `entry` is a dictionary. Some publishers answer every program with the error 403. A link to doi.org with this answer
-    counts as working, because doi.org redirects only a DOI that it knows.
+    Some publishers answer every program with the error 403. A link to doi.org with this answer counts as working,
+    because doi.org redirects only a DOI that it knows.
     """
     known = entry["uri"].startswith("https://doi.org/") and "403 Client Error" in entry["info"]
     return entry["status"] in ("broken", "timeout") and not known

@@ -70,7 +70,7 @@ def write(ledger: Ledger, folder: Path) -> None:
 
 
 def copy_figures(saved: Path, folder: Path) -> None:
-    """Copy the chapters' figures that the page "The paper" shows, too, from the folder `saved` to the folder `folder`.
+    """Copy the figures of the page "The paper", which chapters saved in the folder `saved`, to `folder`.
 
     Each figure is copied as SVG and as PDF.
     """
@@ -83,9 +83,8 @@ def copy_figures(saved: Path, folder: Path) -> None:
 def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) -> nbformat.NotebookNode:
     """Save each figure of a chapter in `folder`, add links to the figure's caption, and return the chapter.
 
-    `notebook` is the executed chapter, which is changed, and `chapter` is its file name. Each figure is saved as SVG,
-    PDF and CSV. The links lead to these three files and to the code cell. The name of a file has the number of the
-    chapter and the name of the cell.
+    `notebook` is the executed chapter, which is changed, and `chapter` is its file name. The links lead to the figure
+    as SVG, PDF and CSV, and to its code cell.
     """
     for cell in notebook.cells:
         for data in [out["data"] for out in cell.get("outputs", ()) if "text/csv" in out.get("data", {})]:
@@ -103,8 +102,8 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 def count_claims(ledger: Ledger) -> str:
     """Return a Markdown table that counts the statements (claims) in the report, in the notes, and in both together.
 
-    The table has a row for all statements, a row for those checked by computing, a row for each kind of computing, and
-    a row for each result. `ledger` has the statements and the results.
+    The rows are: all statements of `ledger`, those checked by computing, those of each kind of computing, and those of
+    each result.
     """
     report, notes = ([claim for claim in ledger.claims if claim.source == name] for name in SOURCES)
     tests = {"statements": lambda claim: True, "checked by computing": lambda claim: claim.kind in COMPUTED}
@@ -119,9 +118,8 @@ def count_claims(ledger: Ledger) -> str:
 def count_slips(ledger: Ledger) -> str:
     """Return a Markdown table that counts the errors in print (slips) of each version of the report and the notes.
 
-    `ledger` has the errors. The table has a row for each version. A last row counts each error of any version once. The
-    columns count all errors of the version, those of each weight (how serious they are), those that a notebook cell
-    demonstrates, and those that the final report still has, has corrected, or has removed together with the passage.
+    The columns count the errors of each weight (how serious they are), those that a notebook cell demonstrates, and
+    those that the final report still has, has corrected, or has removed. A last row counts each error of `ledger` once.
     """
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
@@ -176,8 +174,7 @@ def list_failures(ledger: Ledger) -> str:
 def list_numbered(ledger: Ledger) -> str:
     """Return a Markdown table of the statements, figures and equations that have a number in the report.
 
-    The report is the text that the book checks. Each row has the number in the report, a link to the place in the book,
-    and the result of the check. `ledger` has the statements and the results.
+    Each row has the number, a link to the place in the book, and the result of the check that `ledger` has.
     """
     rows = []
     for kind in NUMBERED:
@@ -210,8 +207,8 @@ def list_headlines(ledger: Ledger) -> str:
 def list_slips(ledger: Ledger) -> str:
     """Return, in Markdown, all errors in print (slips) of `ledger`, by the last version that prints them and by weight.
 
-    The weight says how serious an error is. The errors of one version and one weight are in one folded box. For each
-    version, the box with the most serious errors is first.
+    The weight says how serious an error is. Errors of one version and one weight are in one folded box, the most
+    serious first.
     """
     parts = []
     for name in (*PRINTS.values(), EARLIER):
@@ -227,10 +224,7 @@ def list_slips(ledger: Ledger) -> str:
 
 
 def fold(title: str, content: str) -> str:
-    """Return Markdown for a box with the text `title` as its title, and the Markdown `content`.
-
-    The box is closed until a reader opens it.
-    """
+    """Return Markdown for a box with a title and the Markdown `content`, which is closed until a reader opens it."""
     return f":::::{{dropdown}} {title}\n:class-container: entries\n\n{content}:::::\n"
 
 
@@ -262,10 +256,9 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 
 
 def where(slip: Slip) -> str:
-    """Return, in Markdown, where the error in print `slip` is.
+    """Return, in Markdown, where the error in print `slip` is, with a link target.
 
-    The text has a link target, the place, the versions that print the error, how serious the error is, and what the
-    final report did with it.
+    The text has the place, the versions that print the error, how serious it is, and what the final report did with it.
     """
     lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
     return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)
@@ -318,11 +311,9 @@ def target(entry: Entry) -> str:
 
 
 def reference(entry: Entry, text: str = "") -> str:
-    """Return Markdown for a link to `entry`, an entry of the ledger, which is shown on a page of the book.
+    """Return Markdown for a link to `entry`, a statement or an error in print, on the page of the book that lists it.
 
-    The ledger is the list of the statements that the book checks, and of the errors that it found in print. Both are
-    those of the report and the lecture notes; an error can be wrong mathematics as well as a misprint. The words of the
-    link are `text` or, by default, the place of the statement or the error in its source.
+    The words of the link are `text` or, by default, the place of the statement or the error in its source.
     """
     return f"{{ref}}`{text or plain(entry.place)} <{target(entry)}>`"
 
@@ -368,8 +359,7 @@ def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str)
     """Make every code cell of a chapter a link target, replace its recorded results by links, and return the chapter.
 
     `notebook` is the executed chapter, which is changed, and `chapter` is its file name. The results are those of
-    checks of statements or of errors in print. The links lead to their entries on the pages that list all entries of
-    `ledger`.
+    checks. The links lead to the statements or errors in print that are checked, on the pages that list `ledger`.
     """
     entries = {entry.id: entry for entry in ledger.entries}
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
@@ -385,9 +375,8 @@ def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str)
 def marks(ledger: Ledger, entries: list[Entry]) -> dict[str, str]:
     """Return the output of a notebook cell that shows the results of `entries`, as a dictionary with HTML and Markdown.
 
-    `entries` are statements or errors in print, and `ledger` has their recorded results. In HTML there is a sign for
-    each entry. The sign is a link to the entry, and shows the entry's place and result when the pointer is on it. In
-    Markdown there is a line of text with the links and the results.
+    `entries` are statements or errors in print, and `ledger` has their recorded results. In HTML a sign for each entry
+    is a link to it, and shows place and result when the pointer is on it.
     """
     links, lines = [], []
     for entry in entries:

@@ -92,8 +92,8 @@ def parameters(notebook: nbformat.NotebookNode) -> dict[str, str]:
 def versions(record: dict, names: set[str]) -> str:
     """Return a text with the version of Python, and the versions of some packages that a chapter (notebook) has loaded.
 
-    `record` is a dictionary that the chapter's kernel wrote about its run (`tools.kernel.recorder`). Of the packages in
-    `record`, those in `names` and those in `ALWAYS` are listed.
+    `record` is a dictionary that the chapter's kernel wrote about its run. The packages in it that are also in `names`
+    or in `ALWAYS` are listed.
     """
     shown = dict(record["packages"][name] for name in (*ALWAYS, *sorted(names)) if name in record["packages"])
     return ", ".join(f"{name} {version}" for name, version in {"Python": record["python"], **shown}.items())
@@ -102,9 +102,9 @@ def versions(record: dict, names: set[str]) -> str:
 def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, address: str | None = None) -> str:
     """Return, in Markdown, a box with the provenance of the chapter `notebook`: commit, versions, parameters and seeds.
 
-    The box is closed until a reader opens it. Its title has the commit `made` and the date of the commit, or says that
-    there is no repository if `made` is None. The versions are those of Python and of packages in `record`, which the
-    chapter's kernel wrote. If `address`, the project's public address, is given, the commit is a link to it.
+    The title has the commit `made` and its date, or says that there is no repository if `made` is None. `record` is
+    what the chapter's kernel wrote about its run. If `address`, the project's public address, is given, the commit is a
+    link to it.
     """
     title, where = NO_REPOSITORY, NO_REPOSITORY
     if made:
@@ -127,8 +127,8 @@ def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, ad
 def add_stamp(notebook: nbformat.NotebookNode, file: Path, made: Commit | None, address: str | None = None) -> None:
     """Append a cell with the box about its provenance (see `stamp`) to `notebook`, a chapter of the book.
 
-    `file` is the path of the executed chapter. The versions are read from the file `.run.json` beside it. `made` is the
-    last commit of the project, or None. `address` is the project's public address, or None.
+    `file` is the path of the executed chapter, beside which a file `.run.json` has the versions. `made` is the last
+    commit of the project, or None. `address` is the project's public address, or None.
     """
     record = json.loads(file.with_suffix(".run.json").read_text())
     text = stamp(notebook, record, made, address)

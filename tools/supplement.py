@@ -29,8 +29,7 @@ SUMS = "SHA256SUMS"
 def findings(found: ledger.Ledger) -> str:
     """Return all entries of the ledger `found`, each with the recorded result of its check, as a text in JSON.
 
-    The ledger lists the checked statements of the sources and the errors in print. The entries of statements (claims)
-    come first, and the entries of errors in print (slips) follow.
+    The entries are first the checked statements of the sources (claims), and then the errors in print (slips).
     """
     rows = [
         {"type": type(entry).__name__.lower(), **asdict(entry), "found": found.findings.get(entry.id)}
@@ -53,8 +52,7 @@ def tree(folder: Path, name: str) -> dict[str, bytes]:
     """Return a dictionary from path to content for all files in `folder` and its subfolders.
 
     A path begins with the text `name`, and goes on with the path inside of `folder`. A content is a byte string. Files
-    with three names are left out: .buildinfo, which only the next build of Sphinx uses, and two templates of the theme,
-    webpack-macros.html and sbt-webpack-macros.html.
+    that only the build uses are left out: .buildinfo and two templates of the theme.
     """
     files = (file for file in folder.rglob("*") if file.is_file() and file.name not in NOT_FOR_READERS)
     return {f"{name}/{file.relative_to(folder).as_posix()}": file.read_bytes() for file in files}
@@ -64,7 +62,7 @@ def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path
     """Return a dictionary from path to content for all files of the supplement, including a README and the checksums.
 
     `executed` has the path of each executed chapter by its file name, `html` is the folder with the book as HTML, and
-    `pdfs` are the paths of the PDF files. `root` is the main folder of the project. A content is a byte string.
+    `pdfs` are the paths of the PDF files. `root` is the main folder of the project.
     """
     files = {name: (root / name).read_bytes() for name in COPIED} | tree(html, "html") | sources(root)
     files |= {f"notebooks/{name}": file.read_bytes() for name, file in executed.items()}

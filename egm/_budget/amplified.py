@@ -60,7 +60,10 @@ class Steps(NamedTuple):
 
 
 def amplified_epsilon(epsilon: float, probability: float) -> float:
-    """Return log(1 + q (exp(epsilon) - 1)) for the sampling probability q, rounded up, but at most `epsilon`."""
+    """Return the epsilon of a release from a sample: log(1 + q (exp(epsilon) - 1)), rounded up, but at most `epsilon`.
+
+    `probability` is the sampling probability q.
+    """
     if epsilon > 1:
         small = math.log(probability) + epsilon
         found = (
@@ -79,10 +82,9 @@ def composed_epsilon(
 ) -> float:
     """Return an epsilon for which releases from Poisson samples and other releases are together private with `delta`.
 
-    `steps` describes the releases from samples. Of the other releases there are two descriptions. The first has the sum
-    `mu_squared` of 1 / z**2 for those with Gaussian noise, and for each of the rest a pair (epsilon, delta) in
-    `private`. The second has the sum `rho` of zero-concentrated privacy for all of them. A description that is not
-    known has an infinite `mu_squared` or `rho`. All mechanisms must be fixed before the first release.
+    `steps` describes the releases from samples. The others are described in two ways: by the sum `mu_squared` of 1 /
+    z**2 for Gaussian noise and a pair (epsilon, delta) in `private` for each of the rest; and by the sum `rho` of their
+    zCDP costs. A way that is not known has an infinite sum. All mechanisms must be fixed before the first release.
     """
     found = [_by_renyi(steps, rho, delta), _by_privacy_loss(steps, mu_squared, private, delta)]
     return min(found) * _UP
@@ -142,7 +144,7 @@ def _composed(steps: tuple[Steps, ...], interval: float) -> Any:
 
 
 def _distribution(one: Steps, interval: float) -> Any:
-    """Return the distribution of the privacy loss of a single one of the releases `one`, on a grid of points."""
+    """Return the distribution of the privacy loss of one of the releases that `one` describes, on a grid of points."""
     pld = _dp_accounting().pld.privacy_loss_distribution
     return pld.from_gaussian_mechanism(
         _noise_multiplier(one.mu_squared), value_discretization_interval=interval, sampling_prob=one.probability
@@ -155,7 +157,7 @@ def _parameters(epsilon: float, delta: float) -> Any:
 
 
 def _width(one: Steps) -> float:
-    """Return about the length of the interval in which the privacy loss of a single one of the releases `one` lies.
+    """Return about the length of the interval in which the privacy loss of one of the releases in `one` lies.
 
     Outside this interval it lies with a probability below exp(-50).
     """

@@ -70,10 +70,10 @@ class _Draw:
         return kept
 
     def sorted_persons(self, labels: Any) -> NDArray[np.bool]:
-        """Return the result of `persons` for the next block of a table that is sorted by person.
+        """Return for each row of the next block of a table sorted by person whether its person is in the sample.
 
-        The last person of a block may also be the first one of the next block. Raise ValueError if the blocks so far
-        are not sorted: the same person would be drawn twice.
+        `labels` has the person of each row. The last person of a block may also be the first one of the next block.
+        Raise ValueError if the blocks so far are not sorted: the same person would be drawn twice.
         """
         labels = people.vector("person", labels)
         self._order.check(labels)
@@ -102,7 +102,10 @@ class _Sample:
         return self._drawn(self._table.labelled(names), None if self._person is None else names.index(self._person))
 
     def _drawn(self, pairs: Any, place: int | None) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Yield the `pairs` of blocks and labels with the rows in the sample; `place` has the index of the persons."""
+        """Yield the `pairs` of blocks and labels with only the rows in the sample.
+
+        `place` is the index of the persons in a list of labels, or None if each row is drawn by itself.
+        """
         for block, labels in pairs:
             kept = self._draw.rows(len(block)) if place is None else self._draw.sorted_persons(labels[place])
             yield block[kept], [label[kept] for label in labels]

@@ -89,8 +89,8 @@ class JournalError(ValueError):
 class Memory:
     """Keep the terms of a budget and the costs of its releases (charges) in the memory of one process.
 
-    Only the process that has made this object may use it. `given` has the arguments of the budget as the function
-    `rules.checked` returns them. The attribute `terms` has the total of the budget, its rule and its neighbor relation.
+    `given` has the arguments of the budget as the function `rules.checked` returns them. The attribute `terms` has the
+    total of the budget, its rule and its neighbor relation. No other process may use the object.
     """
 
     name = "in memory"
@@ -109,8 +109,7 @@ class Memory:
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
         """Return a context manager; within its `with` block no other thread can record a cost.
 
-        The block gets two things: the costs recorded so far, as a tuple of `Charge`, and a function that records one
-        more `Charge`, the cost of the next release.
+        The block gets the costs recorded so far, as a tuple of `Charge`, and a function that records one more.
         """
         self._require_process()
         with self._lock:
@@ -133,9 +132,9 @@ class Memory:
 class _State(NamedTuple):
     """Hold the content of a journal: the terms of the budget, the recorded costs, and the SHA-256 digests.
 
-    `terms` is the only row of the SQLite table `terms`, without its last column. `charges` are the costs in the order
-    in which they were recorded. digests[0] is the digest of the terms, and digests[i] is the digest of the charge
-    number i. `format` is the number of the journal's format.
+    `terms` is the row of the SQLite table `terms`, without its last column. `charges` are the costs in the order in
+    which they were recorded. `digests` has the digest of the terms, and then that of each charge. `format` is the
+    number of the journal's format.
     """
 
     terms: tuple[Any, ...]
@@ -147,8 +146,8 @@ class _State(NamedTuple):
 class Journal:
     """Keep the terms of a budget (its total and its rule) and the costs of its releases (charges) in a file.
 
-    `path` is the path of the file, which is made if it does not exist. `given` has the arguments of the budget as the
-    function `rules.checked` returns them. For an existing file, an argument that is not None must agree with the file.
+    `path` is the path of the file, which is made if necessary. `given` has the arguments of the budget as the function
+    `rules.checked` returns them; those that are not None must agree with an existing file.
     """
 
     def __init__(self, path: PathLike, given: dict[str, Any]) -> None:
@@ -181,8 +180,7 @@ class Journal:
     def changing(self) -> Iterator[tuple[tuple[Charge, ...], Callable[[Charge], None]]]:
         """Return a context manager; within its `with` block no other process or thread can record a cost in the file.
 
-        The block gets two things: the costs recorded so far, as a tuple of `Charge`, and a function that records one
-        more `Charge`, the cost of the next release.
+        The block gets the costs recorded so far, as a tuple of `Charge`, and a function that records one more.
         """
         process, here = os.getpid(), self._status()
         with self._transaction("BEGIN IMMEDIATE") as (connection, state):
@@ -210,11 +208,9 @@ class Journal:
             yield state.charges, record
 
     def _create(self, terms: dict[str, Any]) -> None:
-        """Write a new journal to a temporary file, and then give the file the journal's name.
+        """Write a new journal with the `terms` of the budget to a temporary file, and then give it the journal's name.
 
-        `terms` has the terms of the budget by name: its total, neighbor relation, rule and whether it is for
-        simulation. If another process has made a journal of this name meanwhile, the journal of the other process
-        stays, and the temporary file is removed.
+        If another process has made a journal of this name meanwhile, that one stays, and the temporary file is removed.
         """
         if self.path.is_symlink():
             raise self._refusal(f"it is a link to {os.readlink(self.path)!r}, which is not there")
@@ -241,8 +237,7 @@ class Journal:
     def _require_nothing_left(self) -> None:
         """Raise JournalError if there is no journal, but a crash has left the file that SQLite keeps beside a journal.
 
-        The name of the file that is left is that of the journal with "-journal" appended. SQLite would apply this file
-        to a new journal, and so none is made.
+        SQLite would apply this file, whose name ends in "-journal", to a new journal.
         """
         left = f"{self.path}-journal"
         with contextlib.suppress(FileNotFoundError):
@@ -268,9 +263,9 @@ class Journal:
         return status
 
     def _remove_drafts(self) -> None:
-        """Remove the temporary name under which the journal's file was made, if the file still has this name, too.
+        """Remove the temporary name under which the journal's file was made, if the file still has it, too.
 
-        The temporary name remains if the process that made the file was killed before it could remove the name.
+        This is so if the process that made the file was killed before it could remove the name.
         """
         for draft in self.path.resolve().parent.glob(".egm-*.part"):
             with contextlib.suppress(OSError):
@@ -281,9 +276,8 @@ class Journal:
     def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, _State]]:
         """Begin a transaction on the journal's file by the SQL statement `begin`; yield the connection and the content.
 
-        The content is a `_State`: the terms of the budget and all recorded costs. At the end the transaction is undone
-        unless it was committed. Raise JournalError if the file is not a journal, was changed, or lacks the last charge
-        that this object has seen.
+        The content is a `_State`. At the end the transaction is undone unless it was committed. Raise JournalError if
+        the file is not a journal, was changed, or lacks the last charge that this object has seen.
         """
         self._status()
         seen = self._seen
@@ -303,7 +297,7 @@ class Journal:
     def _connected(self, path: Path) -> Iterator[sqlite3.Connection]:
         """Open the existing SQLite file at `path`, yield the connection, and close the connection at the end.
 
-        An error of SQLite is replaced by a JournalError, an OSError or a TimeoutError; see `_translated`.
+        An error of SQLite is replaced as `_translated` says.
         """
         use = os.getpid(), object()
         for process, _ in tuple(_uses):
@@ -339,9 +333,9 @@ class Journal:
 
 
 def _require(process: int) -> None:
-    """Raise a RuntimeError unless the present process is the one with the id `process`.
+    """Raise a RuntimeError if the present process was forked from another one while a journal was in use.
 
-    A different id means that the present process was forked from the process `process` while a journal was in use.
+    `process` is the id of the process that used the journal.
     """
     if os.getpid() != process:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
@@ -353,9 +347,9 @@ def _digest(*values: Any) -> str:
 
 
 def _content(connection: sqlite3.Connection) -> _State:
-    """Return the content of the journal that `connection` has opened, or raise JournalError if the journal is damaged.
+    """Return the content of the journal that `connection` has opened, a `_State`.
 
-    The content is a `_State`. The file is damaged if its digests or its format are not those of a journal.
+    Raise JournalError if the digests or the format are not those of a journal.
     """
 
     def pragma(name: str) -> Any:

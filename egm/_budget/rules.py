@@ -196,9 +196,8 @@ class BudgetExceeded(ValueError):
 def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
     """Return the cost of one release by `mechanism`, as a `Charge`.
 
-    `neighbors` is the neighbor relation of the budget, "replace_one" or "add_remove". Raise ValueError if the mechanism
-    is for the other relation, or has 2**24 coordinates or more. Raise TypeError for an object that is not one of egm's
-    mechanisms.
+    `neighbors` is the neighbor relation of the budget. Raise ValueError if the mechanism has another neighbor relation,
+    or 2**24 coordinates or more, and TypeError for an object that is not one of egm's mechanisms.
     """
     kind, own = type(mechanism), neighbors
     if kind is LaplaceMechanism:
@@ -276,8 +275,8 @@ def steps_charge(
 ) -> Charge:
     """Check the arguments of `Budget.charge_steps`, and return the cost of all steps together as a `Charge`.
 
-    `total` is the delta of the budget's total, or None if the total is a rho. `neighbors` is the neighbor relation of
-    the budget. Raise ValueError or TypeError for a wrong argument, and ImportError if dp-accounting is missing.
+    `total` is the delta of the budget, or None if the total is a rho. `neighbors` is the neighbor relation of the
+    budget. Raise ValueError or TypeError for a wrong argument, and ImportError if dp-accounting is missing.
     """
     multiplier = scalar(functools.partial(between, 1e-3, 1e6), noise_multiplier=noise_multiplier)
     share, number = sampling(sampling_probability, neighbors), count(count=steps)
@@ -300,7 +299,7 @@ def steps_charge(
 
 
 def labelled(charge: Charge, label: str) -> Charge:
-    """Return `charge` with `label`, or raise an error if `label` is not a string, or not one of Unicode characters."""
+    """Return `charge` with `label`; raise an error unless `label` is a string of Unicode characters."""
     if not isinstance(label, str):
         raise TypeError(f"label must be a string, got {label!r}")
     if any("\ud800" <= character <= "\udfff" for character in label):  # of bytes that could not be decoded
@@ -314,8 +313,8 @@ def quantile_charge(
     """Check the arguments of a private quantile, and return the cost of the quantile as a `Charge`.
 
     `shape` is the shape of the values: (n,) for one column, or (n, k) for k columns, for which the cost is that of all
-    k quantiles together. `q`, `low`, `high`, `epsilon` and `step` are the arguments of `Budget.quantile`, and
-    `neighbors` is the neighbor relation of the budget. Raise ValueError or TypeError for a wrong argument.
+    k quantiles together. The other arguments are those of `Budget.quantile`, and its neighbor relation. Raise
+    ValueError or TypeError for a wrong argument.
     """
     if len(shape) not in (1, 2) or 0 in shape:
         raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
@@ -331,10 +330,7 @@ def quantile_charge(
 
 
 def require_flat(values: Sequence[Any]) -> None:
-    """Raise a ValueError if the list `values` has several columns: if one of its entries is itself a list or an array.
-
-    All entries of the list are read to find this out.
-    """
+    """Raise a ValueError if the list `values` has several columns, that is, if an entry is itself a list or array."""
     if any(np.ndim(value) for value in values):
         raise ValueError("values must be one column if they are a list; give several as an array (n, k)")
 
@@ -342,8 +338,7 @@ def require_flat(values: Sequence[Any]) -> None:
 def require_room(X: ArrayLike) -> None:
     """Raise a ValueError if the array or list `X` has 2**24 entries or more.
 
-    A part of the budget's delta is reserved for the difference between discrete and continuous noise. This part is
-    enough only for fewer entries.
+    The part of delta that is reserved for discrete noise is enough only for fewer entries.
     """
     entries = math.prod(np.shape(X))  # reads no entry of an array
     if entries >= _ENTRIES:
@@ -351,10 +346,9 @@ def require_room(X: ArrayLike) -> None:
 
 
 def _pure_mu_squared(epsilon: float) -> float:
-    """Return (2 Phi^-1(e^epsilon / (1 + e^epsilon)))**2, rounded up; Phi is the standard normal distribution function.
+    """Return mu**2 for the parameter mu of Gaussian privacy that every `epsilon`-private mechanism has, rounded up.
 
-    The result is the square of a number mu: every mechanism that is private with `epsilon` and delta = 0 has Gaussian
-    differential privacy with the parameter mu.
+    Here delta is 0, and mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), where Phi is the normal distribution function.
     """
     mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
     with np.errstate(over="ignore"):
@@ -365,11 +359,10 @@ def _pure_mu_squared(epsilon: float) -> float:
 def l2_mu_squared(noise_multiplier: float, d: int) -> float:
     """Return a mu^2 for which l2 noise in `d` dimensions has Gaussian differential privacy with the parameter mu.
 
-    Each coordinate of the noise has the standard deviation `noise_multiplier` times the sensitivity. The privacy curve
-    of the noise, delta as a function of epsilon, must nowhere lie above the privacy curve of Gaussian noise with the
-    parameter mu. Both curves fall with epsilon. So mu is increased until, for each interval of a grid of epsilons, the
-    curve of l2 noise at the left end lies below the curve of Gaussian noise at the right end. The result is infinite if
-    the total variation distance is so close to 1 that doubles cannot show the difference.
+    Each coordinate of the noise has the standard deviation `noise_multiplier` times the sensitivity. mu is increased
+    until the privacy curve of l2 noise, delta as a function of epsilon, is nowhere above that of Gaussian noise. For
+    this, the left end of each interval of a grid is compared with the right end. The result is infinite if doubles
+    cannot show how far the total variation distance is from 1.
     """
     largest = math.sqrt(d + 1) / noise_multiplier
     grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
@@ -406,8 +399,7 @@ def _down(number: Cost) -> float:
 def _within(number: Cost, total: float, several: bool) -> bool:
     """Return whether the cost `number` is at most `total`, or at most `total` times 1 + 2^-51 if `several` is true.
 
-    `several` is true if the cost is a sum of several costs. The additional factor allows for the rounding of doubles,
-    so that ten charges of 0.1 fit into 1.0.
+    The factor allows for rounding in a sum of several costs, so that ten charges of 0.1 fit into 1.0.
     """
     return number <= (Fraction(total) * (1 + Fraction(1, 1 << 51)) if several else total)
 
@@ -437,8 +429,8 @@ class Terms:
     def rule_for(self, charges: Charges) -> Rule | None:
         """Return the rule by which costs are added up: `self.rule` or, if this is None, what the first release implies.
 
-        `charges` are the costs of the releases so far, in the order of the releases. The result is None if the total is
-        `rho`, for which no rule is needed, or if `self.rule` is None and there is no release yet.
+        `charges` are the costs of the releases so far. The result is None if the total is `rho`, or if there is neither
+        a rule nor a release.
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule
@@ -451,10 +443,9 @@ class Terms:
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
     def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
-        """Return the error that refuses a release of the cost `asked`, which does not fit into the total.
+        """Return the error that refuses a release of the cost `asked`, and that holds the largest cost that would fit.
 
-        `charges` are the costs of the releases before the refused one. The error also holds the largest cost that would
-        still fit.
+        `charges` are the costs of the releases before.
         """
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
@@ -474,10 +465,7 @@ class Terms:
         return BudgetExceeded(message, asked, left)
 
     def spent(self, charges: Charges) -> Spent:
-        """Return the cost of several releases together, where `charges` has the cost of each of them.
-
-        The result is a number rho if the total is a rho, and otherwise a `Loss` (epsilon, delta).
-        """
+        """Return the cost of releases with the costs `charges` together: a rho if the total is a rho, else a `Loss`."""
         if self.rho is not None:
             return min(_up(_sum(charge.rho for charge in charges)), self.rho)
         epsilon, delta = min(self._granted(charges), default=(self.epsilon, self.delta))
@@ -486,7 +474,7 @@ class Terms:
     def left(self, charges: Charges, parts: int = 1) -> Spent:
         """Return the largest cost that each of `parts` equal releases may have after releases with the costs `charges`.
 
-        The result is a number rho if the total is a rho, and otherwise a `Loss` (epsilon, delta).
+        The result is a rho if the total is a rho, and otherwise a `Loss` (epsilon, delta).
         """
         if self.rho is not None:
             return _down((Fraction(self.rho) - _sum(charge.rho for charge in charges)) / parts)
@@ -504,8 +492,7 @@ class Terms:
     def _largest_epsilon(self, charges: Charges, parts: int) -> float:
         """Return the largest epsilon that each of `parts` further Gaussian mechanisms may have, found by bisection.
 
-        All releases together must stay within the total. `charges` are the costs of the releases before. The delta of
-        each further mechanism is that of the total.
+        `charges` are the costs of the releases before, and the delta of each further mechanism is that of the total.
         """
         low, high = 0.0, self.epsilon
         for _ in range(40):
@@ -520,9 +507,8 @@ class Terms:
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
         """Return whether releases with the costs `charges` are together within the total.
 
-        If the total is a pair (epsilon, delta), the costs of several releases are computed for Gaussian noise whose
-        standard deviation is 1 + `excess` times the recorded one. The default of `excess` is valid, because the noise
-        that is drawn is even larger.
+        For a total (epsilon, delta) and several releases, Gaussian noise is taken to be larger by the factor 1 +
+        `excess`. This is valid, because the noise that is drawn is even larger.
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
@@ -531,9 +517,8 @@ class Terms:
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
         """Yield those pairs (epsilon, delta) of `_losses` for the costs `charges` that are within the total.
 
-        For several releases, the standard deviation of Gaussian noise is multiplied by 1 + `excess` before a pair is
-        compared with the total. This is valid, because the noise that is drawn is even larger. The pair that is yielded
-        is computed without this factor.
+        Whether a pair is within the total is decided as in `_holds`, for Gaussian noise that is larger by the factor 1
+        + `excess`. The pair that is yielded is for the noise without this factor.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -543,8 +528,8 @@ class Terms:
     def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
         """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
 
-        There is one pair for each formula that the rule of the budget allows. In the computation the standard deviation
-        of Gaussian noise is multiplied by 1 + `excess`; by default `excess` is 0.
+        There is one pair for each formula that the rule of the budget allows. The standard deviation of Gaussian noise
+        is multiplied by 1 + `excess`.
         """
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
@@ -564,10 +549,9 @@ class Terms:
     def _by_gaussian(self, charges: Charges, excess: float) -> float:
         """Return the epsilon of releases with the costs `charges` together, by Gaussian differential privacy.
 
-        Let mu be the parameter of Gaussian differential privacy. The result is the epsilon of one Gaussian mechanism
-        whose mu^2 is the sum of the mu^2 of the releases, after the standard deviation of Gaussian noise is multiplied
-        by 1 + `excess`. The delta of this one mechanism is that of the total, minus the parts that `_reserve` and, for
-        each release with l2 noise, `_reserve_of_l2` return.
+        It is that of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, after Gaussian noise is
+        multiplied by 1 + `excess`. The delta is that of the total, minus what `_reserve` and, for l2 noise,
+        `_reserve_of_l2` return.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if not (_is_pure(charge) or _is_l2(charge)))
@@ -584,10 +568,7 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return the part of the total delta that `_by_gaussian` subtracts because the noise is discrete.
-
-        The formulas of Gaussian differential privacy are for continuous noise.
-        """
+        """Return the part of the total delta that `_by_gaussian` subtracts because the noise is discrete."""
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
         # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
@@ -600,14 +581,14 @@ class Terms:
         return self._reserve_for(float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2)
 
     def _reserve_for(self, mu_squared: float) -> float:
-        """Return the part of the total delta that is subtracted for discrete noise; `mu_squared` is M of `_reserve`."""
+        """Return the part of the total delta that pays for discrete noise if all mu^2 sum to `mu_squared`."""
         return delta_of(2.0**-70 * mu_squared + 2.0**-90, self.epsilon) * _UP
 
     @property
     def _reserve_of_l2(self) -> float:
         """Return the part of the total delta that `_by_gaussian` subtracts for each release with l2 noise.
 
-        It is needed because the noise that is drawn is discrete and not continuous.
+        It pays for the difference between discrete and continuous noise.
         """
         # A release has at most 10^6 coordinates, and the scale s of its noise is at least 2^22 units of the lattice. By
         # egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 < 2^-39.03 plus 2^-45 of rounded l2 noise in
@@ -617,9 +598,8 @@ class Terms:
     def _by_privacy_loss(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
 
-        The result is by `egm._budget.amplified`, for the delta of the total minus the part that `_reserve_for` returns.
-        This part is enough for releases from samples, too: the divergence of two mixtures is at most the mean of the
-        divergences of their parts.
+        It is computed by `egm._budget.amplified`. The delta is that of the total, minus what `_reserve_for` returns;
+        that is enough for mixtures, whose divergence is at most the mean of the divergences of their parts.
         """
         steps: list[Steps] = []
         others: list[float] = []
@@ -644,11 +624,7 @@ class Terms:
         return composed_epsilon(tuple(sorted(steps)), _up(mu_squared), tuple(sorted(private)), _up(_sum(others)), delta)
 
     def _by_zcdp(self, charges: Charges) -> float:
-        """Return the epsilon of releases with the costs `charges` together, by zero-concentrated differential privacy.
-
-        The rho of the releases are added up. The result is the epsilon that follows from this sum for the delta of the
-        total.
-        """
+        """Return the epsilon of releases with the costs `charges` together, from the sum of their zCDP costs rho."""
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
             return 0.0
@@ -656,10 +632,9 @@ class Terms:
 
 
 def _show(cost: Spent, rho: float | None = None) -> str:
-    """Return a cost as text for a message.
+    """Return `cost`, a `Loss` or a number rho, as text for a message.
 
-    `cost` is a `Loss` or a number rho. A `Loss` with a finite epsilon is written as epsilon and delta. In all other
-    cases a number rho is written: the argument `rho` if it is not None, and otherwise `cost`.
+    For a `Loss` without a finite epsilon, the argument `rho` is written instead.
     """
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"
@@ -696,9 +671,8 @@ def checked(
 ) -> dict[str, Any]:
     """Check the arguments of a budget, as `Budget` describes them, and return them as a dictionary by their names.
 
-    The dictionary has the fields of `Terms`: `rho`, `epsilon`, `delta`, `neighbors`, `rule` and `simulation`. The value
-    of an argument that is None stays None, except that `delta` becomes 0 if only `epsilon` is not None. Raise
-    ValueError or TypeError for a wrong value.
+    None stays None, except that `delta` becomes 0 if `epsilon` is given. Raise ValueError or TypeError for a wrong
+    value.
     """
     if rho is not None and (epsilon is not None or delta is not None):
         raise ValueError(f"rho must be given alone, got also epsilon = {epsilon!r}, delta = {delta!r}")
@@ -724,10 +698,9 @@ def checked(
 
 
 def _one_of(allowed: Sequence[str], **named: object) -> None:
-    """Raise ValueError if an argument is neither None nor one of the strings in `allowed`.
+    """Raise ValueError if the argument in `named` is neither None nor one of the strings in `allowed`.
 
-    The argument is given as the one keyword argument in `named`, of any name. The message shows this name and the
-    value.
+    The message shows its name and its value.
     """
     ((name, value),) = named.items()
     if value is not None and not (isinstance(value, str) and value in allowed):
@@ -735,11 +708,9 @@ def _one_of(allowed: Sequence[str], **named: object) -> None:
 
 
 def complete(terms: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return the terms of a new budget with defaults in place of None.
+    """Return the `terms` of a new budget, a dictionary as `checked` returns it, with defaults in place of None.
 
-    `terms` is a dictionary as `checked` returns it. The default of `neighbors` is "replace_one", and that of
-    `simulation` is False. Raise ValueError if neither `rho` nor `epsilon` is given in `terms`; the text `what` names
-    the budget in the message.
+    Raise ValueError if neither `rho` nor `epsilon` is given; the text `what` names the budget in the message.
     """
     if terms["rho"] is None and terms["epsilon"] is None:
         raise ValueError(f"rho or epsilon must be given for {what}")

@@ -108,9 +108,8 @@ def table(args: Namespace) -> files.Table:
 def labels_of(args: Namespace) -> dict[str, str]:
     """Return the columns that the options --person and --by name, as a dictionary of arguments of a release.
 
-    `args` holds the options of the command. Raise a `Mistake`, an error for the user, if --person and --per-person are
-    not given together, or --by and --keys; if --rows is missing beside them; or if --groups-per-person is above 1
-    without --by.
+    Raise a `Mistake`, an error for the user, if options are missing that these need (--per-person, --keys and --rows),
+    or the other way round.
     """
     for name, other in (("person", "per_person"), ("by", "keys")):
         given = {option for option in (name, other) if getattr(args, option, None) is not None}
@@ -125,10 +124,10 @@ def labels_of(args: Namespace) -> dict[str, str]:
 
 
 def keys(args: Namespace, table: files.Table) -> list[Any]:
-    """Return the keys of the groups: the lines of the file that --keys names, or the texts between its commas.
+    """Return the keys of the groups: the value of --keys, split at its commas, or the lines of the file that it names.
 
-    `args` holds the options of the command. The keys are texts or, if the labels of groups in `table` are dates, dates.
-    Raise a `Mistake`, an error for the user, if the type of the labels shows that no label can be one of the keys.
+    The keys are texts or, if the labels of groups in `table` are dates, dates. Raise a `Mistake`, an error for the
+    user, if the type of the labels shows that no label can be one of the keys.
     """
     if not os.path.exists(args.keys):
         found = next(csv.reader([args.keys]), [])
@@ -160,7 +159,7 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
     """Return a copy of `table` that shows progress while it is read, and whose group labels have the type of the keys.
 
     The group labels are those of the column that --by names. They remain dates if they are dates, and otherwise become
-    texts. `args` holds the options of the command.
+    texts.
     """
     by = getattr(args, "by", None)
 
@@ -179,11 +178,10 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
-    """Read the files that options such as --sigma name, and return a dictionary with the content of each file.
+    """Read the files that options such as --sigma name, and return their contents, by the name of the option.
 
-    A key is the name of an option. Its value is a pair: the names of the columns or None, and an
-    array of numbers, one for each column. `args` holds the options of the command. Each file is read
-    only once for an option, because the dictionary is kept in `args`.
+    Each is a pair: the names of the columns or None, and an array of numbers, one for each column. A file is read only
+    once, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
         found = {name: getattr(args, name) for name in VECTORS if _is_path(args, name)}
@@ -195,8 +193,7 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
 def _of_release(path: str, name: str) -> Vector | None:
     """Return the names of the columns and the vector `name` in the file at `path`, if it is the output of a release.
 
-    Such a file is JSON, or CSV whose first line is a comment or has the names "column" and `name`. The result is None
-    for any other file. Raise a `Mistake` for a release without this vector.
+    For any other file the result is None. Raise a `Mistake` for a release without this vector.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -228,19 +225,15 @@ def _of_release(path: str, name: str) -> Vector | None:
 def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
     """Raise a `Mistake` if the vector `name` is sigma and the release in `content` was made along a basis.
 
-    The standard deviations in such a release belong to the vectors of the basis, and not to the columns. `content` is
-    what the file at `path` holds.
+    Its standard deviations belong to the vectors of the basis, and not to the columns. `content` is what the file at
+    `path` holds.
     """
     if name == "sigma" and ("basis" in content or "basis" in content["parameters"]):
         raise Mistake(f"{spelled(name)} {path}: has standard deviations along a basis, and not those of the columns")
 
 
 def _is_path(args: Namespace, name: str) -> bool:
-    """Return whether the value of the option `name` is the path of a file.
-
-    This is so if the value is a text and not the name of a scaling. `args` holds the options of the
-    command.
-    """
+    """Return whether the value of the option `name` is the path of a file: a text, but not the name of a scaling."""
     value = getattr(args, name, None)
     return isinstance(value, str) and not (name == "scaling" and value in SCALINGS)
 
@@ -248,8 +241,7 @@ def _is_path(args: Namespace, name: str) -> bool:
 def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
     """Return the names and the standard deviations of the columns for a forecast, from the file that --sigma names.
 
-    `args` holds the options of the command. The names are a tuple of texts, and are numbers from
-    "1" on if the file has no names. The standard deviations are an array.
+    The names are texts, and count from "1" on if the file has no names.
     """
     names, sigma = _vectors(args)["sigma"]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
@@ -258,11 +250,9 @@ def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
 def rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the public number of rows: the value of --rows or, without this option, the number of rows in `table`.
 
-    `table` is the table in the data file, and `args` holds the options of the command. Raise a
-    `Mistake`, an error for the user, if the number is 0, or if it is not the number of rows in the
-    data file. The numbers are compared only if the number in the file is public, and either known
-    without reading the whole file, or needed because an error after the charge would cost a part of
-    the budget that --budget names.
+    Raise a `Mistake`, an error for the user, if there are no rows, or if the number is public but is not that in the
+    file. A file that does not say how many rows it has is read to count them only without --rows or, for a public
+    number, with a budget, so that a wrong number costs nothing.
     """
     if labels_of(args):
         return int(args.rows)
@@ -282,9 +272,8 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
 def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of `GaussianDataMechanism` that the options give, as a dictionary.
 
-    `args` holds the options of the command, and `n` is the number of rows. `columns` has the names
-    of the columns of the data; the entries of every vector, such as sigma, are put into the order
-    of these names.
+    `n` is the number of rows. The entries of every vector, such as sigma, are put into the order of `columns`, the
+    names of the columns of the data.
     """
     if n == 1 and args.clip_probability is None:
         raise Mistake("--clip-probability must be given for one row: its default, 1/N, would be 1")
@@ -297,10 +286,7 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _basis(args: Namespace) -> Any:
-    """Return the value of --basis or, if it is the path of a file, the matrix in this file; None without the option.
-
-    `args` holds the options of the command.
-    """
+    """Return the value of --basis or, if it is the path of a file, the matrix in this file; None without the option."""
     if args.basis is None or not os.path.exists(args.basis):
         return args.basis
     return np.concatenate(list(files.rows(args.basis, header="no").blocks()))
@@ -309,9 +295,8 @@ def _basis(args: Namespace) -> Any:
 def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
     """Return the value of the option `name` or, if this is the path of a file, the numbers in the file.
 
-    The numbers are put into the order of the names in `columns`, if the file has names. Without
-    names there must be one number for each column. `args` holds the options of the command. Raise a
-    `Mistake`, an error for the user, if the file does not match the columns.
+    The numbers are put into the order of the names in `columns`, if the file has names; otherwise there must be one
+    number for each column. Raise a `Mistake`, an error for the user, if the file does not match the columns.
     """
     if not _is_path(args, name):
         return getattr(args, name)
@@ -335,8 +320,7 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
 def rho(args: Namespace) -> float:
     """Return the budget rho of `egm adaptive`: the value of --rho, or the rho that --epsilon and --delta allow.
 
-    `args` holds the options of the command. Raise a `Mistake`, an error for the user, if the budget
-    is missing or given in two ways.
+    Raise a `Mistake`, an error for the user, if the budget is missing or given in two ways.
     """
     given = [name for name in ("rho", "epsilon", "delta") if getattr(args, name) is not None]
     if given not in (["rho"], ["epsilon", "delta"]):
@@ -347,8 +331,7 @@ def rho(args: Namespace) -> float:
 def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
     """Return the ranges of the columns that --range declares, by the name of the column, or None without this option.
 
-    `args` holds the options of the command. Raise a `Mistake`, an error for the user, if the options do not go together
-    or a range is missing or given twice.
+    Raise a `Mistake`, an error for the user, if the options do not go together or a range is missing or given twice.
     """
     found = dict(args.range or ())
     if len(found) < len(args.range or ()):
@@ -362,10 +345,7 @@ def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
 
 
 def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of `AdaptiveDataMechanism` that declare bounds, for columns called `names`.
-
-    `args` holds the options of the command.
-    """
+    """Return the arguments of `AdaptiveDataMechanism` that declare bounds, for columns called `names`."""
     declared = ranges(args)
     of_means = {"radius": args.radius} if declared is None else {"ranges": declared, "columns": names}
     return {**of_means, "sigma_range": args.sigma_range}
@@ -374,9 +354,8 @@ def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
 def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) -> AdaptiveDataMechanism:
     """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns called `names`.
 
-    `args` holds the options of the command. If a budget given as epsilon and delta is too small,
-    raise a `Mistake`, an error for the user, that names a sufficient epsilon and a sufficient
-    number of rows.
+    If a budget of epsilon and delta is too small, raise a `Mistake`, an error for the user, that names a sufficient
+    epsilon and a sufficient number of rows.
     """
     people: dict[str, Any] = {"per_person": getattr(args, "per_person", None), "neighbors": args.neighbors}
     mechanism = AdaptiveDataMechanism(n, rho(args), **bounds(args, names), basis=_basis(args), **people)
@@ -408,9 +387,8 @@ def rounded_up(x: float) -> float:
 def explained(names: Sequence[str]) -> Iterator[None]:
     """Reword errors of egm within a `with` block for the user: a parameter is called by the name of its option.
 
-    An error about a parameter becomes a `Mistake`, the exception that the command reports in one
-    line. If the error is about an entry of a vector, the message also has the name of the column;
-    `names` has the names of all columns. A MemoryError becomes a `Mistake`, too.
+    An error about a parameter, or a MemoryError, becomes a `Mistake`, the exception that the command reports in one
+    line. If it is about an entry of a vector, the message has the name of the column, one of `names`.
     """
     try:
         yield
@@ -430,7 +408,7 @@ def explained(names: Sequence[str]) -> Iterator[None]:
 def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
     """Yield the blocks of rows of `table`, and then raise a `Mistake` if the table did not have `n` rows.
 
-    A `Mistake` is an error for the user. `args` holds the options of the command.
+    A `Mistake` is an error for the user.
     """
     rows = 0
     for block in progress(table, n, args):
@@ -442,7 +420,7 @@ def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
 def _require(rows: int, n: int, args: Namespace) -> None:
     """Raise a `Mistake` unless `rows`, the number of rows in the data file, is `n`, the public number of rows.
 
-    A `Mistake` is an error for the user. `args` holds the options of the command.
+    A `Mistake` is an error for the user.
     """
     if rows != n:
         raise Mistake(f"{_data(args)}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
@@ -456,7 +434,7 @@ def _data(args: Namespace) -> str:
 def in_memory(mechanism: AdaptiveDataMechanism, table: files.Table, args: Namespace) -> Array:
     """Return all rows of `table` as one array; raise a `Mistake` if their number is public and not that of `mechanism`.
 
-    A `Mistake` is an error for the user. `args` holds the options of the command.
+    A `Mistake` is an error for the user.
     """
     if mechanism.neighbors == "add_remove":
         return np.concatenate([np.empty((0, len(table.names))), *progress(table, table.count, args)])
@@ -473,10 +451,9 @@ def progress(
 ) -> Iterator[T]:
     """Yield the `blocks` unchanged, and show on a terminal how many rows have been read.
 
-    The number of rows is shown from the first second on. Its percentage of `count` is shown, too,
-    unless `count` is None. The function `rows_of` returns the number of rows in a block. `args`
-    holds the options of the command and, in `args.stops`, the signals that were received: after a
-    signal, KeyboardInterrupt is raised before the next block.
+    The number is shown from the first second on, with its percentage of `count`, unless that is None. The function
+    `rows_of` returns the number of rows in a block. After a signal, which `args.stops` knows, KeyboardInterrupt is
+    raised before the next block.
     """
     rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf
     try:

@@ -140,7 +140,7 @@ class _Parser(argparse.ArgumentParser):
     def option(self, name: str, text: str, **kind: Any) -> None:
         """Add the option `name`, with the help text `text` and the keyword arguments `kind` of `add_argument`.
 
-        In the help text, each line break and each indentation becomes one space.
+        Line breaks and indentation in the text become single spaces.
         """
         self.add_argument(name, help=" ".join(text.split()), **kind)
 
@@ -316,7 +316,7 @@ def _charged(it: _Parser) -> None:
 def _data(it: _Parser, condition: str) -> None:
     """Add the options about the data file to `it`, the parser of a command.
 
-    The text `condition` says when the first line of a CSV file is taken for names. It becomes a part of a help text.
+    The text `condition` says in a help text when the first line of a CSV file is taken for names.
     """
     text = """the rows: .csv or .tsv (with a header or without; also .csv.gz and .tsv.gz), .npy (two axes), .parquet, or
         a folder of .parquet files; or -, for CSV from standard input, which is held in an unnamed temporary file that
@@ -385,7 +385,7 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
 def _ranges(it: _Parser, when: str) -> None:
     """Add the options --range, --radius and --sigma-range to `it`, the parser of a command.
 
-    They declare the ranges of the means and of the standard deviations of the columns. The text `when` is appended to
+    They declare ranges of the columns, of their means and of their standard deviations. The text `when` is appended to
     their help texts, to say when they apply.
     """
     text = f"""the data of the column NAME are declared to lie between LO and HI, in its units; once for each column.
@@ -400,10 +400,7 @@ def _ranges(it: _Parser, when: str) -> None:
 
 
 def _simulate(it: _Parser) -> None:
-    """Add the option --simulate to `it`, the parser of a command.
-
-    The option asks for a simulation with a seed instead of secure noise.
-    """
+    """Add the option --simulate, which asks for a simulation with a seed, to `it`, the parser of a command."""
     text = "reproducible noise instead of secure noise, for experiments: the output says that it is not private"
     it.option("--simulate", text, type=_seed, metavar="SEED")
 
@@ -417,7 +414,7 @@ def _release_output(it: _Parser) -> None:
 def _output(it: _Parser, *forms: str) -> None:
     """Add the options about the output to `it`, the parser of a command.
 
-    `forms` are the names of the possible formats. The first of them is the default.
+    `forms` are the names of the possible formats, beginning with the default.
     """
     text = "where to write to, the whole output or nothing; default: standard output"
     it.option("--output", text, metavar="FILE")
@@ -429,10 +426,7 @@ def _output(it: _Parser, *forms: str) -> None:
 
 
 def require_options_that_fit(args: Namespace) -> None:
-    """Raise a `Mistake`, an error for the user, if the options of `egm plan` in `args` do not go together.
-
-    They do not go together if some of them exclude each other, or if a required option is missing.
-    """
+    """Raise a `Mistake`, an error for the user, if the options of `egm plan` in `args` do not go together."""
     useless = _NEVER_WITH_ADAPTIVE if args.adaptive else _ONLY_WITH_ADAPTIVE
     for name in useless:
         if getattr(args, name) != args.defaults[name]:
@@ -451,9 +445,9 @@ def require_options_that_fit(args: Namespace) -> None:
 def _solved(args: Namespace) -> tuple[str, ...]:
     """Return the names of the options of `egm plan` that must be left out, because --solve-for in `args` replaces them.
 
-    With --target-error, --solve-for and --measure get their defaults in `args`, and a `Mistake` (an error for the user)
-    is raised if an option that is solved for is also given. Without --target-error the result is empty, and a `Mistake`
-    is raised if --solve-for, --measure or --column is given.
+    With --target-error, --solve-for and --measure get their defaults in `args`, and it is a `Mistake` (an error for the
+    user) to give what is solved for. Without it the result is empty, and --solve-for, --measure and --column are
+    mistakes.
     """
     if args.target_error is None:
         for name in _ONLY_WITH_TARGET:

@@ -61,9 +61,8 @@ def document(
     """Return what a command writes about `release`, as a dictionary with an entry for each quantity.
 
     The entries are the estimate and its noise for the columns `names` or, for `egm mean`, the means and their bounds;
-    for groups, these are lists with an entry for each column of each group. Then follow the further results that are
-    given as keyword arguments (`found`), and the public parameters `made` of the mechanism. A simulation also gets a
-    warning with its seed, which is in the options `args`.
+    for groups, these are lists over all groups. Then follow further results (`found`), and the public parameters `made`
+    of the mechanism. A simulation also gets a warning with its seed.
     """
     simulated: dict[str, Any] = {"simulated": args.simulate is not None}
     if simulated["simulated"]:
@@ -82,8 +81,7 @@ def document(
 def _vectors(release: Any, args: Namespace) -> dict[str, Any]:
     """Return the entries of a document that have a number for each column, or for each column of each group.
 
-    `release` is a release of sums or means, and `args` has the options of the command. A number that is not finite,
-    such as the end of an unbounded interval, is None.
+    A number of `release` that is not finite, such as the end of an unbounded interval, is None.
     """
     rows = {"columns" if name == "column" else name: values for name, values in release.rows(CONFIDENCE).items()}
     if args.command == "mean":
@@ -138,8 +136,8 @@ def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
 def errors(forecast: ErrorForecast) -> dict[str, float]:
     """Return the expected squared error in `forecast` and its three parts, as a dictionary of numbers by name.
 
-    The parts are the errors due to the noise ("noise"), to the variation of what clipping removes ("clipping") and to a
-    center that is not the mean ("center"). Their sum has the name "total".
+    The parts are due to the noise ("noise"), to the variation of what clipping removes ("clipping") and to a center
+    that is not the mean ("center"). Their sum is "total".
     """
     return {name: float(getattr(forecast, name)) for name in _PARTS}
 
@@ -148,9 +146,8 @@ def errors(forecast: ErrorForecast) -> dict[str, float]:
 def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     """Yield a function that writes a dictionary of results to standard output or to the file that --output names.
 
-    `args` holds the options of the command. If the output cannot be written, a `Mistake` (an error for the user) is
-    raised. If this can be known beforehand, for example because the file exists already, the `Mistake` is raised before
-    a release is made.
+    If the output cannot be written, a `Mistake` (an error for the user) is raised: if possible before a release is
+    made, for example because the file exists already.
     """
     form = args.format or _suffix_form(args)
     form_of = _FORMS[form]
@@ -183,10 +180,7 @@ def _is_within(inner: str, outer: str) -> bool:
 
 
 def _suffix_form(args: Namespace) -> str:
-    """Return the format that the suffix of the output file stands for, or else the default format of the command.
-
-    `args` holds the options of the command. The result is a text, such as "csv".
-    """
+    """Return the format that the suffix of the output file stands for, such as "csv", or the default of the command."""
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
     suffix = "parquet" if suffix == "pq" else suffix
     return suffix if suffix in args.forms else args.forms[0]
@@ -195,8 +189,7 @@ def _suffix_form(args: Namespace) -> str:
 def _print(data: bytes, args: Namespace) -> None:
     """Write all the bytes of `data` to standard output, in several calls if one call writes only some of them.
 
-    `args.stops` knows the signals that were received: after a signal, KeyboardInterrupt is raised and nothing is
-    written.
+    After a signal, which `args.stops` knows, KeyboardInterrupt is raised and nothing is written.
     """
     args.stops.check()
     rest = memoryview(data)
@@ -218,7 +211,7 @@ def _as_json(content: Document) -> bytes:
 def _divided(content: Document) -> tuple[list[str], dict[str, list[Any]], str]:
     """Divide `content`, a dictionary of results: return the names of the columns, vectors by their names, and the rest.
 
-    The vectors have one entry for each column of the data. All other values are the rest, a text in JSON.
+    The vectors have one entry for each column of the data. The rest is a text in JSON.
     """
     d = len(content["columns"])
     flat = {**content, **content["parameters"]}
@@ -232,8 +225,7 @@ def _divided(content: Document) -> tuple[list[str], dict[str, list[Any]], str]:
 def _as_csv(content: Document, *, plain: bool = False) -> bytes:
     """Return `content`, a dictionary of results, as bytes in CSV, with one row for each column of the data.
 
-    A comment line at the top holds, as JSON, all values that are not vectors with one entry for each column of the
-    data. If `plain` is true, there is no such line.
+    A comment line at the top holds all other values as JSON. If `plain` is true, there is no such line.
     """
     names, columns, rest = _divided(content)
     text = io.StringIO()
@@ -255,7 +247,7 @@ def _cell(name: str) -> str:
 def _as_parquet(content: Document) -> bytes:
     """Return `content`, a dictionary of results, as the bytes of a Parquet file, with one row for each column.
 
-    The metadata of the file hold, as JSON under the key "egm", what is in the comment line of the CSV file.
+    The metadata hold, under the key "egm", what is in the comment line of the CSV file.
     """
     names, columns, rest = _divided(content)
     return parquet.written({"column": names, **columns}, {"egm": rest})
@@ -324,7 +316,7 @@ def _lines_of_budget(budget: Document) -> list[str]:
 def _line_of_target(solved: Document) -> str:
     """Return a line of text with the budget or the number of rows that was solved for, and with the resulting error.
 
-    `solved` is the entry "solved" of a plan, which `target.reach` has made.
+    `solved` is the entry "solved" of a plan.
     """
     name = next(name for name in ("epsilon", "rho", "rows") if name in solved)
     of_column = "" if solved["column"] is None else f" of column {visible(solved['column'])}"

@@ -21,8 +21,8 @@ def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float
     """Set the budget or the number of rows in `args` to the least one with which the error is at most --target-error.
 
     `args` holds the options of `egm plan`, and `names` and `sigma` the names and the standard deviations of the
-    columns. `confidence` is the probability of an interval. The result is a dictionary for the output with one entry,
-    "solved": the value that was found, the error and the options of the target. It is empty without --target-error.
+    columns. `confidence` is the probability of an interval. The result is a dictionary for the output, whose entry
+    "solved" has the value that was found, the error and the options of the target. It is empty without --target-error.
     """
     if args.target_error is None:
         return {}
@@ -46,8 +46,7 @@ def _mechanism(
 ) -> tuple[GaussianDataMechanism | AdaptiveDataMechanism, Literal["epsilon", "rho"]]:
     """Return the mechanism that the options `args` describe, and the name of the field that holds its budget.
 
-    `names` has the names of the columns. If an option is missing because it is solved for, the mechanism gets 2 rows or
-    a budget of 1 in its place; this value has no meaning.
+    If an option is missing because it is solved for, the mechanism gets 2 rows or a budget of 1 in its place.
     """
     if not args.adaptive:
         epsilon = 1.0 if args.epsilon is None else args.epsilon
@@ -67,8 +66,8 @@ def _enough(
     """Set the budget in `args` to the least number of three significant digits from `least` on that meets the target.
 
     `least` is the value of the field `budget` of `mechanism` that `egm.planning.solve` has found, and `question` has
-    the arguments of `egm.planning.curve`. If the field is "rho" and `args` has a delta, the budget is set as an
-    epsilon. The results are a dictionary with this budget by its name, and the error.
+    the arguments of `egm.planning.curve`. A rho is set as an epsilon if `args` has a delta. The results are a
+    dictionary with this budget by its name, and the error.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
     value = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least

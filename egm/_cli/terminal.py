@@ -22,10 +22,9 @@ class Mistake(Exception):
 class Stops:
     """Context manager that makes Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, and remembers the first signal.
 
-    Some libraries catch every exception while they import another library, and then continue as if
-    nothing had happened. Therefore the method `check` raises KeyboardInterrupt again. It is called
-    between two blocks of rows and before anything is written. After the method `commit` was called,
-    a signal has no effect.
+    Some libraries catch every exception while they import another library, and then go on. Therefore the method
+    `check`, which is called again and again, raises KeyboardInterrupt once more. After `commit`, a signal has no
+    effect.
     """
 
     def __init__(self) -> None:
@@ -44,10 +43,7 @@ class Stops:
             signal.signal(number, handler)
 
     def stop(self, number: int, _: object) -> None:
-        """Remember that the signal `number` has arrived, and raise KeyboardInterrupt unless `commit` was called before.
-
-        Python calls this method for each signal. The second argument, a stack frame, is not used.
-        """
+        """Remember that the signal `number` has arrived, and raise KeyboardInterrupt unless `commit` was called."""
         self.received = self.received or number
         if not self.committed:
             raise KeyboardInterrupt

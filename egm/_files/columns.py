@@ -16,9 +16,8 @@ __all__ = ["checked", "few_names", "places_of", "refuse_twins"]
 def places_of(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
     """Return the indices of the wanted columns among `names`, the columns of the file at `path`.
 
-    `columns` has the names of the wanted columns; None stands for all columns. Raise a FileError if
-    a wanted column does not occur exactly once in `names`. The error message shows names from the
-    file that are not in `columns` only if `shown` is true.
+    `columns` has the names of the wanted columns, or None for all. Raise a FileError if one does not occur exactly once
+    in `names`. The message shows other names from the file only if `shown` is true.
     """
     if columns is None:
         if not shown and len(set(names)) < len(names):
@@ -55,8 +54,8 @@ def checked(
 ) -> Iterator[tuple[Array, list[Labels]]]:
     """Yield `pairs`, each a block of rows and a list of its labels, unchanged; raise a FileError at a wrong value.
 
-    A value is wrong if it is infinite, or if it is NaN and `missing` is not "nan". The error message names the file at
-    `path`, the row and the column of the value; `names` has the names of the columns.
+    A value is wrong if it is infinite, or if it is NaN and `missing` is not "nan". The message names the file at
+    `path`, and the row and the column of the value, one of `names`.
     """
     start = 0
     for block, labels in pairs:

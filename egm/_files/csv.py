@@ -35,8 +35,8 @@ class _Text:
     """Read the records, cells and numbers of the CSV file at `path`.
 
     A record is a line or, if a quoted cell has line breaks in it, several lines. `given` holds the delimiter, the
-    decimal sign and the encoding of the file, and says whether a missing value is an error or becomes NaN. If
-    `given.spooled` has the bytes of standard input, these are read, and `path` is only a name for error messages.
+    decimal sign and the encoding of the file, and says whether missing values are allowed. If `given.spooled` has the
+    bytes of standard input, these are read.
     """
 
     path: Path
@@ -65,11 +65,10 @@ class _Text:
         return opened(self.path, "rt", encoding=self.given.encoding)
 
     def _whole(self, line: str, lines: Iterator[str]) -> str:
-        """Return the record that begins with `line`.
+        """Return the record that begins with `line`: as long as a quote is open, the next of the `lines` is appended.
 
-        As long as a quote is open at the end of the record, the next line is taken from `lines` and appended. This ends
-        when the record is longer than a cell may be. Otherwise a quote that is never closed would bring the whole file
-        into memory.
+        This ends when the record is longer than a cell may be. Otherwise a quote that is never closed would bring the
+        whole file into memory.
         """
         record, is_open = line, line.count('"') % 2 and self._is_open(line)
         while is_open and len(record) <= csv.field_size_limit() and (line := next(lines, "")):
@@ -100,8 +99,8 @@ class _Text:
     def header(self, hint: str) -> list[str]:
         """Return the cells of the first record of the file.
 
-        Raise a FileError if the first record is missing or blank, or if it seems to have another delimiter. The text
-        `hint` then says what to do.
+        Raise a FileError with the text `hint`, which says what to do, if the first record is missing or blank, or seems
+        to have another delimiter.
         """
         line = next(self.records(), None)
         if line is None or line.isspace():
@@ -203,10 +202,10 @@ def table(path: Path, given: Given) -> Source:
 
 
 def _has_names(text: _Text, cells: list[str]) -> bool:
-    """Return True if `cells`, the cells of line 1 of the file `text`, are names of columns; False if they are values.
+    """Return whether `cells`, the cells of line 1 of the file `text`, are names of columns and not values.
 
-    The argument `header` of `egm.files.rows`, which is in `text.given`, decides this. If it is "auto", the cells do.
-    Raise a FileError if the cells may be names, but may also be values.
+    The argument `header` of `egm.files.rows` decides this or, if it is "auto", the cells. Raise a FileError if they
+    could be both.
     """
     given, path = text.given, text.path
     if given.header != "auto":
@@ -226,7 +225,7 @@ def _has_names(text: _Text, cells: list[str]) -> bool:
 def _may_be_names(numbers: list[float]) -> bool:
     """Return whether `numbers`, the cells of line 1, may be names of columns, as years may be.
 
-    They may be names if they are all different, and if all are whole or they increase or decrease.
+    They may be if they are all different, and are whole or increase or decrease.
     """
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
@@ -265,9 +264,9 @@ def _parsed(
     """Return the numbers in some columns of some `records`, with a row for each, and the labels in other columns.
 
     `values` has the indices of the columns with numbers, and `labels` those of the columns with labels. Raise a
-    FileError if a number is not finite, unless missing values become NaN, or if a label is missing. The other arguments
-    serve for error messages: `text` is the file, `names` has the names of all columns, and the first record is row
-    `start` of the table, counted from 0, and begins in line `first` of the file, counted from 1.
+    FileError for a number that is not finite (unless missing values are allowed) and for a missing label. The message
+    is made from the file `text`, all column names `names`, the index `start` of the first record, and the number
+    `first` of its line.
     """
     width, mark, cells, texts = len(names), text.given.delimiter, list[str](), [list[str]() for _ in labels]
     everything = values == list(range(width))
@@ -310,8 +309,8 @@ def _row(
 ) -> tuple[list[float], list[str]]:
     """Return the numbers and the labels in one `record`, or raise a FileError that says what is wrong.
 
-    This is slow. The record is row `row` of the table, counted from 0, and begins in line `line` of the file, counted
-    from 1. The other arguments are those of `_parsed`.
+    The record has the index `row` in the table, and begins in line number `line` of the file. The other arguments are
+    those of `_parsed`.
     """
     cells = text.cells(line, record)
     place = f"{text.path}: row {row + 1} (line {line})"

@@ -18,7 +18,7 @@ __all__ = ["table", "vector"]
 def table(path: Path, given: Given) -> Source:
     """Return the table in the NumPy file at `path` as a `Source`, from which its rows can be read in blocks.
 
-    The columns are called "1", "2" and so on. `given` is not used; readers of all kinds of files have it.
+    The columns are called "1", "2" and so on. `given` is not used.
     """
     array = _mapped(path, 2)
 
@@ -38,9 +38,9 @@ def table(path: Path, given: Given) -> Source:
 
 
 def vector(path: Path, given: Given) -> Vector:
-    """Return None and the values in the NumPy file at `path`, which holds an array with one axis.
+    """Return the values in the NumPy file at `path`, an array with one axis, after None in place of their names.
 
-    The None stands for the names of the values, which a NumPy file does not have. `given` is not used.
+    `given` is not used.
     """
     return None, np.array(_mapped(path, 1), dtype=float)
 

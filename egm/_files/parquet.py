@@ -28,10 +28,7 @@ _INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
 
 
 def table(path: Path, given: Given) -> Source:
-    """Return the table in the Parquet file at `path` as a `Source`, from which its rows can be read in blocks.
-
-    `given` is not used; readers of all kinds of files have it.
-    """
+    """Return the table in the Parquet file at `path` as a `Source`, from which its rows can be read in blocks."""
     with _opened(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
     everything = list(schema.names)  # pyarrow makes this list anew whenever it is asked for
@@ -64,8 +61,7 @@ def table(path: Path, given: Given) -> Source:
 def vector(path: Path, given: Given) -> Vector:
     """Return the names and the values in the Parquet file at `path`, which has one value in each row.
 
-    The file may have a column of names before the values. Without names, None is returned in place of the list of
-    names. `given` is not used.
+    The file may have a column of names before the values; otherwise None stands for the names.
     """
     with _opened(path) as file:
         table = file.read()
@@ -98,7 +94,7 @@ def written(columns: dict[str, list[Any]], about: dict[str, str]) -> bytes:
 def _opened(path: Path) -> Iterator[Any]:
     """Open the Parquet file at `path` for a `with` block, which gets pyarrow's `ParquetFile`.
 
-    If pyarrow raises an error while the file is opened, or in the block, a FileError is raised instead.
+    An error of pyarrow, also one in the block, becomes a FileError.
     """
     try:
         import pyarrow as pa
@@ -124,7 +120,7 @@ def _require_numbers(path: Path, field: Any) -> None:
 def _require_labels(path: Path, field: Any) -> None:
     """Raise a FileError unless a column of the Parquet file at `path` holds labels: numbers, booleans, text or dates.
 
-    `field` is pyarrow's description of the column: its name and type. The column may be encoded by a dictionary.
+    `field` is pyarrow's description of the column.
     """
     kind = str(_plain(field.type))
     if kind.startswith("decimal") or not re.match(rf"{_NUMBERS}|(large_)?string|date|timestamp\[\w+\]", kind):
@@ -147,8 +143,8 @@ def _numbers(column: Any) -> Array:
 def _labels(path: Path, start: int, name: str, column: Any) -> Labels:
     """Return the labels in `column`, a column of pyarrow, as an array of numbers, of texts or of dates.
 
-    Raise a FileError if a label is missing. For its message, `path` is the file, `name` is the name of the column, and
-    the first label is in row `start`, counted from 0.
+    Raise a FileError if a label is missing. Its message has the file `path`, the column `name` and the row, counted
+    from `start` on.
     """
     missing = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     if missing.any():
@@ -158,10 +154,7 @@ def _labels(path: Path, start: int, name: str, column: Any) -> Labels:
 
 
 def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
-    """Return a dask array that reads a Parquet file or a folder of Parquet files.
-
-    The arguments `path` and `columns`, the result and the errors are those of `egm.files.from_parquet`.
-    """
+    """Return a dask array that reads a Parquet file or a folder of Parquet files, as `egm.files.from_parquet` does."""
     import dask
     from dask.array import map_blocks
     from pyarrow import dataset
@@ -189,10 +182,10 @@ def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
 
 
 def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
-    """Return NumPy's types of the columns with the names `columns` in one Parquet file.
+    """Return NumPy's types of the `columns` in one Parquet file, for which `fragment` is pyarrow's object.
 
-    `fragment` is pyarrow's object for this file. Raise an error if a column is missing, occurs twice or does not hold
-    numbers. If `everything` is true, raise an error also if the file has other columns.
+    Raise an error if a column is missing, occurs twice or does not hold numbers or, if `everything` is true, if the
+    file has other columns.
     """
     from pyarrow import types
 
@@ -217,8 +210,8 @@ def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[An
     """Return one block of the dask array: a row group of a Parquet file as an array (rows, d).
 
     `source` has the file system, a list of the row groups with their files and numbers of rows, the names of the
-    columns, and the type of the result. The first entry of `block_id` is the index of the row group in this list. The
-    columns are read a few at a time, so that the row group is in memory only once.
+    columns, and the type of the result. `block_id` begins with the index of the row group in this list. A few columns
+    are read at a time, so that the row group is in memory only once.
     """
     from pyarrow.parquet import ParquetFile
 

@@ -60,12 +60,11 @@ class Given:
 class Source:
     """Describe a table in a file before columns are chosen.
 
-    `names` is the list of the names of all columns. `count` is the number of rows, or None if the file does not say how
-    many rows it has. The function `read` takes the indices of the columns that hold values and of those that hold
-    labels. It yields pairs: a block of rows of the values, and a list with an array of labels for each column of
-    labels. The function `counts` yields whole numbers whose sum is the number of rows. The function `require` takes the
-    arguments of `read`, and raises a FileError if a column has the wrong type, without reading a row. The function
-    `label_type` takes the index of a column of labels, and returns NumPy's type for them: numbers, texts or dates.
+    `names` is the list of the names of all columns. `count` is the number of rows, or None if it is not known. The
+    function `read` takes the indices of the columns that hold values and of those that hold labels, and yields pairs: a
+    block of rows of the values, and a list of arrays of labels. `counts` yields whole numbers whose sum is the number
+    of rows. `require` takes the arguments of `read`, and raises a FileError for a column of the wrong type, without
+    reading a row. `label_type` takes the index of a column of labels, and returns NumPy's type for them.
     """
 
     names: list[str]
@@ -80,8 +79,8 @@ class Source:
 def reading(path: Path, encoding: str | None = None) -> Iterator[None]:
     """Turn errors of a `with` block that reads the file at `path` into a FileError that names the file.
 
-    The errors are those of the operating system and of a damaged gzip file, and the error for text that does not have
-    the encoding `encoding`. None stands for UTF-8, for a file whose encoding the user cannot choose.
+    The errors are those of the operating system, of a damaged gzip file, and of text that does not have the `encoding`.
+    None stands for UTF-8, for a file whose encoding the user cannot choose.
     """
     try:
         yield

@@ -26,10 +26,10 @@ _ORDER = 16  # terms kept of the series of a cluster
 class Group(NamedTuple):
     """Hold a cluster of weights, or one weight, as balls.
 
-    `twice` is two times the center of the cluster. `half` is half of the sum of the degrees of freedom k_j, and `shift`
-    half of the sum of the noncentralities nc_j. With e_j, the relative distance of a weight from the center, `spread`
-    is a bound on all |e_j|, and `moments` has the pairs of the sums of k_j e_j^p / 2 and of nc_j e_j^p / 2, for p = 1
-    ... `_ORDER`. For one weight `moments` is empty.
+    `twice` is two times the center of the cluster. `half` and `shift` are half of the sums of the degrees of freedom
+    k_j and of the noncentralities nc_j. e_j is the relative distance of a weight from the center: `spread` is a bound
+    on all |e_j|, and `moments` has the pairs of the sums of k_j e_j^p / 2 and of nc_j e_j^p / 2, for p = 1 ...
+    `_ORDER`. For one weight `moments` is empty.
     """
 
     twice: Ball
@@ -43,10 +43,9 @@ class Group(NamedTuple):
 class Law:
     """Hold the parameters of Q, a weighted sum of chi-square variables and a normal one, divided by a power of two.
 
-    `groups` has the weights in balls, and `variance` is the variance of the normal term. `largest` is twice the largest
-    weight, or 0 if no weight is positive; `least` is twice the least weight, or 0 if no weight is negative. The arrays
-    `twice`, `half` and `shift` have the same numbers as `groups`, in doubles, and `tau` is the standard deviation of
-    the normal term.
+    `groups` has the weights in balls, and `variance` is that of the normal term. `largest` is twice the largest weight,
+    or 0 if no weight is positive; `least` is twice the least weight, or 0 if no weight is negative. `twice`, `half` and
+    `shift` have the numbers of `groups` in doubles, and `tau` is the standard deviation of the normal term.
     """
 
     groups: tuple[Group, ...]
@@ -59,7 +58,7 @@ class Law:
     tau: float
 
     def cumulant(self, s: Ball) -> Ball:
-        """Return a ball that contains K(s), for a complex ball `s` that does not meet the cuts on the real axis."""
+        """Return a ball with the cumulant function of Q at the complex ball `s`, which must not meet the cuts."""
         total = self.variance * s * s / 2
         for group in self.groups:
             inverse = 1 / (1 - group.twice * s)
@@ -91,9 +90,8 @@ class Law:
 def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) -> Law:
     """Return the `Law` of (sum_j weights_j chi2(dof_j, nc_j) + `normal` Z) / 2 ** `exponent`.
 
-    The vectors `weights`, `dof` and `nc` have equal length, and all numbers are exact. The balls of the result
-    (intervals that contain the exact numbers) have the current precision of flint. Equal weights are merged, and if
-    there are many different ones, close weights are clustered.
+    The vectors `weights`, `dof` and `nc` have equal length. The result is in balls (intervals that contain the exact
+    numbers) with the current precision of flint. Equal weights are merged, and many close ones are clustered.
     """
     arb = ball_arithmetic().arb
     unit = arb(2) ** (1 - exponent)
@@ -148,8 +146,8 @@ def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
 def _cuts(values: Array) -> Indices:
     """Return the indices at which the clusters of the sorted different weights `values` begin.
 
-    A cluster is at most `_WIDTH` long in log(r / (1 - r)), where r is a weight divided by the largest weight of its
-    sign. The largest weight of each sign is a cluster by itself.
+    A cluster is at most `_WIDTH` long in log(r / (1 - r)), for the weight r divided by the largest one of its sign. The
+    latter is a cluster by itself.
     """
     extreme = np.where(values > 0, values[-1], values[0])
     with np.errstate(divide="ignore"):

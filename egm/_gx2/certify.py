@@ -143,7 +143,7 @@ class _Variable:
         self.laws: dict[tuple[bool, int], Law] = {}
 
     def _broadcast(self, check: Any, **named: ArrayLike) -> Array:
-        """Return the one keyword argument in `named` with an entry for each weight, after the check `check` of it."""
+        """Check the argument in `named` by the function `check`, and return it with an entry for each weight."""
         ((name, value),) = named.items()
         array = check(**{name: value})
         if array.ndim > 1 or array.size not in (1, self.weights.size):
@@ -161,7 +161,7 @@ class _Variable:
         return self.laws[mirrored, bits]
 
     def scaled(self, x: float) -> Ball:
-        """Return the exact ball (x - shift) / 2 ** exponent."""
+        """Return the exact ball (x - shift) / 2 ** exponent, the point `x` in the units of `law`."""
         flint = ball_arithmetic()
         with flint.ctx.workprec(_EXACT):
             return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent
@@ -248,10 +248,10 @@ class _Variable:
 
 
 class _Quantile:
-    """Search the number x with given tails of Q, and prove that it lies between two doubles."""
+    """Search the number x at which Q has given tails, and prove that it lies between two doubles."""
 
     def __init__(self, variable: _Variable, tails: tuple[Ball, Ball], bits: int) -> None:
-        """Keep the `variable` Q, the balls `tails` of P[Q > x] and P[Q <= x], and the number of bits to work with."""
+        """Keep the `variable` Q, the given `tails` P[Q > x] and P[Q <= x] as balls, and the precision in `bits`."""
         self.variable, self.tails, self.bits = variable, tails, bits
         signs = np.sign(variable.weights)
         self.one_sided = variable.normal == 0 and bool(np.all(signs == signs[0]))
@@ -318,7 +318,7 @@ class _Quantile:
         raise ArithmeticError("no start was found for the search of a quantile")
 
     def plan(self, y: Ball) -> None:
-        """Choose the contour for the scaled point `y`: for Q or, if `y` is negative, for -Q and its opposite tail."""
+        """Choose the contour for the scaled point `y`; for a negative `y`, that of -Q and of its opposite tail."""
         mirrored = bool(y < 0)
         if mirrored != self.mirrored:
             self.mirrored, self.upper = mirrored, not self.upper
@@ -327,11 +327,11 @@ class _Quantile:
 
     @property
     def target(self) -> Ball:
-        """Return the given probability, a ball, of that tail of Q which the present contour computes."""
+        """Return the given probability, a ball, of the tail that the present contour computes."""
         return self.tails[self.upper == self.mirrored]
 
     def exceeds(self, x: float) -> bool | None:
-        """Return True if P[Q > `x`] is proved to be at least the given probability, False if at most, else None."""
+        """Return whether P[Q > `x`] is at least (True) or at most (False) the given probability, None if unproved."""
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:
             return limit == 0

@@ -29,7 +29,7 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 
 
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
-    """Choose the contour for a tail of the variable Q of `law` at `y`, such that about `bits` bits will be certain.
+    """Choose the contour for a tail of the variable of `law` at `y`, such that about `bits` bits will be certain.
 
     `y` is a real ball near a number >= 0. The tail is the upper one if `upper` is true. An ArithmeticError is raised if
     no contour is found.
@@ -53,7 +53,7 @@ def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
 def start(law: Law, log_p: float, upper: bool) -> float:
     """Return an estimate of the y at which a tail has the logarithm `log_p`, by the saddlepoint formula.
 
-    The tail of the variable Q of `law` is the upper one if `upper` is true.
+    The tail of the variable of `law` is the upper one if `upper` is true.
     """
     axis = _Axis(law, upper)
 
@@ -66,7 +66,7 @@ def start(law: Law, log_p: float, upper: bool) -> float:
 
 
 def _bisect(falling: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
-    """Return the root of the decreasing function `falling` between `low` and `high`, or the end nearest to the root.
+    """Return the root of the decreasing function `falling` between `low` and `high`, or the end nearest to it.
 
     The interval is halved `steps` times.
     """
@@ -77,32 +77,35 @@ def _bisect(falling: Callable[[float], float], low: float, high: float, steps: i
 
 
 class _Axis:
-    """Compute the integrand F and the saddlepoint formula on the real axis, between 0 and the cut on one side of 0.
+    """Compute the integrand F(s) = exp(K(s) - s y) / s and the saddlepoint formula on the real axis, on one side of 0.
 
-    The points are s(t), where t is a real number between `near` (s is next to 0) and `far` (s is next to the cut or,
-    without a cut, far away).
+    K is the cumulant function. A point is given by a real number t: from `near`, where s(t) is next to 0, to `far`,
+    where s(t) is next to the cut or, without a cut, far away.
     """
 
     def __init__(self, law: Law, upper: bool) -> None:
-        """Choose the side s > 0, for the upper tail of the variable of `law`, if `upper` is true; otherwise s < 0."""
+        """Choose the side of the axis for a tail: s > 0 for the upper tail, if `upper` is true, otherwise s < 0.
+
+        The tail is that of the variable of `law`.
+        """
         self.law, self.sign = law, 1.0 if upper else -1.0
         extreme = float(law.largest if upper else -law.least)
         self.bound = 1 / extreme if extreme > 0 else math.inf
         self.near, self.far = -690.0, 34.0 if self.bound < math.inf else 690.0
 
     def point(self, t: float) -> float:
-        """Return the point s(t)."""
+        """Return the point s(t) on the real axis for the number `t`."""
         size = math.exp(t) if self.bound == math.inf else self.bound / (1 + math.exp(-t))
         return self.sign * size
 
     def y_of(self, s: float) -> float:
-        """Return the y for which the point `s` is the saddle point of F."""
+        """Return the y for which the point `s` is the saddle point of the integrand F."""
         v = self.law.twice * s / (1 - self.law.twice * s)
         total = self.law.half @ v + self.law.shift @ (v * (1 + v)) + (self.law.tau * s) ** 2
         return float((total - 1) / s)
 
     def log_size(self, s: float, y: float) -> float:
-        """Return log |F| at the point `s`, for the point `y` of the tail."""
+        """Return log |F| at the point `s`, where F is the integrand of the tail at `y`."""
         ratio = self.law.twice * s
         total = -self.law.half @ np.log1p(-ratio) + self.law.shift @ (ratio / (1 - ratio))
         return float(total + (self.law.tau * s) ** 2 / 2 - s * y - math.log(abs(s)))
@@ -155,11 +158,10 @@ class _Search:
     def _with(
         self, ends: list[float], low: float, high: float, tail: float, size: float
     ) -> tuple[float, Contour] | None:
-        """Return a contour whose strip has the angles from `low` to `high`, or None if none is possible.
+        """Return the number of nodes and the contour for a strip of the angles from `low` to `high`, or None.
 
-        The result is a pair of the number of nodes and the contour. The strip crosses the real axis between the two
-        `ends`. `tail` is an estimate of the logarithm of the tail, and `size` one of the largest number in the exponent
-        of F.
+        The result is None if no such contour is possible. The strip crosses the real axis between the two `ends`.
+        `tail` is an estimate of the logarithm of the tail, and `size` one of the largest number in the exponent of F.
         """
         rho = (ends[1] - ends[0]) / (math.sin(high) - math.sin(low))
         m = ends[0] - rho * math.sin(low)
@@ -181,8 +183,8 @@ class _Search:
     def _sizes(self, m: float, rho: float, angle: float, floor: float | None) -> tuple[Array, Array] | None:
         """Return numbers u >= 0 and the values of log |f| at m + rho sin(angle + i u), or None if no numbers are found.
 
-        The numbers u begin at 0 and have equal steps. They reach so far that log |f| is below `floor` at the last one
-        or, if `floor` is None, by more than `_DEPTH` below its largest value.
+        The numbers u have equal steps. At the last one, log |f| is below `floor` or, if that is None, by more than
+        `_DEPTH` below its largest value.
         """
         law, end = self.law, 4.0
         for _ in range(30):

@@ -176,40 +176,38 @@ def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -
 def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
     """Compute E[L] and E[L^2] for the share L of a normal row that clipping to a given squared norm removes.
 
-    Let Q be the squared norm of the row, divided by the unit of `form`, which holds the parameters of Q. The argument
-    `x` is the squared norm to which the row is clipped, divided by this unit, too. Then L is max(0, 1 - sqrt(x / Q)).
-    The vector `weights` holds the weights of the chi-square variables in Q.
+    The squared norm of the row has the parameters in `form`, and `x` is the squared norm to which it is clipped, both
+    divided by the unit of `form`. `weights` are the weights of the chi-square variables.
 
-    The result is an array with four rows and one column for each weight: E[L] if this weight had two more degrees of
-    freedom (row 0) or four more (row 1), and E[L^2] for two more (row 2) and four more (row 3). All entries are
-    computed with the nodes of one contour.
+    The result is an array with one column for each weight: E[L] if this weight had two more degrees of freedom (row 0)
+    or four more (row 1), and E[L^2] for two more (row 2) and four more (row 3). All are computed along one contour.
     """
     return _lost([_in_tail(form, x)], weights)
 
 
 def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
-    """Compute the result of `lost_in_tail` where `x` is so far below the mean of Q that its contour fails.
+    """Compute means of the share that a row loses by clipping, where the contour of `lost_in_tail` fails.
 
-    The arguments `form`, `x` and `weights` are those of `lost_in_tail`.
+    It fails if nearly all rows are clipped. Arguments and result are those of `lost_in_tail`.
     """
     return _lost(_by_complement(form, x), weights)
 
 
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
-    """Compute the result of `lost_in_tail` from `pieces`, the quadratures of `_in_tail` or `_by_complement`.
+    """Compute means of the share that a row loses by clipping, as `lost_in_tail` returns them, from quadratures.
 
-    Each entry of `pieces` is a triple: a `Crossing` of the contour, the nodes s - c, and the masses of the nodes for L,
-    for L^2 and for two further functions of Q, which are not used here. The vector `weights` holds the weights in Q.
+    `pieces` are the quadratures of `_in_tail` or `_by_complement`. Each is a triple: a `Crossing` of the contour, the
+    nodes s - c, and the masses of the nodes for L, for L^2 and for two further functions of Q, which are not used here.
     """
     rows = (sums_of_inverses(crossing, shift, np.array(masses[:2]), weights) for crossing, shift, masses in pieces)
     return sum(row.reshape(4, -1) for row in rows)  # type: ignore[return-value]  # of at least one array
 
 
 def _pieces(form: Form, x: Real) -> list[Piece]:
-    """Return the quadrature of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails.
+    """Return quadratures for means of what clipping removes from a row with the squared norm Q.
 
-    `form` holds the parameters of Q, and `x` is the squared norm to which a row is clipped, divided by the unit of
-    `form`. The result is a list of pieces.
+    There is that of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails. `form` holds the
+    parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
     """
     try:
         return [_in_tail(form, x)]
@@ -218,11 +216,11 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
 
 
 def _in_tail(form: Form, x: Real) -> Piece:
-    """Return the quadrature along one contour for the expectations E[g(Q); Q > x] of four functions g.
+    """Return the quadrature along one contour for the expectations E[g(Q); Q > x] of the four functions g of `Piece`.
 
-    `form` holds the parameters of Q, and `x` is divided by the unit of `form`. The functions are those of `Piece`. With
-    z = s x their Laplace transforms, as functions of t - 1 with t = Q / x, are those of `_lost_shares` and, for the
-    derivatives, z times these, because L and L^2 are 0 at t = 1.
+    `form` holds the parameters of Q, and `x` is divided by its unit. Let t be Q / x. The Laplace transforms of L and
+    L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x. Those of their derivatives by t are z
+    times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
     shift, mass, *_ = integrate(crossing, x, density=0.0)
@@ -262,8 +260,8 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
 def _below(form: Form, low: float, x: float) -> Iterator[Point]:
     """Yield the points of a quadrature for means over low < Q < x, by the density of Q, on intervals of log Q.
 
-    `form` holds the parameters of Q; `low` and `x` are divided by its unit. An interval is halved until the mean of u^2
-    = x / Q over the interval agrees with the sum of the means over its halves.
+    `form` holds the parameters of Q; `low` and `x` are divided by its unit. An interval is halved until the mean of x /
+    Q over it agrees with those over its halves.
     """
     edges = np.linspace(np.log(low), np.log(x), _FIRST + 1)
     stack = [(*ends, _points(form, *ends, x)) for ends in itertools.pairwise(edges)]

@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 @cache
 def kernel() -> ModuleType:
-    """Return the module of compiled functions. The first call imports it, which takes a quarter of a second.
+    """Return the module of compiled functions, which the first call imports in a quarter of a second.
 
-    If numba has not stored the compiled code, the import compiles it. Meanwhile the garbage collector is off, because
-    it would find next to nothing and take a tenth of the time.
+    If numba has not stored the compiled code, it is compiled. Meanwhile the garbage collector is off, because it would
+    find next to nothing and take a tenth of the time.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -118,7 +118,7 @@ class Crossing:
     def beyond(self) -> float:
         """Return the part of K(c) that comes from the spread of the weights within clusters.
 
-        The rest of K(c) is computed as if all weights of a cluster were equal to the center of the cluster.
+        The rest of K(c) is computed as if all weights of a cluster were equal to its center.
         """
         total = np.zeros_like(self.v)
         for coefficients in self.form.series[::-1]:
@@ -127,10 +127,7 @@ class Crossing:
 
     @property
     def x(self) -> float:
-        """Return the x for which c is the saddle point of exp(K(s) - s x) / s: K'(c) - 1/c.
-
-        K is the cumulant function of `form`, and c is the point of this crossing.
-        """
+        """Return the x for which c is the saddle point of exp(K(s) - s x) / s: K'(c) - 1/c."""
         return (self.drift - 1) / self.c
 
     def log_height(self, x: Real) -> tuple[float, float]:
@@ -165,8 +162,7 @@ class Crossing:
     def _rounding(self, size: float) -> float:
         """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
 
-        It allows for the rounding within `kernel.quadrature`, too: of factors that are multiplied, and of large terms
-        of K(s) - K(c) with opposite signs.
+        It allows for the rounding within `kernel.quadrature`, too.
         """
         return _EPS * (64 + 5 * size + 6 * self._turns + min(math.sqrt(self.form.k @ self.form.k), 64.0))
 
@@ -187,12 +183,11 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 
 
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
-    """Find the saddle point of exp(K(s) - s x) / s for the given `x`, where K is the cumulant function of `form`.
+    """Find the saddle point of exp(K(s) - s x) / s, where K is the cumulant function of `form`; return a `Crossing`.
 
-    The saddle point is returned as a `Crossing`. The caller has divided `x` by ``form.unit``, because K is the cumulant
-    function of Q divided by this unit. The upper tail has a saddle point c > 0, and the lower tail has one with c < 0.
-    If `lower` is true, the saddle point of the lower tail is returned, and if it is false, that of the upper tail. If
-    `lower` is None, the tail is the lower one for an x below the mean of the distribution, and otherwise the upper one.
+    `x` is divided by ``form.unit``. If `lower` is true, the saddle point c is that of the lower tail, c < 0, and if it
+    is false, that of the upper tail, c > 0. If `lower` is None, the tail is the lower one for an x below the mean, and
+    otherwise the upper one.
     """
     lower = bool(x < form.mean) if lower is None else lower
     theta = kernel().saddle(form.table, form.normal, float(x), lower, np.empty((3, form.table.shape[1])))
@@ -211,10 +206,9 @@ def log_by_formula(crossing: Crossing) -> float:
 def find_root(increasing: Callable[[float], tuple[float, float, T]], start: float, tolerance: float) -> T:
     """Find the zero of an increasing function by Newton's method, and return an object that belongs to the zero.
 
-    For a number u, ``increasing(u)`` returns three things: the value of the function at u, the slope there, and any
-    other object. The search begins at u = `start`, and keeps a bracket of the zero by the signs of the values. It ends
-    at the first u for which the absolute value of the function is at most `tolerance`, and returns the third thing for
-    this u. It raises an AccuracyError after 200 steps.
+    ``increasing(u)`` returns the value of the function at u, its slope, and any other object. The search begins at u =
+    `start`, and ends when the value is at most `tolerance` in size; then the object for this u is returned. It raises
+    an AccuracyError after 200 steps.
     """
     low, high, u = -np.inf, np.inf, start
     for _ in range(200):
@@ -226,13 +220,13 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 
 
 def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
-    """Choose the nodes s and the masses m of a quadrature along the contour through the point c of `crossing`.
+    """Return a quadrature along the contour through the point c of `crossing`: nodes, masses, error, integrals.
 
-    The results are the array s - c, the array m, an estimate of the relative error, and the list of Im sum_i m_i
-    F(s_i) / |c| for the three functions F(s) = c / s, 1 and (s - c) / c, where Im is the imaginary part. `x` is a point
-    of the distribution, divided by the unit of its `Form`. Let K be the cumulant function. For a function F, the
+    Let K be the cumulant function, s_i the nodes, m_i the masses, and Im the imaginary part. For a function F, the
     integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i).
-    The tail is the integral with F = 1/s, and the density is the integral with F = 1.
+    The tail is the integral with F = 1/s, and the density is the integral with F = 1. The results are the array of the
+    s_i - c, the array of the m_i, an estimate of the relative error, and the list of Im sum_i m_i F(s_i) / |c| for F(s)
+    = c / s, 1 and (s - c) / c. `x` is a point of the distribution, divided by the unit of its `Form`.
 
     The estimated error is the larger one of that of the tail and `density` times that of the density. For an x far
     below the mean and a contour with c > 0, the density is too small beside the upper tail, and `density` has to be 0.
@@ -260,9 +254,9 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
 def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float]]:
     """Yield the shapes of the contours to be tried in turn, as `kernel.quadrature` takes them.
 
-    The arguments are those of `integrate`. The first hyperbola follows the path of steepest descent to third order, if
-    this path bends to the side on which exp(-s x) falls: to the right for positive `x`. The second hyperbola leaves the
-    path nearer to the saddle point, and the last contour is a straight line.
+    The first hyperbola follows the path of steepest descent to third order, if this path bends to the side on which
+    exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the last contour is a straight line.
+    The arguments are those of `integrate`.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -278,9 +272,7 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float]
 def growth(crossing: Crossing, shift: Complex) -> Complex:
     """Compute K(c + shift) - K(c), the change of the cumulant function K, for the nodes c + shift of a quadrature.
 
-    Here c is the point of `crossing`, and `shift` is an array of complex numbers. The logarithms of 1 - q shift, with q
-    = r / (1 - r c) for each group of weights, are computed by real arithmetic; r is the center of the group divided by
-    the largest weight.
+    c is the point of `crossing`, and `shift` is an array of complex numbers.
     """
     form = crossing.form
     return kernel().growth_at(form.table, form.normal, form.series, crossing.beyond, crossing.c, crossing.at, shift)
@@ -324,10 +316,9 @@ def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors:
 
 
 def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:
-    """Compute 1 / (1 - r s) for every node s = c + shift and every entry of `weights`.
+    """Compute 1 / (1 - r s) for every node s = c + shift and every entry of `weights`; the shape is (nodes, weights).
 
-    Here c is the point of `crossing`, `shift` has an entry for each node, and r is the weight divided by the largest
-    one. The result has the shape (nodes, weights).
+    c is the point of `crossing`, `shift` has an entry for each node, and r is the weight divided by the largest one.
     """
     largest = crossing.form.unit / 2
     slack = (
@@ -347,8 +338,7 @@ def _terms(form: Form) -> int:
 def _places(form: Form, weights: Array) -> tuple[Indices, Array]:
     """Return the index of the group of each weight, and the relative distance of the weight from the group's center.
 
-    `form` describes the groups, and `weights` holds the weights from which it was made. Both results have an entry for
-    each weight.
+    `form` describes the groups, and `weights` holds the weights from which it was made.
     """
     if form.order is not None:
         group = np.empty_like(form.order)

@@ -129,8 +129,7 @@ class _Point:
 def _point(x: float, law: Law) -> _Point:
     """Compute the `_Point` at `x` for the distribution with the parameters `law`.
 
-    The contour is that of the upper tail if x is at or above the mean of Q, and otherwise that of the lower tail. If it
-    is a contour for -Q, the weights and x change their signs, and the density does not.
+    The contour is that of the upper tail if x is at or above the mean of Q, and otherwise that of the lower tail.
     """
     x = scalar(finite, x=x)
     low, high = law.support

@@ -122,7 +122,7 @@ class Contour:
 
     @cached_property
     def nodes(self) -> list[tuple[Ball, Ball, Ball]]:
-        """Return the triples of s, K(s) and rho cos(phi + i u), where s is a node with u = j step, for j >= 0."""
+        """Return the triples of s, K(s) and rho cos(phi + i u) at the nodes of the sum, u = j step for j >= 0."""
         flint = ball_arithmetic()
         nodes = []
         with flint.ctx.workprec(self.bits):
@@ -135,7 +135,7 @@ class Contour:
         return nodes
 
     def _check(self) -> None:
-        """Raise an ArithmeticError unless the strip is proved to meet neither the cuts nor 0."""
+        """Raise an ArithmeticError unless the strip around the contour is proved to meet neither the cuts nor 0."""
         arb = ball_arithmetic().arb
         left, right = (self.m + self.rho * arb(angle).sin() for angle in (self.low, self.high))
         steep = self.law.variance > 0 and not self.high < STEEPEST
@@ -180,12 +180,15 @@ class Contour:
 
 
 class Edge:
-    """Bound |f| and its integral along the hyperbola with one angle, as the docstring of the module explains."""
+    """Bound the integrand of a contour integral, and the integral of its absolute value, along a hyperbola.
+
+    The docstring of the module has the formulas.
+    """
 
     def __init__(self, contour: Contour, angle: Ball, y: Ball, density: bool) -> None:
-        """Prepare the bounds for the hyperbola that has m and rho of `contour` and the real ball `angle` as its angle.
+        """Prepare bounds of the integrand on an edge of the strip: the hyperbola of `contour` with another `angle`.
 
-        The bounds are for the density at `y`, a real ball, if `density` is true, and otherwise for the tail.
+        The integrand is that of the density at `y`, a real ball, if `density` is true, and otherwise that of the tail.
         """
         self.law, self.y = contour.law, y
         self.m, self.rho = y * 0 + contour.m, y * 0 + contour.rho
@@ -204,17 +207,17 @@ class Edge:
                 self.others.append((group, *place))
 
     def _place(self, p: Ball) -> tuple[Ball, Ball, Ball, Ball]:
-        """Return the four balls q, b = q sin phi, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real point `p`.
+        """Return q = (p - m) / rho, b = q sin phi, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real `p`, as balls.
 
-        Here q is (p - m) / rho.
+        The hyperbola of the edge is m + rho sin(phi + i u).
         """
         q = (p - self.m) / self.rho
         return q, q * self.sine, (q * q - 1) * self.cosine**2, (p / self.rho) ** 2
 
     def log_size(self, c: Ball, central: bool = False) -> Ball:
-        """Return an upper bound on log |F| for all C = cosh u in the real ball `c`.
+        """Return an upper bound of the logarithm of the integrand, log |F|, for all C = cosh u in the real ball `c`.
 
-        For the density the bound is that of log |s F|. Noncentral terms are left out if `central` is true.
+        For the density it is log |s F|. Noncentral terms are left out if `central` is true.
         """
         low, high = c.lower(), c.upper()
         length = ((abs(self.m) + self.rho * self.sine * high) ** 2 + (self.rho * self.cosine * high) ** 2).sqrt()

@@ -23,14 +23,12 @@ Real: TypeAlias = Any  # a float or a np.longdouble
 class Form:
     """Hold the parameters of Q / unit, where Q is a weighted sum of chi-square variables and a normal one.
 
-    `unit` is twice the largest weight of Q, which is positive; or, without any weight, the standard deviation of the
-    normal variable. For a weight w let r = w / max w, which is at most 1. Then the factor 1 - 2 w s of the cumulant
-    function of Q becomes 1 - r s. Weights are gathered in groups in ascending order, and each array has one entry for
-    each group: `lowest` is the smallest weight of the group, `centers` is its center, `k` is the sum of its degrees of
-    freedom, and `nc` is the sum of its noncentralities. If the weights of a group, center * (1 + e_j), may differ,
-    `moments` has the sums of k_j e_j^p and of nc_j e_j^p over the group, for p = 1 ... ORDER, in the shape (2, ORDER,
-    groups). Otherwise it has the shape (2, 0, groups). `normal` is the standard deviation of the normal variable,
-    divided by `unit`. `order` has the indices that sort the weights, if each weight is a group of its own.
+    `unit` is twice the largest weight of Q or, without any weight, the standard deviation of the normal variable.
+    Weights are gathered in groups in ascending order. For each group, `lowest` is its smallest weight, `centers` its
+    center, `k` the sum of its degrees of freedom, and `nc` that of its noncentralities. If the weights of a group,
+    center * (1 + e_j), may differ, `moments` has the sums of k_j e_j^p and of nc_j e_j^p over the group, for p = 1 ...
+    ORDER, in the shape (2, ORDER, groups); otherwise it is empty. `normal` is the standard deviation of the normal
+    variable, divided by `unit`. `order` has the indices that sort the weights, if each weight is a group of its own.
     """
 
     unit: float
@@ -46,8 +44,7 @@ class Form:
     def table(self) -> Array:
         """Return the array of the shape (4, groups) with the rows r, 1 - r, `k` and `nc`, for `egm._gx2.kernel`.
 
-        The largest weight of all groups is unit / 2. The center is subtracted from it before the division by it, so
-        that no digits of 1 - r are lost if r is near 1.
+        r is the center divided by the largest weight, and no digits of 1 - r are lost if r is near 1.
         """
         largest = self.unit / 2
         return np.array([self.centers / largest, (largest - self.centers) / largest, self.k, self.nc])
@@ -75,8 +72,7 @@ class Form:
     def exact_r(self) -> Long:
         """Return r, the center of each group of weights divided by the largest weight, in extended precision.
 
-        A double is not enough, because the rounding error of r is multiplied by the degrees of freedom, and their
-        number may be large.
+        The rounding error of r is multiplied by the degrees of freedom, whose number may be large.
         """
         return self.centers / np.longdouble(self.unit / 2)
 
@@ -118,10 +114,8 @@ class Side:
 class Law:
     """Hold the checked parameters of Q = sum_j w_j chi2(dof_j, nc_j) + normal * Z + shift, where Z is standard normal.
 
-    `weights`, `dof` and `nc` hold the w_j, dof_j and nc_j. For the integral of the upper tail, Q is divided by twice
-    its largest positive weight. For the lower tail it is divided by twice the negative weight that is largest in size.
-    So a variable with weights of both signs has two forms, of Q and of -Q. If all weights have one sign, one form
-    serves both tails.
+    `weights`, `dof` and `nc` hold the w_j, dof_j and nc_j. For weights of both signs, the upper tail is computed with
+    the `Form` of Q, and the lower tail with that of -Q; otherwise one form serves both tails.
     """
 
     weights: Array
@@ -176,8 +170,8 @@ class Law:
 def parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, signed: bool = False) -> tuple[Array, Array, Array]:
     """Check `weights`, degrees of freedom `dof` and noncentralities `nc`; return them as vectors of equal length.
 
-    Raise a ValueError if a number is outside its range, or if `dof` or `nc` is neither one number nor as long as
-    `weights`. If `signed` is true, weights may be negative, and there may be none.
+    Raise a ValueError for a number outside its range, or a wrong length. If `signed` is true, weights may be negative,
+    and there may be none.
     """
     if signed:
         weights = nonzero(weights=weights)
@@ -202,10 +196,7 @@ def _repeated(values: Array, size: int) -> Array:
 
 
 def distinct(values: Array) -> Array:
-    """Return `values`, a vector that `parameters` has returned, or a vector of length one if it repeats one number.
-
-    The short vector is returned only if the stride of `values` is 0, that is, if a number was broadcast.
-    """
+    """Return the vector `values`, or a vector of length one if it is a single number that was broadcast."""
     return values[:1].copy() if values.strides == (0,) else values
 
 
@@ -228,10 +219,9 @@ def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike 
 def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
     """Return the `Form` of a weighted sum of chi-square variables and a normal variable.
 
-    The vectors `weights`, `dof` (degrees of freedom) and `nc` (noncentralities) are results of `parameters`, and
-    `normal` is the standard deviation of the normal variable. Equal weights become one group. If there are more than
-    256 weights, close weights are gathered in clusters, and each cluster is a group. But if there would be more than
-    4096 clusters, or more than a sixteenth of the number of weights, only equal weights are gathered.
+    The vectors `weights`, `dof` and `nc` are results of `parameters`, and `normal` is the standard deviation of the
+    normal variable. Equal weights become one group. If there are more than 256 weights, close ones are gathered in
+    clusters, unless there would be more than 4096 clusters, or more than a sixteenth of the number of weights.
     """
     if weights.size > _EXACT:
         clustered = _clustered(weights, dof, nc, normal)
@@ -241,10 +231,7 @@ def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
 
 
 def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
-    """Return the `Form` with one group for each distinct weight.
-
-    The arguments are those of `form_of`.
-    """
+    """Return the `Form` with one group for each distinct weight; the arguments are those of `form_of`."""
     if weights.size == 0:
         return Form(normal, weights, weights, weights, weights, np.zeros((2, 0, 0)), 1.0)
     order = np.argsort(weights)
@@ -262,8 +249,7 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
     """Return the largest weight, and an array with one row for each cluster of weights, in ascending order of weight.
 
-    The arguments and the columns of the array are those of `kernel.gather`, but `dof` and `nc` may be broadcast
-    vectors.
+    The arguments and the columns of the array are those of `kernel.gather`.
     """
     from egm._gx2 import kernel
 
@@ -274,10 +260,9 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
     """Return the `Form` with one group for each cluster of close weights, or None if there are too many clusters.
 
-    The arguments are those of `form_of`, which says how many clusters are too many. Let r be a weight divided by the
-    largest one. A cluster is a sixteenth of an octave of |r| or, for r > 1/2, of 1 - r. It is so narrow that the power
-    series in V e, by which the docstring of `egm.gx2` replaces the weights of a cluster, converges fast: |V e| is at
-    most 1/16.
+    A cluster is a sixteenth of an octave of the weight r, divided by the largest one, or for r > 1/2 of 1 - r. Then the
+    power series by which the docstring of `egm.gx2` replaces the weights of a cluster converges fast. The arguments are
+    those of `form_of`.
     """
     largest, found = gather(weights, dof, nc, ORDER, min(weights.size // 16, _MOST))
     if found.shape[0] == 0:

@@ -422,7 +422,7 @@ def from_quadratic_form(
 
 
 def _vector_of(d: int, **named: ArrayLike) -> Array:
-    """Check that the one keyword argument is a finite number or a vector of `d` of them; return it as a vector."""
+    """Check that the argument in `named` is a finite number or a vector of `d` of them; return it as a vector."""
     ((name, _),) = named.items()
     array = finite(**named)
     if array.shape not in ((), (d,)):

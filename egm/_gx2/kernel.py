@@ -66,9 +66,10 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
     The rows of the array `at`, of the shape (2, groups), are filled with 1 - r c and with v = r c / (1 - r c). The
-    seven results are c; d log|c| / d theta; the sum of the positive terms of c K'(c), and minus the sum of its negative
-    terms; the sum of those terms of c^2 K''(c) that belong to the positive ones, and of those that belong to the
-    negative ones; and c^3 K'''(c). A cluster counts as if all its weights were equal to its center.
+    results are (c, pace, gain, loss, convex, concave, third). pace is d log|c| / d theta, and third is c^3 K'''(c).
+    gain is the sum of the positive terms of c K'(c), and loss is minus the sum of the negative ones. convex and concave
+    are the sums of the terms of c^2 K''(c) that belong to these two. A cluster counts as if all its weights were equal
+    to its center.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -111,9 +112,8 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
     """Take one step from `u` towards the zero of an increasing function, if the zero lies between `low` and `high`.
 
-    `value` and `slope` are the value and the derivative of the function at `u`. The three results are the next u, by
-    Newton's method or, if that leaves the bracket, by bisection; and the lower and the upper end of the new bracket,
-    which may be infinite.
+    `value` and `slope` are those of the function at `u`. The results are the next u, by Newton's method or, if that
+    leaves the bracket, by bisection; and the two ends of the new bracket, which may be infinite.
     """
     low, high = (u, high) if value < 0 else (low, u)
     step = -value / slope if slope > 0 else -math.copysign(1.0, value)
@@ -230,14 +230,12 @@ def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> No
 
 @compiled(inline="always")
 def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
-    """Prepare `_growth`: fill the last row of `at` with q = r / (1 - r c), and `ends` with the runs of groups.
+    """Find runs of groups whose factors `_growth` may multiply, and return how many nodes it shall compute at a time.
 
-    A run has at least four groups, whose weights have one sign and whose degrees of freedom k are equal, so that their
-    factors may be multiplied. The rounding error of their product is about k times the root of their number, which must
-    not exceed `_SMALL`. If the groups are clusters (`clustered`), there are no runs, because the numbers k of clusters
-    differ. The entry in `ends` for the first group of a run is the index after the last group of the run. Other
-    entries are 0. The result is the number of nodes for which `_growth` is to be called: `_TOGETHER` if there are runs,
-    and otherwise 1.
+    The last row of `at` is filled with q = r / (1 - r c), and the entry of `ends` for the first group of a run with the
+    index after its last group. A run has at least four groups, whose weights have one sign and whose degrees of freedom
+    k are equal; the rounding error of the product must not exceed `_SMALL`. Clusters (`clustered`) have no runs.
+    Without runs the result is 1, and otherwise `_TOGETHER`.
     """
     size, first, runs = table.shape[1], 0, 0
     for j in range(size):
@@ -255,8 +253,8 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
 def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int) -> None:
     """Add the power series with the coefficients `series` to the result of `_growth` at the node with the index `node`.
 
-    The other arguments are those of `_growth`. The loops are over real numbers, in blocks of clusters. The parts of a
-    block lie at constant places of one vector, and the compiler runs the loops for several clusters at a time.
+    The other arguments are those of `_growth`. The loops are over real numbers, so that the compiler runs them for
+    several clusters at a time.
     """
     size, total, total_imag = at.shape[1], 0.0, 0.0
     a, b = nodes[node], nodes[_B + node]
@@ -512,9 +510,10 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 
 @compiled(inline="always")
 def _multiply(block: Array, place: int, to: int, less: float) -> None:
-    """Multiply complex numbers in `block`, the vector of `sums_of_inverses`, by the inverse minus `less`.
+    """Multiply the complex numbers at `place` in `block` by the inverses in it, from which `less` is first subtracted.
 
-    The real parts of the numbers begin at `place` and those of the products at `to`; the imaginary parts follow them.
+    `block` is the vector of `sums_of_inverses`, which has the inverses 1 / (1 - r s). The real parts of the numbers
+    begin at `place` and those of the products at `to`; the imaginary parts follow them.
     """
     for j in range(_BESIDE):
         x, y = block[_INVERSE + j] - less, block[_INVERSE_IMAG + j]
@@ -579,10 +578,11 @@ def _scaled_integral(z: complex, p: float) -> complex:
 
 @compiled()
 def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> Complex:
-    """Compute the result of `contour.inverses_summed` from `amounts`, of the shape (terms, powers, groups).
+    """Compute sum_k sum_j factor_kj / (1 - r_j s_i)^k at every node s_i, for weights that are gathered in groups.
 
-    `at` was filled by `cross`. The entries of `amounts` are the sums, over each group, of the factors times e^p, where
-    e is the relative distance of a weight from the center of its group.
+    `amounts`, of the shape (terms, powers, groups), has the sums over each group of the factors times e^p, where e is
+    the relative distance of a weight from the center of its group. `at` was filled by `cross`. The result is that of
+    `contour.inverses_summed`.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)
@@ -663,9 +663,9 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Array, room: Array) -> None:
     """Add weights to the sums in `cluster`, a row of the result of `gather`.
 
-    The rows of `held` are the w_j, dof_j and nc_j of these weights. The second row is used only if `dof` has several
-    entries, and the third one only if `central` is false. `order` is the largest power in the sums. `room` has space
-    for two numbers for each weight. The compiler chooses the order of the terms in each sum, as in `egm._rows.kernel`.
+    The rows of `held` are the w_j, dof_j and nc_j of these weights; dof_j are used only if `dof` has several entries,
+    and nc_j only if `central` is false. `order` is the largest power in the sums, and `room` has space for two numbers
+    for each weight.
     """
     key, center = cluster[0], cluster[1]
     tiny = key == _BELOW or key == _BELOW - 1  # |r| is below the least double

@@ -156,7 +156,7 @@ def rvs(
 
 
 def draw(law: Law, size: int | Sequence[int] | None, rng: np.random.Generator) -> Floats:
-    """Return draws from the distribution with the parameters `law`, as `rvs` describes them."""
+    """Draw random numbers from the distribution with the parameters `law`; `size` and `rng` are those of `rvs`."""
     shape = () if size is None else tuple(np.atleast_1d(size))
     total = np.full(shape, law.shift)
     if law.normal:

@@ -213,8 +213,8 @@ def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
 def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
 
-    The parameters of Q are in `law`. If there are more than `_FEW` log probabilities, the quantiles above the mean are
-    interpolated together, and those below the mean, too.
+    `law` has the parameters of Q. If there are many, those above the mean are interpolated together, and so are the
+    others.
     """
     flat = np.ravel(logs)
     if flat.size <= _FEW:
@@ -237,11 +237,10 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
 def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     """Compute the result of `search` for every entry of `logs`, by Chebyshev interpolation where entries are dense.
 
-    The variable of the interpolation is the logarithm of a minus the log tail, where a is the largest logarithm that
-    the saddlepoint formula can give. Its range is divided into panels, and each panel has `_NODES` nodes. The entries
-    of a panel are computed one by one if there are at most `_FEW`, or if the last coefficients are not negligible. For
-    positive weights without a normal term the logarithm of the quantile is interpolated, because the quantile may range
-    over many powers of ten.
+    The variable of the interpolation is log(a - log tail), where a is the largest logarithm that the saddlepoint
+    formula can give. Its range is divided into panels of `_NODES` nodes. In a panel with few entries, or with
+    coefficients that do not fall, the quantiles are computed one by one. For positive weights without a normal term,
+    the logarithm of the quantile is interpolated.
     """
     top = kernel().TOP
     t = np.log(top - logs)
@@ -295,8 +294,7 @@ def quantile(law: Law, log_p: float, lower: bool) -> float:
 def _above_mean(law: Law, log_upper: float) -> bool:
     """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q, whose parameters `law` holds.
 
-    For positive weights, P[Q > mean] is 0.317 for one degree of freedom, and rises towards 1/2 as the number of degrees
-    of freedom grows. So for most values of `log_upper` the answer is known without computing P[Q > mean].
+    For positive weights P[Q > mean] is between 0.317 and 1/2, so that it is rarely needed.
     """
     central = (
         law.signs == (False, True) and not law.normal and not distinct(law.nc).any() and distinct(law.dof).min() >= 1
@@ -309,8 +307,7 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 def _log_upper_at_mean(law: Law) -> float:
     """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, or -0.001 if that is less.
 
-    `law` holds the parameters of Q. If x lies above the mean, a quantile is searched by the upper tail, and otherwise
-    by the lower tail. Both searches end at the same x, but a tail that is close to 1 makes the search inaccurate.
+    It decides by which tail a quantile is searched: a tail that is close to 1 makes the search inaccurate.
     """
     side = law.upper
     return min(log_by_formula(saddle(side.form, side.form.mean, side.lower)), -1e-3)
@@ -320,10 +317,9 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is `log_p`.
 
     The result is divided by the unit of `form`, which holds the parameters of Q. The search is over the parameter theta
-    of a `Crossing`. Let a be the largest logarithm that the saddlepoint formula can give. Then a minus the log tail is
-    nearly proportional to a power of exp(theta). So the search is for the zero of log((a - log tail) / (a - log_p)),
-    which is nearly a straight line in theta. A first search uses the saddlepoint formula in place of the tail. A second
-    search starts from the result of the first one and uses the tail itself.
+    of a `Crossing`, for the zero of log((a - log tail) / (a - log_p)), where a is the largest logarithm that the
+    saddlepoint formula can give: this is nearly a straight line in theta. A first search takes the saddlepoint formula
+    in place of the tail.
     """
     top = kernel().TOP
     depth = top - log_p
@@ -349,10 +345,10 @@ def search(form: Form, log_p: float, lower: bool) -> float:
 
 
 def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
-    """Return a better solution than `x` of the problem of `search`, for weights of both signs.
+    """Return a better solution than `x` of the problem of `search`, for weights of both signs, by the secant rule.
 
-    The other arguments are those of `search`. The density of Q may be infinite at the constant term of Q, and close to
-    this term the last step of `search` is not accurate. The secant rule, which is used here, needs only the tail.
+    The density of Q may be infinite at its constant term, where the last step of `search` is not accurate. The secant
+    rule needs only the tail. The other arguments are those of `search`.
     """
 
     def excess(x: float) -> float:

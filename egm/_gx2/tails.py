@@ -457,13 +457,11 @@ def logpdf(
 
 
 def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -> tuple[float, float, float, float]:
-    """Compute the logarithms of a tail and of the density at `x`, both by one contour.
+    """Compute the logarithms of a tail and of the density at `x`, both along one contour.
 
-    The distribution is that of the `Form` to which `crossing` belongs, and `x` is divided by the unit of this form. The
-    contour goes through the point of `crossing`. The tail is the lower one if `crossing.lower` is true, else the upper
-    one. The four results are the logarithm of the tail, the estimated error of this logarithm, the logarithm of the
-    density, and the derivative of the log density by x. Only the share `density_counts` of the error of the density
-    counts when the quadrature chooses its step.
+    The contour goes through the point of `crossing`, and `x` is in units of its `Form`. The tail is the lower one if
+    `crossing.lower` is true. The results are the logarithm of the tail, its estimated error, the logarithm of the
+    density, and its derivative by x. Only the share `density_counts` of the error of the density counts.
     """
     _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     height, rounding = crossing.log_height(x)
@@ -473,9 +471,9 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
 
 
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
-    """Compute the logarithm of a tail at `x`, and the estimated error of this logarithm, along one contour.
+    """Compute the logarithm of a tail at `x`, and its estimated error, along one contour.
 
-    The arguments are those of `tail_and_density`, but the density is not computed and may be infinite.
+    The arguments are those of `tail_and_density`, but the density may be infinite.
     """
     _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     height, rounding = crossing.log_height(x)
@@ -491,8 +489,7 @@ def tail_on(side: Side, x: Real) -> Estimate:
 def _tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
     """Compute the logarithms of the upper tail P[Q > x] and of the lower tail P[Q <= x], each with its estimated error.
 
-    `law` holds the parameters of Q. The smaller tail is integrated along a contour, and the other tail is 1 minus the
-    first. The result is a pair of pairs (logarithm, error), the upper tail first.
+    `law` holds the parameters of Q. The smaller tail is integrated along a contour, and the other one is 1 minus it.
     """
     low, high = law.support
     if x <= low or x >= high:
@@ -534,8 +531,8 @@ def log_densities(x: ArrayLike, law: Law) -> Floats:
 def _output(log_and_error: Array, function: Callable[..., Any], full_output: bool) -> Any:
     """Return function(log), or the pair (function(log), error) if `full_output` is true.
 
-    Here log and error are the two entries along the last axis of `log_and_error`, a result of `upper_tails` or
-    `lower_tails`. The argument `function` is `np.exp` for the tail, or `np.positive` for its logarithm.
+    log and error are the two entries along the last axis of `log_and_error`. `function` is `np.exp` for the tail, or
+    `np.positive` for its logarithm.
     """
     log, error = log_and_error[..., 0][()], log_and_error[..., 1][()]
     return (function(log), error) if full_output else function(log)
@@ -560,10 +557,10 @@ def _log_density(law: Law, x: float) -> float:
 
 
 def _log_density_at_end(law: Law) -> float:
-    """Compute the logarithm of the density of Q divided by the unit of its form, at the end of the support of Q.
+    """Compute the logarithm of the density of Q / unit at the end of its support, as the limit from within.
 
-    All weights of `law` have one sign, and there is no normal variable. The density is the limit from within the
-    support. Its logarithm is inf if the degrees of freedom sum to less than two, and -inf if they sum to more than two.
+    All weights of `law` have one sign, and there is no normal variable. The result is inf if the degrees of freedom sum
+    to less than two, and -inf if they sum to more.
     """
     form = law.upper.form
     total = np.sum(form.k)

@@ -106,10 +106,9 @@ class Mechanism:
 
 
 def fix(mechanism: object, /, **values: Any) -> None:
-    """Set fields of `mechanism`, a frozen dataclass, to the keyword arguments `values`.
+    """Set fields of `mechanism`, a frozen dataclass, to the keyword arguments `values` of the same names.
 
-    The name of each argument is the name of the field. An array is copied, and the copy is made
-    read-only.
+    An array is copied, and the copy is made read-only.
     """
     for name, value in values.items():
         if isinstance(value, np.ndarray):
@@ -121,8 +120,7 @@ def fix(mechanism: object, /, **values: Any) -> None:
 def ordinary(noise: T, **parameters: Any) -> T:
     """Return `noise`, a scale or an array of scales, or raise a ValueError unless each is between 1e-300 and 1e300.
 
-    Outside this range doubles lose digits. The error message shows the names and the values of the
-    keyword arguments `parameters`, from which the noise was computed.
+    Outside this range doubles lose digits. The error message shows the `parameters` from which the noise was computed.
     """
     if np.all((noise > 1e-300) & (noise < 1e300)):
         return noise
@@ -131,10 +129,9 @@ def ordinary(noise: T, **parameters: Any) -> T:
 
 
 def match(columns: Columns, **named: Array) -> None:
-    """Raise a ValueError unless `columns` is None or has exactly one name for each entry of a vector.
+    """Raise a ValueError unless `columns` is None or has exactly one name for each entry of the vector in `named`.
 
-    The vector is the only one of the keyword arguments `named`. Its keyword can be any name; the
-    error message shows it.
+    The error message shows the keyword of the vector.
     """
     ((name, vector),) = named.items()
     if columns is not None and len(columns) != vector.size:
@@ -144,10 +141,9 @@ def match(columns: Columns, **named: Array) -> None:
 def calibrate(mechanism: Any, size: int) -> float:
     """Check the privacy parameters and the noise of `mechanism`, and return the noise multiplier.
 
-    The noise has `size` coordinates. The noise multiplier is the smallest standard deviation of
-    each coordinate that suffices for a query of sensitivity 1. The function stores `epsilon` and
-    `delta` as floats, the law of the noise as `noise_law`, and `size` as `noise_size`. If the
-    mechanism asks for the noise "best", the law is the one with the smaller noise multiplier.
+    This is the smallest standard deviation of each of `size` coordinates that suffices for a query of sensitivity 1.
+    The function stores `epsilon` and `delta` as floats, the law of the noise as `noise_law`, and `size` as
+    `noise_size`. The law of the noise "best" is the one with the smaller noise multiplier.
     """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
@@ -166,17 +162,13 @@ def calibrate(mechanism: Any, size: int) -> float:
 def _has_l2(epsilon: float, delta: float, size: int) -> bool:
     """Return whether l2 noise with `size` coordinates can be calibrated for `epsilon` and `delta`, and drawn securely.
 
-    The condition includes that rounding the random variance of secure noise costs less than a
-    quarter of `delta`.
+    Rounding the random variance of secure noise must cost less than a quarter of `delta`.
     """
     return 1e-6 <= epsilon <= 1e4 and size <= 10**6 and lattice.delta_of(lattice.l2_distance(size), epsilon) < delta / 4
 
 
 def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:
-    """Draw noise from the NumPy Generator `rng`, in the shape of the array `std`, which has its standard deviations.
-
-    `law` is the name of the law of the noise.
-    """
+    """Draw noise of the law `law` from the NumPy Generator `rng`; the array `std` has its standard deviations."""
     if law == "gaussian":
         return samplers.simulated_gaussian(std, rng)
     return samplers.simulated_l2(std / math.sqrt(np.size(std) + 1), rng)
@@ -192,8 +184,7 @@ def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
 def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> Release:
     """Return the simulated release of `value`: the value plus noise from the NumPy Generator `rng`.
 
-    `law` is the name of the law of the noise, and `std` has the standard deviations, in the shape
-    of the value.
+    `law` is the law of the noise, and `std` has the standard deviations, in the shape of the value.
     """
     return Release(value + simulated_noise(law, std, rng), std, simulated=True, noise_law=law)
 
@@ -201,9 +192,8 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 def room(law: NoiseLaw, noise: float) -> float:
     """Return the largest standard deviation of normal noise for which 64-bit integers must be large enough.
 
-    `law` is the name of the law of the noise, and `noise` the standard deviation of each
-    coordinate. For "gaussian" the result is `noise`. For "l2" the result is 16 times `noise`,
-    because l2 noise is normal noise with a random standard deviation, which may exceed `noise`.
+    It is `noise`, the standard deviation of each coordinate, or 16 times `noise` for l2 noise, which is normal noise
+    with a random standard deviation.
     """
     return noise if law == "gaussian" else 16 * noise
 
@@ -211,8 +201,8 @@ def room(law: NoiseLaw, noise: float) -> float:
 def unit_of(sensitivity: float, noise: float) -> float:
     """Return the unit to whose multiples a value is rounded: a power of two near 2**-40 times `sensitivity`.
 
-    The argument `noise` is the standard deviation of the noise divided by the sensitivity. If
-    `noise` is so large that the noise would not fit into 64-bit integers, the unit is larger.
+    `noise` is the standard deviation of the noise divided by the sensitivity. If the noise would not fit into 64-bit
+    integers, the unit is larger.
     """
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 
@@ -220,8 +210,8 @@ def unit_of(sensitivity: float, noise: float) -> float:
 def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
     """Round `value` to multiples of `unit`, add noise, and return the sum in the shape of `value`.
 
-    The list `integers` holds the noise of each entry, in multiples of `unit`. Each sum is computed
-    exactly, and then rounded to the nearest double.
+    The list `integers` holds the noise in multiples of `unit`. Each sum is exact, and then rounded to the nearest
+    double.
     """
     units = np.broadcast_to(unit, value.shape)
     steps = [v + z for v, z in zip(lattice.rounded(value, units), integers, strict=True)]
@@ -232,9 +222,8 @@ def from_lattice(value: Whole, unit: ArrayLike, integers: list[int]) -> Any:
 def std_on_lattice(mechanism: Any, sensitivity: float, size: int) -> float:
     """Return the standard deviation of the discrete noise that makes vectors of `size` integers private.
 
-    The epsilon, the delta and the law of the noise are those of `mechanism`. The argument
-    `sensitivity` is the l2-sensitivity of the vectors, and the result is in the same unit as this
-    number.
+    Epsilon, delta and the law of the noise are those of `mechanism`. `sensitivity` is the l2-sensitivity of the
+    vectors.
     """
     std_of = lattice.gaussian_std if mechanism.noise_law == "gaussian" else lattice.l2_std
     return std_of(sensitivity, size, mechanism.epsilon, mechanism.delta)
@@ -243,19 +232,17 @@ def std_on_lattice(mechanism: Any, sensitivity: float, size: int) -> float:
 def std_of_rounded(mechanism: Any, sensitivity: float, size: int) -> float:
     """Return the standard deviation of the discrete noise that makes a rounded value private.
 
-    The value has `size` entries, each rounded to a multiple of a unit. The argument `sensitivity`,
-    which is that of the value before rounding, and the result are in multiples of this unit.
-    Rounding increases the sensitivity by at most sqrt(size), which is added here. The epsilon, the
-    delta and the law of the noise are those of `mechanism`.
+    The value has `size` entries, each rounded to a multiple of a unit, which adds at most sqrt(size) units to the
+    sensitivity. `sensitivity` is the one before rounding; it and the result are in units. Epsilon, delta and the law of
+    the noise are those of `mechanism`.
     """
     return std_on_lattice(mechanism, math.ceil(sensitivity) + math.isqrt(size) + 1, size)
 
 
 def secure(value: Whole, unit: Array, std: float, law: NoiseLaw) -> Release:
-    """Return a secure release: `value`, rounded to multiples of `unit`, plus discrete noise.
+    """Return a secure release: `value`, rounded to multiples of `unit`, plus discrete noise of the law `law`.
 
-    The argument `law` is the name of the law of the noise, and `std` the standard deviation of the
-    noise in multiples of `unit`. The array `unit` has the shape of `value`.
+    `std` is the standard deviation of the noise in multiples of `unit`, an array in the shape of `value`.
     """
     estimate = from_lattice(value, unit, secure_noise(law, std, value.size))
     return Release(estimate, std * unit, simulated=False, noise_law=law)

@@ -55,7 +55,7 @@ _RANGE = 1e-100, 1e100  # range of data whose squares, and sums of squares, are 
 
 @dataclass(frozen=True, eq=False)
 class DataRelease(RowSum, Release):
-    """Release of a sum of rows: what a `Release` has, means, intervals, and a table with a row for each column.
+    """Release of a sum of rows: a `Release` with means, intervals, and a table that has a row for each column.
 
     Parameters
     ----------
@@ -419,7 +419,7 @@ class GaussianDataMechanism(Mechanism):
         fix(self, sigma_factor=factor)
 
     def _along(self, rows: Array) -> Array:
-        """Return the coordinates of `rows`, one vector or several rows in data units, along the vectors of the basis.
+        """Return the coordinates of `rows`, one vector or several rows, along the vectors of the basis.
 
         Without a basis, `rows` is returned.
         """
@@ -431,11 +431,10 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
-        """Return the assumed distance of the mean from the center, and the assumed factors of `sigma`.
+        """Return how wrong the guesses may be: the distance of the mean from the center, and factors of `sigma`.
 
-        The distance is an array, shape (d,), that follows from `center_std`. The factors are
-        `sigma_factor` and 1 / `sigma_factor`, or only 1 if `sigma_factor` is 1. The true standard
-        deviations are assumed to be sigma times one of the factors.
+        The distance, shape (d,), follows from `center_std`. The factors are `sigma_factor` and 1 / `sigma_factor`, or
+        only 1 if `sigma_factor` is 1.
         """
         offset = (
             _CENTER_STD * self.sigma if self.center_std is None else np.broadcast_to(self.center_std, self.sigma.shape)
@@ -445,10 +444,9 @@ class GaussianDataMechanism(Mechanism):
     def _best_clip(self) -> tuple[Array, float, float]:
         """Return (b, C, p): scaling, clip norm of least forecast error, and probability that a row is clipped.
 
-        The forecast error assumes that the guesses are as wrong as declared; the probability p
-        assumes that they are right. If `scaling` is "optimal", b and C are the pair of least
-        forecast error. The search for this pair begins with the better one of two scalings, which
-        are optimal for p = 1/n and for p = 0.1, each with its best clip norm.
+        The forecast assumes that the guesses are as wrong as declared, and p that they are right. If `scaling` is
+        "optimal", b and C are the best pair. The search for it begins with the better one of two scalings, which are
+        optimal for p = 1/n and for p = 0.1.
         """
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
@@ -478,26 +476,23 @@ class GaussianDataMechanism(Mechanism):
     def _noise(self, axes: Array) -> tuple[float, float]:
         """Return the total variance of the noise, and its derivative with respect to the sum of squared semi-axes.
 
-        The array `axes` has the semi-axes C / b of the ellipsoid to which rows are clipped, with
-        the clip norm C and the scaling b.
+        The array `axes` has the semi-axes C / b of the ellipsoid to which rows are clipped, with the clip norm C and
+        the scaling b.
         """
         sensitivity = self._joint.sensitivity(1.0, self._count_weight(1 / axes, 1.0))
         price = (sensitivity * self.noise_multiplier * self._joint.stretch) ** 2
         return self._noise_total(1 / axes, 1.0), price
 
     def _count_weight(self, b: Array, clip_norm: float) -> float:
-        """Return the number by which the number of rows is multiplied before it is released together with the sum.
+        """Return the weight by which the number of rows is multiplied in a release, or 0 if it is not released.
 
-        It is 0 if the number of rows is not released. The mechanism has the scaling `b` and the clip norm `clip_norm`.
+        The mechanism has the scaling `b` and the clip norm `clip_norm`.
         """
         ratio = np.linalg.norm(np.broadcast_to(self.center, b.shape)) / np.linalg.norm(1 / b)
         return self._joint.weight(clip_norm, float(ratio))
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
-        """Return the variance of the noise in each column of the sum.
-
-        The mechanism has the scaling `b` and the clip norm `clip_norm`.
-        """
+        """Return the variance of the noise in each column of the sum, for the scaling `b` and the clip norm."""
         along, of_count = self._noise_parts(b, clip_norm)
         return self._of_columns(along) + of_count
 
@@ -507,11 +502,10 @@ class GaussianDataMechanism(Mechanism):
         return float(np.sum(along + of_count))
 
     def _noise_parts(self, b: Array, clip_norm: float) -> tuple[Array, Array]:
-        """Return two parts of the variances of the noise.
+        """Return the variances of the noise in two parts, for the scaling `b` and the clip norm `clip_norm`.
 
-        The first part, from the noise in the sum of the rows, is along the vectors of the basis. The
-        second part, from the noise in the number of rows, is that of the columns. The mechanism has
-        the scaling `b` and the clip norm `clip_norm`.
+        The first part, from the noise in the sum of the rows, is along the vectors of the basis. The second part, from
+        the noise in the number of rows, is that of the columns.
         """
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
@@ -520,7 +514,7 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _joint(self) -> Joint:
-        """Return what a release consists of, as a `Joint`, which knows what one person can change in it."""
+        """Return a `Joint`, which describes all that is released, and how much one person can change it."""
         rows = self.per_person if isinstance(self.per_person, int) else 0
         counted = self.neighbors == "add_remove" or rows > 0 or self.missing == "drop_row"
         return Joint(self.neighbors, counted, self.count_clipped, rows**2 or 1)
@@ -710,8 +704,8 @@ class GaussianDataMechanism(Mechanism):
     def _parts(self, noise_std: Array, n: float, count_std: float) -> Parts:
         """Return, as `Parts`, how far the noisy sum of `n` rows may be from the exact sum.
 
-        The guesses of center and spread are assumed to be as good as declared. `noise_std` has the standard deviations
-        of the noise in the columns of the sum, and `count_std` is that of the noise in the number of rows.
+        The guesses of center and spread are assumed to be as good as declared. `noise_std` and `count_std` are the
+        standard deviations of the noise in the sum and in the number of rows.
         """
         (variance, squared_bias), (_, factors) = self._lost, self._doubts
         spread, bias = factors[0] * self.sigma, n * np.sqrt(squared_bias)
@@ -727,7 +721,7 @@ class GaussianDataMechanism(Mechanism):
     def _lost(self) -> tuple[Array, Array]:
         """Return the variance and the squared mean of what clipping takes from each coordinate of a row.
 
-        The guesses are assumed to be as wrong as declared. Each of the two results has the shape (d,).
+        The guesses are assumed to be as wrong as declared. Both results have the shape (d,).
         """
         offset, factors = self._doubts
         return forecast.loss_of_a_row(factors[0] * self.sigma, self.b, self.clip_norm, offset)
@@ -780,7 +774,7 @@ class GaussianDataMechanism(Mechanism):
         self._check_rows(X, people.label_names(X, person=person), counted)
 
     def _check_rows(self, X: Any, labels: Sequence[Hashable], counted: bool) -> None:
-        """Raise the errors of `check` for the rows `X`, whose columns called `labels` are not part of the data.
+        """Raise the errors of `check` for the rows `X`, whose columns `labels` are not summed.
 
         These columns say to which person, or to which group, a row belongs. Unless `counted` is true, the number of
         rows must be the declared one.
@@ -902,9 +896,8 @@ class GaussianDataMechanism(Mechanism):
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> DataRelease:
         """Return the secure release: the sum of the rows and the numbers of rows, plus discrete noise.
 
-        `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
-        is the number of clipped rows. `rows` is the number of rows. The number of rows is released
-        only if it is private, and the number of clipped rows only under `count_clipped`.
+        `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry is the number of
+        clipped rows. `rows` is the number of rows, which is released only if it is private.
         """
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
@@ -935,11 +928,9 @@ class GaussianDataMechanism(Mechanism):
         self._on_lattice(self._grid())
 
     def _grid(self) -> lattice.Lattice:
-        """Return the `Lattice` to whose points a secure release rounds clipped rows.
+        """Return the `Lattice` that says how a secure release rounds clipped rows to integers.
 
-        The closer the points are to each other, the larger are the integers that stand for rows and
-        noise. The points are as close as possible for the noise to fit into 64-bit integers, but
-        not closer than 2**-40 clip norms.
+        Its unit is as small as the noise allows, which must fit into 64-bit integers, but not below 2**-40 clip norms.
         """
         sensitivity = float(self._joint.sensitivity(1.0, self.count_weight / self.clip_norm))
         noise = sensitivity * self._joint.stretch * self.noise_multiplier  # in clip norms
@@ -955,12 +946,10 @@ class GaussianDataMechanism(Mechanism):
         return unrotated(self.basis, self.b, self.clip_norm)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
-        """Return two factors and the standard deviation of the noise for a secure release, in the unit of `grid`.
+        """Return two weights and the standard deviation of the noise for a secure release, in the unit of `grid`.
 
-        The unit is the distance of neighboring points of the `Lattice` `grid`. The results are the
-        factor by which the number of rows is multiplied, the factor by which the number of clipped
-        rows is multiplied (each 0 if that number is not released), and the standard deviation of
-        the noise in each released number.
+        The weights are those by which the number of rows and that of clipped rows are multiplied, each 0 if that number
+        is not released.
         """
         weight = round(self.count_weight / grid.unit)
         clipped_weight, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)
@@ -971,9 +960,7 @@ class GaussianDataMechanism(Mechanism):
     ) -> DataRelease:
         """Return the simulated release of the sum and of the numbers of rows, with noise from the Generator `rng`.
 
-        `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry
-        is the number of clipped rows. `rows` is the number of rows. The number of rows is released
-        only if it is private, and the number of clipped rows only under `count_clipped`.
+        The other arguments are those of `_secure_release`.
         """
         sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
         clipped_weight = CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
@@ -993,16 +980,13 @@ class GaussianDataMechanism(Mechanism):
     ) -> tuple[Array, dict[str, float]]:
         """Add the noise `drawn` to the sum and the numbers of rows; return an estimate of the sum and the noisy counts.
 
-        `total` has the sum of the centered, scaled and clipped rows and, under `count_clipped`, the
-        number of clipped rows as its last entry. The number of rows, `rows`, is multiplied by
-        `weight`, and the number of clipped rows by `clipped_weight`, before noise is added. The
-        sum, both weights and `drawn` are in multiples of `unit`.
+        `total` has the sum of the centered, scaled and clipped rows and, under `count_clipped`, the number of clipped
+        rows. The number of rows, `rows`, is multiplied by `weight`, and the number of clipped rows by `clipped_weight`,
+        before noise is added. The sum, both weights and `drawn` are in multiples of `unit`.
 
-        The estimate is that of the sum of the rows in the units of the data: the noisy sum times
-        `unit`, divided by the scaling, plus the center times the number of rows (the noisy number
-        if it is released, and otherwise the declared n). Each noisy number of rows is divided by
-        its weight again. These noisy counts are returned in a dictionary with the keys "count" and
-        "clipped" of `Release`, each only if its weight is not 0.
+        The estimate is in the units of the data: the noisy sum divided by the scaling, plus the center times the number
+        of rows. The noisy counts are in a dictionary with the keys "count" and "clipped", each only if its weight is
+        not 0.
         """
         d = self.sigma.size
         joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]
@@ -1114,10 +1098,10 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, ...]) -> tuple[Whole, int]:
-    """Return the result of `egm._rows.sums.clipped_sum` for the sums, the means or the first rows of each person.
+    """Return the clipped sum of the sums, the means or the first rows of each person, and how many were added up.
 
-    The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism. `rule` has the
-    arguments of `clipped_sum` but the first.
+    The blocks of `source` are sorted by person, and `how` is `per_person`. The result is that of
+    `egm._rows.sums.clipped_sum`, and `rule` has its other arguments.
     """
     kept = people.gathered(source, how, rule[-1] != "error")
     return sums.clipped_sum((block.values for block in kept), *rule)
@@ -1126,8 +1110,7 @@ def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, 
 def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:
     """Return the scaling vector b that the argument `scaling` of the mechanism, here `choice`, stands for.
 
-    If `choice` is a name, b is computed for the standard deviations `sigma` and the probability
-    `clip_probability` that a row is clipped. If `choice` is an array, it is returned.
+    If `choice` is a name, b is computed for the standard deviations `sigma` and the clip probability.
     """
     if not isinstance(choice, str):
         return choice
@@ -1151,8 +1134,7 @@ def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
 def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
     """Check `location`, a center or a mean, and return it as an array.
 
-    `location` must be one number, or have one number for each entry of `sigma`. The error message
-    calls it by `name`.
+    It is one number, or one for each entry of `sigma`. The error message calls it by `name`.
     """
     location = between(-_RANGE[1], _RANGE[1], **{name: location})
     if location.shape not in ((), sigma.shape):

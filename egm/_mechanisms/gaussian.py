@@ -221,7 +221,7 @@ class GaussianMechanism(Mechanism):
     def _check_size(self, shape: tuple[int, ...] | None) -> None:
         """Raise a ValueError if `d` is given and a value of the given `shape` does not have d entries.
 
-        If `shape` is None, the shape is not known, and no error is raised.
+        No error is raised if `shape` is None, which means that it is not known.
         """
         if None not in (self.d, shape) and math.prod(shape or ()) != self.d:
             raise ValueError(f"value must have the declared d = {self.d} entries, got {math.prod(shape or ())}")
@@ -233,6 +233,6 @@ class GaussianMechanism(Mechanism):
     def _secure_std(self, unit: float, size: int) -> float:
         """Return the standard deviation of the discrete noise for a value of `size` entries, in multiples of `unit`.
 
-        A secure release rounds each entry of the value to a multiple of `unit`.
+        A secure release rounds the entries to multiples of `unit`.
         """
         return std_of_rounded(self, self.sensitivity / unit, size)

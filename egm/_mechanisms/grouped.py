@@ -250,7 +250,7 @@ class GroupedDataMechanism(Mechanism):
 
     @property
     def _joint(self) -> Joint:
-        """Return what a release consists of, as a `Joint`, which knows what one person can change in it."""
+        """Return a `Joint`, which describes all that is released, and how much one person can change it."""
         rows = self.mechanism.per_person
         reach_squared = rows**2 if isinstance(rows, int) else self.groups_per_person
         return Joint(self.neighbors, counted=True, reach_squared=reach_squared, groups=True)
@@ -423,7 +423,7 @@ class GroupedDataMechanism(Mechanism):
         return GroupedRelease(releases)
 
     def _grid(self) -> lattice.Lattice:
-        """Return the `Lattice` to whose points a secure release rounds clipped rows."""
+        """Return the `Lattice` that says how a secure release rounds clipped rows to integers."""
         inner = self.mechanism
         noise = room(inner.noise_law, self.count_std * self._weight / inner.clip_norm)
         return inner._lattice(noise)
@@ -436,7 +436,7 @@ class GroupedDataMechanism(Mechanism):
 
 
 def _plain(key: Any) -> Any:
-    """Return the number, text or date of Python that the scalar `key` of NumPy stands for; any other key as it is."""
+    """Return the number, text or date of Python for the scalar `key` of NumPy; any other key as it is."""
     if isinstance(key, np.datetime64) and isinstance(key.item(), int):  # of nanoseconds, for example
         key = key.astype("M8[us]")
     return key.item() if isinstance(key, np.generic) else key
@@ -451,9 +451,9 @@ def _of_groups(
 ) -> tuple[Whole, Whole]:
     """Return the sums of the rows of all groups and their numbers of rows, as `egm._rows.sums.group_sums` does.
 
-    If `how` is not None, the blocks of `source` are sorted by person, and the rows of each person are first added up,
-    averaged or left out by `egm._rows.people.gathered`, which explains `how` and `most`. `keys` has the keys of the
-    groups, and `rule` the arguments of `group_sums` but the first two.
+    If `how` is not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered` joins the rows of
+    each person first; `how` and `most` are its arguments. `keys` are those of the groups, and `rule` has the other
+    arguments of `group_sums`.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)

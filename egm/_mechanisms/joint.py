@@ -45,10 +45,9 @@ _LEAST_WEIGHT = 1 / 10  # of the number of rows over the clip norm, if a person 
 class Joint:
     """Describe the vector that is released at once: a sum of clipped rows and, on request, two numbers of rows.
 
-    `neighbors` is the neighbor relation. `counted` and `clipped` say whether the number of rows, and whether the number
-    of clipped rows is released. `reach_squared` is the square of the largest norm r of what one row adds to the vector,
-    in units of the clip norm (see the docstring of this module). `groups` says whether there are several groups of
-    rows, each with its own sum.
+    `counted` and `clipped` say whether the number of rows, and that of clipped rows, is released. `reach_squared` is
+    r**2 for the reach r in the docstring of this module, by which a person with several rows can change more. `groups`
+    says whether there are several groups of rows, each with its own sum.
     """
 
     neighbors: Neighbors
@@ -60,8 +59,8 @@ class Joint:
     def sensitivity(self, clip_norm: Any, weight: Any) -> Any:
         """Return the sensitivity of the sum, together with the number of rows times `weight`, if a person has one row.
 
-        Rows are clipped to the norm `clip_norm`. If the number of rows is not released, `weight` is 0. Several rows of
-        a person, and the number of clipped rows, are allowed for by `stretch`.
+        Rows are clipped to the norm `clip_norm`. `stretch` allows for several rows of a person, and for the number of
+        clipped rows.
         """
         joint = np.hypot(clip_norm, weight)
         if self.neighbors == "add_remove":
@@ -71,13 +70,11 @@ class Joint:
     def weight(self, clip_norm: float, ratio: float) -> float:
         """Return the weight w of the number of rows for which the error of the sum is least; 0 if it is not released.
 
-        For the sensitivity s, the noise of the sum of the rows has the variance A s**2, and that of the number of rows
-        adds B s**2 / w**2, because this number is multiplied by the center. Let `ratio` be the root of B / A. Since
-        s**2 grows like C**2 + w**2 with the clip norm C, `clip_norm`, the best weight is the root of C times `ratio`.
-        If a person is added or removed, the weight is at least C / 10. With this weight the noise in the number of rows
-        has a standard deviation of about 10 noise multipliers, and the variance of the noise in the sum of the rows
-        grows by one percent. If a person is replaced, the weight is at least the largest one that does not increase the
-        noise.
+        For the sensitivity s, the noise of the sum of the rows has the variance A s**2. That of the number of rows,
+        which is multiplied by the center, adds B s**2 / w**2. `ratio` is the root of B / A. Since s**2 grows like C**2
+        + w**2 with the clip norm C, the best weight is the root of C times `ratio`. If a person is added or removed,
+        the weight is at least C / 10, which increases the variance of the sum by one percent. If a person is replaced,
+        it is at least the largest weight that does not increase the noise.
         """
         if not self.counted:
             return 0.0
@@ -89,8 +86,7 @@ class Joint:
     def stretch(self) -> float:
         """Return the factor by which the noise must be larger than the result of `sensitivity` alone requires.
 
-        It is the number r in the docstring of this module, which allows for several rows of a person, times about 1.008
-        if the number of clipped rows is released.
+        It is the reach r in the docstring of this module, times about 1.008 if the number of clipped rows is released.
         """
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
@@ -98,10 +94,9 @@ class Joint:
         """Return the weight of the number of clipped rows, an integer, and the sensitivity of all that is released.
 
         Rows are vectors of integers, of norm at most `radius`, and the number of rows is multiplied by the integer
-        `weight`. If `rounded` is not 0, it is the number of entries of a sum of rows, which are rounded to integers
-        after all rows have been added. Then a person can change each entry by one more, in the sums of up to 2 r**2
-        groups. The first result is 0 if the number of clipped rows is not released. The sensitivity is never below its
-        exact value.
+        `weight`. If sums are rounded to integers after all rows have been added, `rounded` is the number of their
+        entries, each of which a person can change by one more. The weight is 0 if the number of clipped rows is not
+        released.
         """
         joint = radius**2 + weight**2
         square = joint
@@ -113,7 +108,7 @@ class Joint:
 
 
 def _root(square: int) -> float:
-    """Return the root of the integer `square`, or a number slightly above the root if that is not a whole number."""
+    """Return the root of the integer `square`, or a number slightly above it if that is not a whole number."""
     root = math.isqrt(square)
     if root**2 == square:
         return float(root)

@@ -39,11 +39,10 @@ Of: TypeAlias = Literal["sum", "mean", "population"]
 class Parts:
     """Describe how far the noisy sum of centered rows may be from the exact sum, for each column.
 
-    Four attributes are vectors of shape (d,): `center` is subtracted from each row; `std` is the standard deviation of
-    the noise and of what clipping took, together; `bias` is a bound of the mean of what clipping took from the sum; and
-    `spread` is a standard deviation of the rows. All but `center` may have the shape (2, d), if they are not the same
-    for the lower ends of intervals, which come first, and the upper ends. `count_std` is the standard deviation of the
-    noise in the number of rows, or 0 if this number is public.
+    `center` is subtracted from each row. `std` is the standard deviation of the noise and of what clipping took,
+    together; `bias` is a bound of the mean of what clipping took; and `spread` is a standard deviation of the rows.
+    These three have the shape (d,), or (2, d) if they differ for the lower and the upper ends of intervals. `count_std`
+    is the standard deviation of the noise in the number of rows, or 0 if this number is public.
     """
 
     def __init__(self, center: Array, std: Array, bias: Array, spread: Array, count_std: float) -> None:
@@ -63,7 +62,7 @@ class RowSum(ABC):
         """Return how far the noisy sum may be from the exact sum, as `Parts`."""
 
     def _law(self) -> tuple[NoiseLaw, int]:
-        """Return the law of the noise, and in how many dimensions l2 noise (of a random length) is drawn."""
+        """Return the law of the noise, and the number of dimensions in which l2 noise is drawn."""
         return "gaussian", 1
 
     @property
@@ -148,7 +147,10 @@ class RowSum(ABC):
         return self._ends(self._parts(), confidence, of, simultaneous)
 
     def _ends(self, parts: Parts, confidence: float, of: Of, simultaneous: bool) -> tuple[Array, Array]:
-        """Return the ends of the intervals of `interval`, for errors as in `parts`."""
+        """Return the lower and the upper ends of the intervals that `interval` describes, as two vectors.
+
+        `parts` says how far the noisy sum may be from the exact sum. The other arguments are those of `interval`.
+        """
         if of not in ("sum", "mean", "population"):
             raise ValueError(f'of must be "sum", "mean" or "population", got {of!r}')
         fail, n = 1 - scalar(probability, confidence=confidence), self.n
@@ -238,8 +240,8 @@ class RowSum(ABC):
 def _ratio(S: Array, N: float, variance: Array, count_variance: float, bias: Array, q: float) -> tuple[Array, Array]:
     """Return the least and the greatest t with |S - N t| <= q sqrt(variance + t**2 count_variance) + bias.
 
-    `S`, `variance`, `bias` and both results are vectors; `variance` and `bias` may have a line for each result. If
-    `count_variance` is so large that the exact count may be zero, t is unbounded, and the results are infinite.
+    `S`, `variance`, `bias` and both results are vectors; `variance` and `bias` may have a line for each result. If the
+    exact count may be zero, because `count_variance` is large, the results are infinite.
     """
     variance, bias = (np.broadcast_to(part, (2, S.size)) for part in (variance, bias))
     if not count_variance:
@@ -260,8 +262,8 @@ def _ratio(S: Array, N: float, variance: Array, count_variance: float, bias: Arr
 def table(rows: dict[str, Any], backend: str | ModuleType | None = None) -> Any:
     """Return a data frame of the library `backend` whose columns are the lists in the dictionary `rows`.
 
-    If `backend` is None, it is the first of pandas, polars and pyarrow that is installed. Raise ValueError for a name
-    of another library, and ModuleNotFoundError if the library is not installed.
+    The default is the first of pandas, polars and pyarrow that is installed. Raise ValueError for another name, and
+    ModuleNotFoundError if the library is not installed.
     """
     import importlib.util
 

@@ -30,15 +30,13 @@ def is_dask(X: object) -> bool:
 def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
     """Sum each block of rows of a dask array `X` by `partial`, and add up consecutive sums until at most 16 are left.
 
-    X has the shape (n, d), in any chunks; n and the sizes of the chunks of rows need not be known. `partial` is a
-    function that can be pickled. It maps a block, which is an array (m, d), to a pair (total, number of rows), and
-    totals can be added. Because `partial` may be called more than once for a block, its result must depend on the block
-    alone.
+    `partial` maps a block, an array (m, d), to a pair (total, number of rows). It must be an object that can be
+    pickled, and depend on the block alone, because it may be called more than once for a block. n and the sizes of the
+    chunks of rows need not be known.
 
-    The result is a list of such pairs in the order of the rows. Each pair is the sum over consecutive blocks. The pairs
-    are computed by dask's current scheduler: threads, or the cluster of a `distributed.Client`. Errors of `partial` are
-    passed on. A TypeError is raised if X is an object of dask but no array. A ValueError is raised if X does not have
-    two axes, or if its columns are in several chunks of unknown size.
+    The result is a list of such pairs in the order of the rows, computed by dask's current scheduler. Raise TypeError
+    if X is an object of dask but no array, and ValueError if it does not have two axes, or has its columns in several
+    chunks of unknown size. Errors of `partial` are passed on.
     """
     import dask
 
@@ -57,12 +55,10 @@ def shuffled(
 ) -> list[Sum]:
     """Divide each block of rows of `X` into pieces, and return for each k the sum over the pieces k of all blocks.
 
-    `X` is a dask array (n, d) or a dask frame. The function `of_part` makes an object of each block, and
-    ``divided(object, count)`` divides this object into a list of `count` pieces. The function `together` takes a list
-    of pieces, the k-th of each block in the order of the blocks, and returns their sum (total, number of rows). So rows
-    that must be summed together, such as those of one person, need the same k in all blocks. If `divided` is None,
-    the object of each block is summed alone. All are functions that can be pickled, and whose results depend on their
-    arguments alone.
+    `X` is a dask array (n, d) or a dask frame. `of_part` makes an object of each block, and ``divided(object, count)``
+    divides it into a list of `count` pieces. `together` takes the list of the k-th pieces of all blocks, and returns
+    their sum (total, number of rows). So rows of one person need the same k in all blocks. If `divided` is None, each
+    block is summed alone. The functions can be pickled, and depend on their arguments alone.
     """
     import dask
 
@@ -80,9 +76,8 @@ def shuffled(
 def in_blocks(X: Any, numbers: int) -> Any:
     """Return the dask array `X`, shape (n, d), in blocks of whole rows, each with at most `numbers` entries.
 
-    A block has at least one row. The number of rows in a block depends on d and `numbers` alone, and only the last
-    block may have fewer. If the sizes of the chunks of `X` are not known, they are computed, for which all rows are
-    read once. Errors are those of `results`.
+    A block has at least one row. Its number of rows depends on d and `numbers` alone; only the last block may have
+    fewer. To find unknown sizes of chunks, all rows are read once. Errors are those of `results`.
     """
     X = _whole_rows(X)
     if any(map(np.isnan, X.chunks[0])):
@@ -108,8 +103,8 @@ def _whole_rows(X: Any) -> Any:
 def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:
     """Apply `function` to each block of rows of `X`; return a dask array (blocks, 1) with one result for each block.
 
-    The keyword arguments `options` are passed on to `function`. Because the results are in an array with two axes, dask
-    makes one task of loading a block and calling the function.
+    The `options` are passed on to `function`. Because the array has two axes, dask makes one task of loading a block
+    and calling the function.
     """
     chunks = (1,) * X.numblocks[0], (1,)
     return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)
@@ -121,10 +116,7 @@ def _result(block: Any, partial: Callable[[Any], Sum]) -> NDArray[Any]:
 
 
 def _added(cells: NDArray[Any]) -> NDArray[Any]:
-    """Return the sum of several results, inside an array of shape (1, 1).
-
-    The entries of the array `cells` are pairs (total, number of rows). The sum is again such a pair.
-    """
+    """Return the sum of `cells`, an array of pairs (total, number of rows), inside an array of shape (1, 1)."""
     totals, rows = zip(*cells.ravel(), strict=True)
     return _cell((sum(totals[1:], start=totals[0]), sum(rows)))
 

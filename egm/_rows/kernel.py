@@ -28,8 +28,8 @@ FAR = 1e290  # size to which larger entries of a row are cut, so that its rotati
 def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
     """Write (row - center) * scaling into `y`, and return the squared norm of `y`.
 
-    The vectors `row`, `center`, `scaling` and `y` have one length. The compiler chooses the order in which the squares
-    are added, so that the function is fast; every call has the same order.
+    All are vectors of one length. The compiler chooses the order in which the squares are added; every call has the
+    same order.
     """
     square = 0.0
     for j in range(y.size):
@@ -43,8 +43,7 @@ def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
 def _careful_norm(y: Array) -> float:
     """Return the norm of a vector `y` whose squares overflow or underflow.
 
-    Entries of `y` beyond 1e300 in size are first replaced, in `y` itself, by 1e300 with the sign of the entry. The
-    entries are divided by the largest of them before they are squared.
+    Entries of `y` beyond 1e300 in size are first replaced, in `y` itself, by 1e300 with the sign of the entry.
     """
     largest = 0.0
     for j in range(y.size):
@@ -60,9 +59,9 @@ def _careful_norm(y: Array) -> float:
 
 @compiled()
 def _surely_short(clip_norm: float) -> float:
-    """Return a number s such that a row is not clipped if its squared norm is at most s, and at least 1e-280.
+    """Return a squared norm up to which a row is surely not clipped to `clip_norm`, so that no root is needed.
 
-    The root of a squared norm up to s is rounded to at most `clip_norm`. So the root need not be computed.
+    This holds for computed squared norms of at least 1e-280, which have lost no digits.
     """
     return min(clip_norm * clip_norm * (1 - 2.0**-50), _ROUGH[1])
 
@@ -87,12 +86,11 @@ def _first_nan(y: Array) -> int:
 
 @compiled()
 def _rough(row: Array, y: Array) -> tuple[int, float]:
-    """Find the first entry of `row` that is not finite, and compute the norm of `y`; return the pair (index, norm).
+    """For a `row` whose squares overflow or underflow, return the index of its first wrong entry, and the norm of `y`.
 
-    `y` is the row after centering and scaling, and its squares overflow or underflow. The index is -1 if all entries of
-    the row are finite, which tells an overflow from an infinite entry. Another thread may have changed the row after
-    `y` was computed. So if the row is finite but `y` has a NaN, the index is that of the first NaN. The norm is 0 if
-    the index is not -1.
+    `y` is the row after centering and scaling. An entry is wrong if it is not finite. The index is -1 if all entries
+    are finite, and otherwise the norm is 0. If another thread has changed the row since, the index may be that of the
+    first NaN in `y`.
     """
     place = _first_not_finite(row)
     if place < 0:
@@ -113,14 +111,12 @@ def add_rows(
     """Clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many of them were shortened.
 
     X has shape (n, d) and C order, and holds doubles or float32. Both results are written in place: `total`, int64
-    (d,), and `clipped`, int64 (1,). Let y be a row x of X after centering and scaling: y = (x - center) * scaling. A
-    row with ||y|| > clip_norm is shortened to `clip_norm`. The number `target` is the length that an integer vector
-    gets if its row has the norm `clip_norm`. So trunc(target / max(||y||, clip_norm) y) is added to `total`. If ||y|| >
-    clip_norm, 1 is added to `clipped`. For the sums to be exact, n * target must be below 2**62.
+    (d,), and `clipped`, int64 (1,). Let y = (x - center) * scaling for a row x of X. If ||y|| > clip_norm, y is
+    shortened to this norm, and 1 is added to `clipped`. Then y is multiplied by target / clip_norm, and rounded towards
+    zero. For the sums to be exact, n * target must be below 2**62.
 
     The function returns -1 if all entries of X are finite. Otherwise it returns the index, in the flattened X, of the
-    first entry that is not finite; then `total` and `clipped` are not valid. The rows are added four at a time, which
-    is faster; if n is not a multiple of four, the last rows are completed by rows of zeros.
+    first entry that is not finite; then `total` and `clipped` are not valid.
     """
     n, d = X.shape
     integers, y, factor = np.zeros(d), np.zeros((4, d)), np.zeros(4)
@@ -170,9 +166,8 @@ def add_grouped(
 ) -> int:
     """Clip and round the rows of `X` as `add_rows` does, and add each row to the row of `total` for its group.
 
-    `codes` has the index of the group of each row; a row whose index is negative is left out, and not read. `total` is
-    int64 (groups, d + 1) and written in place; its last column counts the rows. The function returns -1, or the index
-    of the first entry that is not finite, as `add_rows` does.
+    `codes` has the index of the group of each row; a row with a negative index is left out, and not read. `total` is
+    int64 (groups, d + 1) and written in place; its last column counts the rows. The result is that of `add_rows`.
     """
     n, d = X.shape
     y = np.zeros(d)
@@ -214,12 +209,11 @@ def add_rotated(
 ) -> int:
     """Rotate, clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many were shortened.
 
-    The function does what `add_rows` does, with y = U (x - center) * scaling for the matrix U of a basis. `entries` and
-    `plan` are the results of `egm._basis.Basis.plan`, which define U. The products for a row are added in a fixed
-    order, so that y is the same for a row x wherever it is in `X`.
+    The function does what `add_rows` does, with y = U (x - center) * scaling for the matrix U of a basis, which
+    `entries` and `plan`, the results of `egm._basis.Basis.plan`, define. y is the same for a row x wherever it is in
+    `X`.
 
-    The entries of several rows are stored column by column while they are rotated, so that the processor multiplies
-    several rows at a time.
+    While rows are rotated, they are stored column by column, so that the processor multiplies several rows at a time.
     """
     n, d = X.shape
     width = _at_a_time(d)
@@ -276,8 +270,8 @@ def add_rotated(
 def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
     """Return the product U x for each row x of `X`, shape (n, d), where U is the matrix of a basis.
 
-    `entries` and `plan` are the results of `egm._basis.Basis.plan`, which define U. As in `add_rotated`, the product
-    for a row is the same, bit for bit, wherever the row is in `X`. This is not true of a product of matrices by BLAS.
+    `entries` and `plan`, the results of `egm._basis.Basis.plan`, define U. The product for a row is the same, bit for
+    bit, wherever the row is in `X`; BLAS would not ensure this.
     """
     n, d = X.shape
     width = _at_a_time(d)
@@ -298,9 +292,9 @@ def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
 def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width: int) -> tuple[Array, Array]:
     """Multiply `width` rows by the matrix of a basis; return an array with the products, and one for further use.
 
-    `z` has the rows as the columns of a matrix (d, width), which is written as one vector in C order. `y` is an array
-    of the same size for intermediate results. The function overwrites both, and returns these two arrays: first the
-    one with the products, in the layout of `z`. `entries` and `plan` are the results of `egm._basis.Basis.plan`.
+    `z` has the rows as the columns of a matrix (d, width), written as one vector in C order, and so has the result. `y`
+    is an array of the same size. Both are overwritten, and returned. `entries` and `plan` are the results of
+    `egm._basis.Basis.plan`.
     """
     done = 0
     for step in range(plan.shape[0]):
@@ -321,8 +315,8 @@ def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width:
 def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
     """Write two weighted sums of `m` vectors into `y`, one after the other from the index base + place.
 
-    The vectors have `run` entries each, and follow each other in `z` from the index `base`. `weights` has the m weights
-    of the first sum, and then those of the second. Each sum is added up in the order of the vectors.
+    The vectors, of `run` entries each, follow each other in `z` from the index `base`. `weights` has the m weights of
+    the first sum, and then those of the second.
     """
     first, second = y[base + place : base + place + run], y[base + place + run : base + place + 2 * run]
     first[:] = 0.0
@@ -350,7 +344,7 @@ def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int,
 def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
     """Write a weighted sum of `m` vectors, with the weights `weights`, into `y` from the index base + place.
 
-    The vectors have `run` entries each, and follow each other in `z` from the index `base`.
+    The vectors, of `run` entries each, follow each other in `z` from the index `base`.
     """
     out = y[base + place : base + place + run]
     out[:] = 0.0

@@ -75,19 +75,18 @@ _RANGES, _FEWEST = 8, 64  # ranges for each core, and least rows in one: if a co
 class Lattice:
     """Represent rows by vectors of integers, after the rows have been shortened to a given norm (clipped).
 
-    The norm of the integer vector of a row is at most `radius`; if there is an object `unrotated`, this is true after
-    the vector has been rotated. The radius is a power of two: 2**40, or less if the noise would not fit into 64-bit
-    integers. The integer 1 stands for the length `unit`. A row is also shortened by the factor `shrink`, slightly below
-    1, so that rounding errors cannot make its integer vector longer than the radius.
+    The integer 1 stands for the length `unit`. The norm of the integer vector of a row is at most `radius`; with an
+    object `unrotated`, that of the rotated vector is. The radius is 2**40, or less if the noise would not fit into
+    64-bit integers. A row is also shortened by the factor `shrink`, slightly below 1, so that rounding errors cannot
+    make its vector too long.
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float, unrotated: Unrotated | None = None) -> None:
-        """Choose `radius`, `shrink` and `unit` for rows with `d` entries.
+        """Choose `radius`, `shrink` and `unit` for rows with `d` entries that are shortened to the norm `clip_norm`.
 
-        The rows are shortened to the norm `clip_norm`. The standard deviation of the noise is `noise` times the clip
-        norm. If `unrotated` is given, it sums the rows, and the sums of this object are those in the columns, until
-        `rotated` is called. Raise ValueError for a clip norm outside 1e-250 to 1e250, and for noise so large that
-        `radius` would be less than 2**20.
+        The standard deviation of the noise is `noise` times the clip norm. With an object `unrotated`, rows are summed
+        before they are rotated, and the method `rotated` rotates the sum. Raise ValueError for a clip norm outside
+        1e-250 to 1e250, and for noise so large that `radius` would be less than 2**20.
         """
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)
@@ -103,9 +102,9 @@ class Lattice:
         return self.unrotated.scaling.size if self.unrotated else 0
 
     def rotated(self, total: Whole) -> Whole:
-        """Return the sum of the integer vectors of all rows, along the basis, from the sum `total` of the method `sum`.
+        """Return the sum of the integer vectors of all rows along the basis, from their sum in the columns.
 
-        The last axis of `total` has the d entries of a sum, which may be followed by numbers of rows.
+        `total` is a result of the method `sum`, and may have numbers of rows after its d entries.
         """
         if self.unrotated is None:
             return total
@@ -116,8 +115,7 @@ class Lattice:
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
         """Return the integer vector of each row x of `X`, shape (m, d), as int64.
 
-        The row is replaced by (x - center) * scaling before it is shortened and rounded; `center` and `scaling` are
-        numbers or vectors of d entries. Each integer vector is computed by a call of `sum` for one row.
+        The row is replaced by (x - center) * scaling before it is shortened and rounded.
         """
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
@@ -126,13 +124,11 @@ class Lattice:
     ) -> Whole:
         """Return the exact sum of the integer vectors of the clipped rows (x - center) * scaling for all rows x of `X`.
 
-        X has the shape (m, d), numbers of any real type and size, and any memory order; it is not copied as a whole.
-        `center` and `scaling` are numbers or vectors of d entries. With a `basis`, the coordinates of x - center along
-        its vectors are scaled instead; if there is an object `unrotated`, which is made for this basis and scaling, the
-        sum has not been rotated yet, and `rotated` does so. The result, shape (d,), holds Python integers. On
-        processors of one kind a row always gives the same integers, whatever rows it is added with; another kind of
-        processor may compute the norm of the row in another order. Raise ValueError for an entry of X that is not
-        finite.
+        X has the shape (m, d), numbers of any real type and size, and any memory order. `center` and `scaling` are
+        numbers or vectors of d entries. With a `basis`, the coordinates of x - center along its vectors are scaled; if
+        there is an object `unrotated` for it, the method `rotated` must follow. The result, shape (d,), holds Python
+        integers. On processors of one kind a row always gives the same integers, whatever rows it is added with. Raise
+        ValueError for an entry of X that is not finite.
         """
         return self.sum_and_clipped(X, center, scaling, basis)[0]
 
@@ -141,8 +137,7 @@ class Lattice:
     ) -> tuple[Whole, int]:
         """Return the result of `sum`, and how many of the scaled rows are longer than the clip norm.
 
-        The arguments `X`, `center`, `scaling` and `basis` are those of `sum`. Whether a row is counted does not depend
-        on the other rows, and is the same on all processors of one kind.
+        Whether a row is counted does not depend on the other rows. The arguments are those of `sum`.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         add = self._adder(center, scaling, basis)
@@ -161,11 +156,10 @@ class Lattice:
         scaling: ArrayLike = 1.0,
         basis: BasisLike | None = None,
     ) -> tuple[Whole, NDArray[np.int64]]:
-        """Return the result of `sum` for the rows of each group, shape (groups, d), and the number of rows in each.
+        """Return the exact sum of the integer vectors of the clipped rows of each group, and the number of its rows.
 
-        `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that belongs to no group and is left
-        out. The other arguments are those of `sum`. With a `basis` the rows are copied, a block at a time, in the order
-        of the groups.
+        `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that is left out. The sums have the
+        shape (groups, d). The other arguments are those of `sum`.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         if basis is None:
@@ -192,9 +186,7 @@ class Lattice:
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
         """Return a function of `X`, `total` and `clipped` that adds up rows as `egm._rows.kernel.add_rows` does.
 
-        The arguments `center`, `scaling` and `basis` are those of `sum`. The function adds the integer vectors of the
-        rows to `total` and the number of clipped rows to `clipped`, both in place. It returns -1, or the index, in the
-        flattened `X`, of the first entry that is not finite. `X` holds doubles or, without a basis, float32.
+        `center`, `scaling` and `basis` are those of `sum`. `X` holds doubles or, without a basis, float32.
         """
         from egm._rows import kernel  # compiles
 
@@ -226,8 +218,8 @@ class Lattice:
     def _part(self, X: NDArray[Any], part: range, add: Callable[..., int], as_it_is: bool) -> NDArray[np.int64]:
         """Sum the integer vectors of the rows of `X` with indices in `part`, and count the clipped rows among them.
 
-        `add` is a result of `_adder`. If `as_it_is` is false, the rows are converted to doubles in C order for `add`.
-        The result is one array of shape (d + 1,): the sum, and as its last entry the number of clipped rows.
+        `add` is a result of `_adder`. If `as_it_is` is false, the rows are converted to doubles in C order. The result
+        has shape (d + 1,): the sum, and then the number of clipped rows.
         """
         joint = np.zeros(X.shape[1] + 1, dtype=np.int64)
         total, clipped = joint[:-1], joint[-1:]
@@ -251,9 +243,9 @@ def _group_part(
 ) -> NDArray[np.int64]:
     """Sum the integer vectors of the rows of `X` with indices in `part` for each group, and count these rows.
 
-    `codes` has the group of each row of `X`, from 0 to `groups` - 1, or -1. ``add(rows, codes, total)`` adds some rows
-    to the array of totals, as `egm._rows.kernel.add_grouped` does. The result has the shape (groups, d + 1), with the
-    numbers of rows in the last column.
+    `codes` has the group of each row, from 0 to `groups` - 1, or -1. ``add(rows, codes, total)`` adds rows as
+    `egm._rows.kernel.add_grouped` does. The result has the shape (groups, d + 1), with the numbers of rows in the last
+    column.
     """
     total = np.zeros((groups, X.shape[1] + 1), dtype=np.int64)
     step = max(1, _GROUPED // X.shape[1])
@@ -272,9 +264,9 @@ def _group_part(
 def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add: Callable[..., int]) -> int:
     """Add each row of `block` to the row of `total` for its group: sort rows by group, and call `add` for each group.
 
-    `codes` has the group of each row, or -1 for a row that is left out. `total` has the shape (groups, d + 1), with the
-    numbers of rows in its last column. The function `add`, a result of `Lattice._adder`, sums the rows of one group.
-    The result is -1, or the index, in the flattened `block`, of an entry that is not finite.
+    `codes` has the group of each row, or -1 for a row that is left out. The last column of `total` counts rows. `add`
+    is a result of `Lattice._adder`. The result is -1, or the index, in the flattened `block`, of an entry that is not
+    finite.
     """
     order, clipped = np.argsort(codes, kind="stable"), np.zeros(1, dtype=np.int64)  # rows of no group stand first
     rows, ends = block[order], np.searchsorted(codes[order], np.arange(len(total) + 1))
@@ -291,10 +283,10 @@ def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add
 
 
 def _parts(rows: int, d: int, each: int, most: int) -> list[range]:
-    """Divide the indices 0 ... rows - 1 into ranges, and return the ranges; each range is summed by one thread.
+    """Divide the indices 0 ... rows - 1 into ranges, each of which is summed by one thread.
 
-    If a matrix of `rows` rows and `d` columns has many numbers, there are `each` ranges for each core, and otherwise
-    there are fewer ranges. No range has more than `most` rows, so that no sum over a range overflows 64 bits.
+    There are `each` ranges for each core, or fewer for a small matrix of `rows` rows and `d` columns. No range has more
+    than `most` rows, so that no sum overflows 64 bits.
     """
     number = min(max(CORES, min(each * CORES, rows // _FEWEST)), 1 + rows * d // _WORTH_A_THREAD)
     step = max(1, min(-(-rows // number), most))
@@ -302,9 +294,9 @@ def _parts(rows: int, d: int, each: int, most: int) -> list[range]:
 
 
 def _exact_sum(totals: list[NDArray[np.int64]], shape: tuple[int, ...]) -> Whole:
-    """Return the sum of arrays of 64-bit integers, of the given `shape`, in Python integers.
+    """Return the sum of arrays of 64-bit integers, of the given `shape`, in Python integers; zero without any array.
 
-    Without any array the sum is zero. The high and the low 32 bits are added separately, so that no sum overflows.
+    The high and the low 32 bits are added separately, so that no sum overflows.
     """
     if len(totals) < 2:
         return totals[0].astype(object) if totals else np.zeros(shape, dtype=object)
@@ -325,11 +317,10 @@ def fineness(noise: float) -> int:
 
 
 def rounded(value: NDArray[Any], unit: Array) -> list[int]:
-    """Return the integers nearest to value / unit, entry by entry, for two arrays of the same shape.
+    """Return the integers nearest to value / unit, entry by entry, as a list of Python integers in C order.
 
-    The result is a list of Python integers in C order. The entries of `value` may be of any real type, or objects that
-    are real numbers. The entries are not converted to doubles, because a conversion rounds integers beyond 2**53, and
-    so can increase the difference between two neighboring data sets.
+    `value` holds real numbers of any type, which are not converted to doubles: a conversion rounds integers beyond
+    2**53, and so can increase the difference between two neighboring data sets.
     """
     pairs = zip(np.ravel(value).tolist(), np.ravel(unit).tolist(), strict=True)
     return [math.floor(_fraction(v) / Fraction(u) + Fraction(1, 2)) for v, u in pairs]
@@ -341,10 +332,7 @@ def _fraction(number: Any) -> Fraction:
 
 
 def nearest_double(steps: int, unit: float) -> float:
-    """Return the double nearest to steps * unit.
-
-    If the product is too large for a double, the result is the largest double, with the sign of `steps`.
-    """
+    """Return the double nearest to steps * unit; if this is too large, the largest double with the sign of `steps`."""
     numerator, denominator = unit.as_integer_ratio()
     try:
         return steps * numerator / denominator
@@ -354,16 +342,15 @@ def nearest_double(steps: int, unit: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
-    """Return the standard deviation of discrete Gaussian noise that makes vectors of d integers private.
+    """Return the standard deviation of discrete Gaussian noise that makes vectors of `d` integers private.
 
-    Vectors of `d` integers with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially
-    private. The result is in the unit of `sensitivity`. A part of `delta` is subtracted before the noise is calibrated
-    for `epsilon`. This part covers the difference between discrete noise and a rounded Gaussian, as the docstring of
-    this module explains. Raise ValueError if this part is half of delta or more.
+    Such vectors with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially private. A
+    part of `delta` pays for the difference between discrete noise and a rounded Gaussian, as the docstring of this
+    module explains. Raise ValueError if this part is half of delta or more.
 
     The result is at least sensitivity * analytic_noise_multiplier(epsilon, delta) * (1 + EXCESS). So a cost that is
-    computed from this noise multiplier, such as 1 / (2 * noise_multiplier**2) in zero-concentrated differential
-    privacy, is not less than the cost of the noise, in spite of rounding errors.
+    computed from this noise multiplier, such as 1 / (2 * noise_multiplier**2) in zCDP, covers that of the noise, in
+    spite of rounding errors.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     left = _left(epsilon, delta, d / (4 * std**2))
@@ -372,12 +359,10 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
 
 @functools.lru_cache(maxsize=64)
 def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
-    """Return the standard deviation of each coordinate of discrete l2 noise that makes vectors of d integers private.
+    """Return the standard deviation of each coordinate of discrete l2 noise that makes vectors of `d` integers private.
 
-    Vectors of `d` integers with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially
-    private. The result is in the unit of `sensitivity`. A part of `delta` is subtracted before the noise is calibrated
-    for `epsilon`. This part covers the rounding of the noise, and the rounding of its random standard deviation, which
-    changes the law of the noise by at most sqrt(d) 2**-49 in total variation (see `egm.samplers.secure_l2`). Raise
+    Such vectors with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially private. A
+    part of `delta` pays for the rounding of the noise, and of its random standard deviation (see `l2_distance`). Raise
     ValueError if this part is half of delta or more.
     """
     scale = sensitivity * float(l2_noise_scale(epsilon, delta, d))
@@ -387,27 +372,26 @@ def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
 
 
 def l2_distance(d: int) -> float:
-    """Return a bound on how far the law of l2 noise with `d` entries changes by rounding, in total variation distance.
+    """Return how far, at most, rounding its random standard deviation changes the law of l2 noise with `d` entries.
 
-    The rounding is that of the random standard deviation of the noise (see `egm.samplers.secure_l2`).
+    The distance is that of total variation. The rounding is that of `egm.samplers.secure_l2`.
     """
     return math.sqrt(d) * 2.0**-49
 
 
 def delta_of(distance: float, epsilon: float) -> float:
-    """Return by how much delta grows if the noise is not exactly the noise that is (epsilon, delta)-private.
+    """Return by how much delta grows if the noise that is drawn is not the exact noise: (1 + exp(epsilon)) * distance.
 
-    `distance` is the total variation distance between the law of the exact noise and the law of the noise that is
-    drawn. The result is (1 + exp(epsilon)) * distance.
+    `distance` is the total variation distance between the laws of the two.
     """
     return (1 + math.exp(min(epsilon, 700.0))) * distance
 
 
 def _left(epsilon: float, delta: float, distance: float) -> float:
-    """Return `delta` minus the part of it that is lost because the noise that is drawn is not the exact noise.
+    """Return `delta` minus the part that is lost because the noise that is drawn is not the exact noise.
 
-    `distance` is the total variation distance between the laws of the two kinds of noise. The part that is lost is
-    `delta_of(distance, epsilon)`. Raise ValueError if half of delta or more is lost.
+    `distance` is the total variation distance between their laws, and the part is `delta_of(distance, epsilon)`. Raise
+    ValueError if it is half of delta or more.
     """
     charge = delta_of(distance, epsilon)
     if not charge < delta / 2:

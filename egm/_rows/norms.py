@@ -21,9 +21,9 @@ _BUFFER = 8192  # largest number of terms that NumPy adds in a fixed order
 def norms(rows: Array) -> Array:
     """Return the Euclidean norm of each row, shape (n,), of the matrix `rows`, shape (n, d).
 
-    The norm is right even if the squares of the entries overflow or underflow. It is the same to the last bit wherever
-    the row is in the matrix. For this, the squares of 8192 columns at a time are added up: NumPy would add more terms
-    than that in an order that depends on the number of rows.
+    The norm is right even if squares overflow or underflow, and the same to the last bit wherever the row is in the
+    matrix. For this, at most 8192 squares are added at a time: NumPy would add more in an order that depends on the
+    number of rows.
     """
     longest = np.max(np.abs(rows), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
@@ -34,8 +34,5 @@ def norms(rows: Array) -> Array:
 
 
 def clip(rows: Array, clip_norm: float) -> Array:
-    """Return a copy of the matrix `rows`, shape (n, d), in which every row longer than `clip_norm` has this norm.
-
-    Such a row is shortened, and all other rows are unchanged.
-    """
+    """Return a copy of the matrix `rows`, shape (n, d), in which rows longer than `clip_norm` are shortened to it."""
     return rows * (clip_norm / np.maximum(norms(rows), clip_norm))[:, None]

@@ -31,8 +31,8 @@ class Passes:
     """Hold rows that can be read several times, a matrix of real numbers with the shape (n, d).
 
     `X` is an array, a dask array, or a function without arguments that returns an iterator over blocks of the rows. For
-    a function the shape (n, d) must be given as `shape`, where n may be None if the number of rows is private. The
-    attribute `number` says how often all rows have been read (the number of passes).
+    a function the `shape` (n, d) must be given, where n may be None if the number of rows is private. `number` counts
+    how often all rows have been read.
     """
 
     def __init__(self, X: Any, shape: tuple[int | None, int] | None = None) -> None:
@@ -44,9 +44,8 @@ class Passes:
     def total(self, function: Callable[[Array], T]) -> T:
         """Return the sum of function(block) over all blocks of rows, which are arrays of doubles in C order.
 
-        The function must not change the block and, for a dask array, must be an object that can be pickled. Raise a
-        ValueError if the number of rows is not n, because a file may have changed. If n is None, the first call of this
-        method sets it to the number of rows.
+        The function must not change the block and, for a dask array, must be picklable. Raise a ValueError if the
+        number of rows is not n, because a file may have changed. If n is None, the first call sets it.
         """
         self.number += 1
         counted = functools.partial(_counted, function)
@@ -84,9 +83,9 @@ class Passes:
 class Reopened:
     """Represent a function `X`, which returns a new iterator over blocks of rows at each call, as a table.
 
-    A block is an array or a data frame. The attribute `names` has the names of the columns of the first block or, if it
-    has none, the texts "1", "2" and so on; `named` is false in this case. `count` is None, because the number of rows
-    is not known. Raise TypeError if the function returns one iterator twice, and ValueError if there is no block.
+    A block is an array or a data frame. `names` has the column names of the first block, or "1", "2" and so on if it
+    has none; `named` is false in this case. `count` is None: the number of rows is not known. Raise TypeError if the
+    function returns one iterator twice, and ValueError if there is no block.
     """
 
     count = None
@@ -129,8 +128,7 @@ def _doubles(block: Any) -> Array:
 def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
     """Yield the rows of the `blocks`, which have `d` columns, in blocks of `step` rows; the last one may have fewer.
 
-    There is at least one block, which may have no rows. All blocks are parts of one array, which the next block
-    overwrites. So a block must be used before the next one is taken.
+    Even without rows there is a block. A block must be used before the next one is taken, which overwrites it.
     """
     held, filled, none = np.empty((step, d)), 0, True
     for block in map(_doubles, blocks):

@@ -63,10 +63,9 @@ class Block(NamedTuple):
 def label_names(X: Any, **labels: Any) -> list[Hashable]:
     """Return those of the keyword arguments `labels` that are names of columns of `X`, and neither arrays nor None.
 
-    Raise TypeError for a name if `X` has no names, for an array if `X` is read in blocks, and for labels that are
-    known, without reading one, to be neither numbers nor texts nor dates. Raise ValueError for an array that does not
-    have one entry for each row of `X`, for a Series with another index than `X`, and for a name that is no column of a
-    file.
+    Raise TypeError for a name if `X` has no names, for an array if `X` is read in blocks, and for labels of a type that
+    is neither numbers nor texts nor dates. Raise ValueError for an array without one entry for each row of `X`, for a
+    Series with another index, and for a name that is no column of a file. No row is read.
     """
     names: list[Hashable] = []
     for key, label in labels.items():
@@ -92,7 +91,7 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
 
 
 def require_keys(X: Any, by: Any, keys: tuple[Hashable, ...]) -> None:
-    """Raise TypeError if the labels `by` are known, without reading a row of `X`, to have another type than the `keys`.
+    """Raise TypeError if the labels `by` are known to have another type than the `keys`, without reading a row of `X`.
 
     `by` is the name of a column of `X`, or an array. Types are alike if both are numbers, both texts or both dates.
     """
@@ -112,7 +111,7 @@ def _require_alike(found: str, known: str) -> None:
 
 
 def require_person(person: object, per_person: PerPerson) -> None:
-    """Raise ValueError if `person` is given and a mechanism has no `per_person`, or the other way round."""
+    """Raise ValueError if `person` is given to a mechanism without `per_person`, or the other way round."""
     if (person is None) != (per_person is None):
         if person is None:
             raise ValueError(f"person must be given, because the mechanism has per_person = {per_person!r}")
@@ -181,8 +180,8 @@ def vector(name: str, labels: Any) -> Labels:
 def _typed(name: str, found: Labels) -> Labels:
     """Return the vector of objects `found` with a type of NumPy: texts, dates, flags, integers or floats.
 
-    It is returned as it is if its entries are of several types, or of a type that is not in this list. Raise ValueError
-    for a missing entry, and for texts that NumPy does not tell apart.
+    It is unchanged if its entries have several types, or another one. Raise ValueError for a missing entry, and for
+    texts that NumPy does not tell apart.
     """
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
@@ -226,10 +225,10 @@ class Source:
     def results(self, X: Any, summed: Callable[[Iterator[Block]], dask.Sum]) -> list[dask.Sum]:
         """Return a list of sums of the rows of `X`: the results of one or several calls of the function `summed`.
 
-        ``summed(blocks)`` takes an iterator of `Block` objects that are sorted by person, if there are persons, and
-        returns a pair (total, number of rows). All rows of one person are in the blocks of one call; there are several
-        calls only for dask. `X` is an array, a data frame, a table of `egm.files`, an iterator of data frames, or a
-        dask array or frame. Raise ValueError if blocks of rows are not sorted by person, or if a label is missing.
+        ``summed(blocks)`` takes an iterator of `Block` objects, and returns a pair (total, number of rows). All rows of
+        one person are in the blocks of one call, sorted by person; only dask needs several calls. `X` is an array, a
+        data frame, a table of `egm.files`, an iterator of data frames, or a dask array or frame. Raise ValueError if
+        blocks of rows are not sorted by person, or if a label is missing.
         """
         if not dask.is_dask(X):
             return [summed(self._blocks(X))]
@@ -343,9 +342,9 @@ class _Order:
 
 
 def _divided(block: Block, pieces: int) -> list[Block]:
-    """Divide the rows of `block` by a hash of the person, and return as many blocks as `pieces` says.
+    """Divide the rows of `block` into as many blocks as `pieces` says, by a hash of the person.
 
-    All rows of one person are in one of these blocks. It has the same index if other blocks are divided, too.
+    So the rows of one person are all in the block with the same index, also if other blocks are divided.
     """
     assert block.persons is not None
     persons = vector("person", block.persons)
@@ -362,7 +361,7 @@ def _divided(block: Block, pieces: int) -> list[Block]:
 
 
 def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]) -> dask.Sum:
-    """Join the blocks in `pieces`, sort their rows by person if there are any, and return the result of `summed`."""
+    """Join the blocks in `pieces`, sort their rows by person if persons are given, and sum the rows by `summed`."""
     block = _joined(*pieces)
     if block.persons is not None:
         block = _cut(block, np.argsort(block.persons, kind="stable"))
@@ -375,12 +374,11 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
 def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int | None = None) -> Iterator[Block]:
     """Add up or average the rows of each person, or keep the first k of them; yield the resulting rows in blocks.
 
-    The blocks of `source` are sorted by person. If `how` is "sum" or "mean", all rows of one person become one row or,
-    if rows have groups, all rows of one person in one group. Missing entries are left out of a sum or a mean, which is
-    missing if all its entries are. If `how` is a number k, the first k rows of each person are kept. The groups of rows
-    are numbers; rows with the number -1, of no group, are left out, and for "sum" and "mean" only the first `most`
-    groups of each person are kept (None: all). Raise ValueError for an infinite entry and, unless `missing` is true,
-    for NaN.
+    The blocks of `source` are sorted by person. If `how` is "sum" or "mean", a person has one row, or one in each
+    group, in which missing entries are left out; it has a missing entry if all are missing. If `how` is a number k, the
+    first k rows of each person are kept. Rows with the group -1 are left out, and for "sum" and "mean" also all but the
+    first `most` groups of each person (None: all are kept). Raise ValueError for an infinite entry and, unless
+    `missing` is true, for NaN.
     """
     kept: Block | None = None
     for block in source:
@@ -422,8 +420,7 @@ def _end_to_end(*parts: Labels) -> Labels:
 def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
     """Add up or average the rows of each person in `block`, or keep the first k of them, as `gathered` describes it.
 
-    `block` has all rows of some persons, sorted by person. `how` and `most` are arguments of `gathered`. The result is
-    a block without persons.
+    `block` has all rows of some persons, sorted by person. The result is a block without persons.
     """
     values, persons, groups = block
     assert persons is not None
@@ -447,8 +444,8 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
 def _pairs(number: Labels, groups: Labels, most: int | None) -> tuple[Labels, Labels, Labels]:
     """Sort rows by their pairs of person and group, and leave out all but the first `most` groups of each person.
 
-    `number` has the number of each row's person, in ascending order, and `groups` the number of its group. The three
-    vectors that are returned have, for each row that is kept, the number of its pair, its index, and its group.
+    `number` has the number of each row's person, in ascending order, and `groups` that of its group. The result has,
+    for each row that is kept, the number of its pair, its index, and its group.
     """
     span = int(groups.max()) + 1
     _, first, pair = np.unique(number * span + groups, return_index=True, return_inverse=True)

@@ -34,16 +34,16 @@ def clipped_sum(
 ) -> tuple[Whole, int]:
     """Center, scale and clip rows, and round them to integers; return the sum of the rows and the number of rows.
 
-    `X` is an array (n, d), an iterator of arrays (m, d), or a dask array, of real numbers. X is read once, and never
-    changed or copied as a whole. Each row x is replaced by (x - center) * scaling, with vectors `center` and `scaling`;
-    with a `basis`, the coordinates of x - center along its vectors are scaled.
-    The `Lattice` `grid` says at which norm a row is clipped, and how it is rounded.
+    `X` is an array (n, d), an iterator of arrays (m, d), or a dask array, of real numbers. It is read once, and never
+    changed or copied as a whole. Each row x is replaced by (x - center) * scaling; with a `basis`, the coordinates of x
+    - center along its vectors are scaled. The `Lattice` `grid` says at which norm a row is clipped, and how it is
+    rounded.
 
-    The sum has shape (d,), in Python integers. It is exact: it is the same for any order of the rows, any division into
-    blocks, and any machines with one kind of processor. If `count_clipped` is true, the sum has shape (d + 1,), and its
-    last entry is the number of rows that were clipped. If `missing` is "center", NaN counts as the entry of `center`;
-    if it is "drop_row", rows with NaN are left out, and are not counted. Raise ValueError for an array of another shape
-    or with an entry that is not finite, and TypeError for anything but real numbers.
+    The sum has shape (d,), in Python integers. It is exact: it does not depend on the order of the rows, on the
+    division into blocks, or on the machine, for processors of one kind. If `count_clipped` is true, a last entry is the
+    number of clipped rows. If `missing` is "center", NaN counts as the entry of `center`; if it is "drop_row", rows
+    with NaN are left out. Raise ValueError for an array of another shape or with an entry that is not finite, and
+    TypeError for anything but real numbers.
     """
     of_block = partial(_of_block, grid=grid, center=center, scaling=scaling, count_clipped=count_clipped, basis=basis)
     if missing != "error":
@@ -63,10 +63,7 @@ def clipped_sum(
 def _of_block(
     X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool, basis: BasisLike | None
 ) -> tuple[Whole, int]:
-    """Return the result of `clipped_sum` for one array or list `X` of rows: the sum of the rows and their number.
-
-    The arguments `grid`, `center`, `scaling`, `count_clipped` and `basis` are those of `clipped_sum`.
-    """
+    """Return the sum of the rows of one array or list `X`, clipped as `clipped_sum` describes it, and their number."""
     if isinstance(X, list | tuple) and not len(X):  # no rows, which have any length
         X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)
@@ -78,10 +75,10 @@ def _of_block(
 def _of_incomplete(
     X: ArrayLike, of_complete: Callable[[Array], tuple[Whole, int]], center: Array, missing: Missing
 ) -> tuple[Whole, int]:
-    """Return the result of `clipped_sum` for one array or list `X` of rows that may have missing entries.
+    """Return the sum of the rows of one array or list `X`, which may have missing entries, and the number of rows.
 
-    The function `of_complete` computes this result for an array of rows without missing entries. `center` and `missing`
-    are arguments of `clipped_sum`.
+    The function `of_complete` computes it for rows without missing entries. The other arguments are those of
+    `clipped_sum`.
     """
     if isinstance(X, list | tuple) and not len(X):
         X = np.empty((0, center.size))
@@ -94,8 +91,8 @@ def _of_incomplete(
 def filled(X: Any, center: Array, missing: Missing) -> tuple[Array, NDArray[np.bool]]:
     """Fill in or leave out missing entries; return the complete rows, and for each row of `X` whether it is among them.
 
-    If `missing` is "center", an entry of the array `X` that is NaN becomes the entry of `center` for its column. If
-    `missing` is "drop_row", rows with NaN are left out.
+    If `missing` is "center", NaN becomes the entry of `center` for its column. If it is "drop_row", rows with NaN are
+    left out.
     """
     absent = np.isnan(X)
     if missing == "center":
@@ -115,9 +112,8 @@ def group_sums(
 ) -> tuple[Whole, NDArray[np.int64]]:
     """Sum the rows of each group as `clipped_sum` sums all rows; return the sums (groups, d), and the numbers of rows.
 
-    Each of the `blocks` is a pair: an array of rows, and a vector with the number of each row's group. The numbers are
-    from 0 to `groups` - 1, or -1 for a row of no group, which is left out. The numbers of rows that are returned form a
-    vector with one entry for each group. The other arguments are those of `clipped_sum`.
+    Each of the `blocks` is a pair: an array of rows, and a vector with each row's group, from 0 to `groups` - 1, or -1
+    for a row that is left out. The other arguments are those of `clipped_sum`.
     """
     total, rows = np.zeros((groups, center.size), dtype=object), np.zeros(groups, dtype=np.int64)
     for X, codes in blocks:

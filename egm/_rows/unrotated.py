@@ -52,7 +52,7 @@ _ORTHOGONAL = 2.0**-48  # largest norm of U U^T - I, divided by d
 
 @dataclass(frozen=True, eq=False)
 class Unrotated:
-    """Sum the rows of one mechanism with a basis as the docstring of this module says.
+    """Sum the rows of one mechanism with a basis in the columns, as the docstring of this module says.
 
     `basis`, `scaling` and `clip_norm` are those of the mechanism. Objects are made by `unrotated`.
     """
@@ -63,22 +63,22 @@ class Unrotated:
 
     @property
     def alpha(self) -> float:
-        """Return m / C, the number by which a centered row is multiplied."""
+        """Return m / C, by which a centered row is multiplied: the largest entry of the scaling over the clip norm."""
         return float(np.max(self.scaling) / self.clip_norm)
 
     @property
     def bits(self) -> int:
-        """Return G: an integer vector stands for its 2**-G multiple."""
+        """Return the number G for which the integer 1 in the vector of a row stands for 2**-G."""
         return _DIGITS + math.ceil(math.log2(self.scaling.size) / 2)
 
     @property
     def relative(self) -> Array:
-        """Return b / m."""
+        """Return the scaling divided by its largest entry, b / m."""
         return np.asarray(self.scaling / np.max(self.scaling))
 
     @property
     def _spare(self) -> int:
-        """Return the number of bits by which the entries of an integer vector are below 2**63."""
+        """Return how many bits of the 63 of a signed integer the entries of an integer vector do not need."""
         return 62 - self.bits - math.ceil(-math.log2(np.min(self.relative)))
 
     @property
@@ -94,7 +94,7 @@ class Unrotated:
 
     @cached_property
     def rule(self) -> tuple[Any, ...]:
-        """Return the arguments `alpha` ... `often` of `egm._rows.unrotated_kernel.add_unrotated`."""
+        """Return the arguments from `alpha` to `often` of the function `egm._rows.unrotated_kernel.add_unrotated`."""
         d, relative, U, (entries, plan) = self.scaling.size, self.relative, self.basis.matrix, self.basis.plan
         # More directions than these would cost more than the rotation of a row, or add nothing to the bound.
         most = min(np.count_nonzero(relative < 1), np.sum(plan[:, 1]))
@@ -108,9 +108,10 @@ class Unrotated:
         return self.alpha, 2.0**self.bits, directions, less, slack, entries, plan, relative, often
 
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
-        """Return M W for the sum `total` of integer vectors, shape (..., d), rounded to Python integers.
+        """Return the rotated and scaled sum of all rows as Python integers, from the sum of their integer vectors.
 
-        `radius` is K, and `shrink` is theta.
+        This sum, `total`, has the shape (..., d). The result is for the mechanism's `Lattice`, whose `radius` and
+        `shrink` are given.
         """
         A = np.rint(np.ldexp((self.relative * shrink)[:, None] * self.basis.matrix, _FRACTION))
         whole = np.array([int(entry) for entry in A.ravel().tolist()], dtype=object).reshape(A.shape)
@@ -123,8 +124,7 @@ def unrotated(basis: BasisLike | None, scaling: Array, clip_norm: float) -> Unro
     """Return the `Unrotated` for a mechanism with this basis, scaling and clip norm, or None if rows must be rotated.
 
     Rows are rotated one by one if the basis is an operator or has many vectors, if its matrix is not orthogonal up to
-    the rounding of doubles, or if the entries of `scaling` differ so much that integer vectors would need too many
-    digits.
+    rounding, or if the entries of `scaling` differ so much that integer vectors would need too many digits.
     """
     if not isinstance(basis, Basis) or basis.size > _MOST_COLUMNS:
         return None

@@ -98,8 +98,8 @@ def add_unrotated(
 
     X has shape (n, d) and C order. Both results are written in place: `total`, int64 (d,), and `clipped`, int64 (1,).
     With y = (x - center) * alpha for a row x of X, and A = diag(relative) U for the matrix U that `entries` and `plan`
-    define (results of `egm._basis.Basis.plan`), the integers nearest to step * y / max(1, ||A y||) are added to
-    `total`, and 1 is added to `clipped` if ||A y|| > 1.
+    define, the integers nearest to step * y / max(1, ||A y||) are added to `total`, and 1 is added to `clipped` if ||A
+    y|| > 1.
 
     `directions`, `less` and `slack` are made by `egm._rows.unrotated.Unrotated.rule`; they only say how a row is
     recognized as short. `often` is the number of rows, a multiple of four, whose integers may be added up in doubles.
@@ -168,8 +168,8 @@ def _add_held(
 ) -> int:
     """Do what `add_unrotated` does for the rows of `X` with the indices `held`, at most 64, by rotating them.
 
-    The products for a row are added in a fixed order, so that its norm is the same whatever rows are held with it. The
-    rows are read once. The other arguments, and the result, are those of `add_unrotated`.
+    The norm of a row is the same whatever rows are held with it. The other arguments, and the result, are those of
+    `add_unrotated`.
     """
     d, width = X.shape[1], (held.size + 3) // 4 * 4
     y, z, far = np.zeros((held.size, d)), np.zeros(d * width), np.zeros(held.size, np.bool_)
@@ -200,10 +200,10 @@ def _add_held(
 
 @compiled()
 def _scale(row: Array, center: Array, alpha: float) -> bool:
-    """Replace `row` by alpha * (row - center), in place, unless an entry of that is above 2**40 in size.
+    """Replace `row` by alpha * (row - center), in place, and return whether an entry of this is above 2**40 in size.
 
-    In this case the row is surely long. Entries of row - center beyond 1e290 are cut to that size, the vector is
-    divided by its largest entry, and true is returned.
+    A row with such an entry is surely clipped. It becomes row - center, divided by its largest entry, and entries that
+    are too large for this are cut before.
     """
     largest = 0.0
     for j in range(row.size):

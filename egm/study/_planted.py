@@ -76,8 +76,7 @@ def plant(bug: str) -> Iterator[None]:
 def _patches() -> dict[str, list[Patch]]:
     """Return a dictionary from the name of each bug to the replacements of functions that plant the bug.
 
-    The replacements are a list of tuples (module or class, name of its function, wrong function). The bug "none" has an
-    empty list.
+    The replacements are a list of tuples (module or class, name of its function, wrong function), empty for "none".
     """
     return {
         "none": [],
@@ -95,9 +94,8 @@ def _patches() -> dict[str, list[Patch]]:
 def _less_noise(factor: float) -> list[Patch]:
     """Return replacements of all functions that draw noise; each replacement multiplies the noise by `factor`.
 
-    The result is a list of tuples (module, name of the function, replacement). A private quantile has no noise to
-    multiply. So the replacements of the functions that draw private quantiles use epsilon / `factor` in place of
-    epsilon.
+    The result is a list of tuples (module, name of the function, replacement). Private quantiles, which have no noise,
+    get epsilon / `factor` in place of epsilon.
     """
     patches: list[Patch] = []
     for name in ("secure_gaussian", "secure_laplace", "simulated_gaussian", "simulated_laplace", "simulated_l2"):
@@ -109,21 +107,19 @@ def _less_noise(factor: float) -> list[Patch]:
 
 
 def _narrow_secure_l2(scale: float, size: int) -> list[int]:
-    """Return a list of `size` integers with l2 noise whose random variance is too small: the planted bug.
+    """Return a list of `size` integers with l2 noise of the scale `scale` whose random variance is too small: a bug.
 
-    For d = `size`, l2 noise of the scale s is Gaussian noise of the variance 2 G s**2 in each entry, where G has a
-    gamma distribution of shape (d + 1)/2. Here the shape is d/2, and `scale` is s. This function takes the place of
-    `egm.samplers.secure_l2`.
+    The variance is a gamma variable, whose shape here is `size` / 2 instead of (`size` + 1) / 2. This function takes
+    the place of `egm.samplers.secure_l2`.
     """
     return samplers.secure_gaussian(scale * np.sqrt(2 * samplers._half_gamma(size, 1)[0]), size)
 
 
 def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
-    """Return an array of l2 noise whose random variance is too small: the planted bug.
+    """Return an array of l2 noise of the scales `scale` whose random variance is too small: a bug.
 
-    Let d be the size of the array `scale`. l2 noise is Gaussian noise of the variance 2 G s**2, where s is the entry of
-    `scale`, and G has a gamma distribution of shape (d + 1)/2. Here the shape is d/2. `rng` is the random generator.
-    This function takes the place of `egm.samplers.simulated_l2`.
+    The variance is a gamma variable, whose shape here is half the number of scales instead of one half more. This
+    function takes the place of `egm.samplers.simulated_l2`.
     """
     drawn: Array = np.sqrt(2 * rng.gamma(np.size(scale) / 2)) * rng.normal(0.0, scale)
     return drawn
@@ -132,8 +128,7 @@ def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
 def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:
     """Call the sampler of noise `right` with the arguments `scale` and `other`; return its draws, times `factor`.
 
-    If the sampler draws a list of integers, the products are rounded to integers. `scale` is the scale of the noise;
-    `other` is the sampler's second argument: the number of draws, or a random generator.
+    Integers stay integers, by rounding. `other` is the number of draws, or a random generator.
     """
     drawn = right(scale, other)
     return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn
@@ -142,8 +137,8 @@ def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) ->
 def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: Any) -> Iterator[Any]:
     """Yield what the function `right` yields for each block of `source`, read as if it were the only block: a bug.
 
-    The bug is that rows of one person in two blocks are not put together. `right` is `egm._rows.people.gathered`, which
-    combines the rows of each person; `given` are its other arguments. This function takes its place.
+    So rows of one person in two blocks are not put together. `right` is `egm._rows.people.gathered`, whose place this
+    function takes, and `given` are its other arguments.
     """
     for block in source:
         yield from right([block], *given)
@@ -152,9 +147,7 @@ def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: A
 def _unlimited(right: Callable[..., Any], number: Any, groups: Any, most: int | None) -> Any:
     """Call the function `right` without its limit on the number of groups of a person, and return its result: a bug.
 
-    `right` is `egm._rows.people._pairs`, which finds the pairs of person and group. `number` has the number of the
-    person of each row, and `groups` the code of its group. `most`, the limit, is not used. This function takes the
-    place of `right`.
+    `right` is `egm._rows.people._pairs`, whose place this function takes, and the limit is `most`.
     """
     return right(number, groups, None)
 
@@ -162,8 +155,7 @@ def _unlimited(right: Callable[..., Any], number: Any, groups: Any, most: int | 
 def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Callable[..., Whole]:
     """Return a wrong replacement of the method `Lattice.sum`, which rounds rows to vectors of integers and adds them.
 
-    The replacement shortens (clips) long rows only if `clip` is true. `rounding` is the function that rounds an array
-    of numbers to integers.
+    It shortens (clips) long rows only if `clip` is true. `rounding` rounds an array to integers.
     """
 
     def total(
@@ -187,8 +179,7 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 def _recentered() -> list[Patch]:
     """Return replacements of two methods, which use the mean of the private rows in place of the public center.
 
-    The methods are `GaussianDataMechanism.release` and `PrivateRows.mean`. The result is a list of tuples (class, name
-    of the method, replacement).
+    The result is a list of tuples (class, name of the method, replacement).
     """
     release, mean = GaussianDataMechanism.release, private_rows.PrivateRows.mean
 

@@ -185,9 +185,8 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
 def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
     """Return two neighboring data sets of two rows each for an audit of `mechanism`; they differ in the second row.
 
-    The first row is the center of the mechanism in both data sets. The second row is 8 clip norms away from the center
-    in each coordinate after scaling, along the basis if there is one. It is above the center in the first data set, and
-    below the center in the second.
+    The first row is the center of the mechanism. The second row is 8 clip norms away from the center in each coordinate
+    after scaling, above it in the first data set and below it in the second.
     """
     far = _FAR * mechanism.clip_norm / mechanism.b
     far = far if mechanism.basis is None else mechanism.basis.inverse(far)
@@ -195,10 +194,9 @@ def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
 
 
 def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
-    """Return two neighboring data sets for an audit of `mechanism`, where the first data set has an additional row.
+    """Return two neighboring data sets for an audit of `mechanism`: the first one has an additional row far away.
 
-    The first data set has a row at the center of the mechanism and a row far away from the center. The second data set
-    has only the row at the center.
+    The other row is at the center of the mechanism.
     """
     rows, _ = _replaced(mechanism)
     return rows, rows[:1]
@@ -208,8 +206,8 @@ def _persons(mechanism: GaussianDataMechanism, groups: str = "") -> tuple[Any, .
     """Return two neighboring data sets for an audit of `mechanism`, where the first has an additional person.
 
     A data set is a pair: rows, and a dictionary of their labels. The additional person has two rows far away from the
-    center; the other person has one row at the center. If `groups` has two letters, they are the names of two groups:
-    the rows of the additional person are in different groups, and the row of the other person is in the first group.
+    center; the other person has one row at the center. If `groups` has two letters, they are two groups: the additional
+    person is in both, and the other person in the first.
     """
     rows, _ = _replaced(mechanism)
     labels = {"person": [0, 1, 1], **({"by": [groups[0], *groups]} if groups else {})}
@@ -220,11 +218,9 @@ def _persons(mechanism: GaussianDataMechanism, groups: str = "") -> tuple[Any, .
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
     """Return a function (data set, number m of releases, random generator) that draws m releases of `mechanism`.
 
-    The function returns an array with one row for each release: its estimate, followed by the noisy number of rows if
-    the mechanism releases this number. For a mechanism for groups, a row has these numbers of all groups, one group
-    after the other. A data set is an array, or a pair of an array and a dictionary of labels. If the function gets None
-    for the generator, the noise is secure. `setting` is a function without arguments that returns a context manager;
-    the mechanism's method `release` is called inside this context.
+    The function returns an array with one row for each release: its estimate and the noisy number of rows, if any, for
+    all groups. A data set is an array, or a pair of an array and a dictionary of labels. Without a generator, the noise
+    is secure. The releases are made in the context that `setting` returns.
     """
 
     def once(data: Any, rng: Rng | None) -> Array:
@@ -240,9 +236,8 @@ def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] 
 def _noisy_mean(epsilon: float, delta: float) -> Draw:
     """Return a function that draws noisy means of rows clipped to norm 1, as AdaptiveDataMechanism computes them.
 
-    The arguments of the returned function are the rows, the number of means, and a random generator, or None for secure
-    noise. The noise of a mean is the least Gaussian noise with which the mean is (`epsilon`, `delta`)-differentially
-    private.
+    Its arguments are the rows, the number of means, and a random generator, or None for secure noise. A mean is
+    (`epsilon`, `delta`)-differentially private, with the least Gaussian noise.
     """
     rho = 1 / (2 * analytic_noise_multiplier(epsilon, delta) ** 2)
 
@@ -257,9 +252,7 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 def _ranks() -> tuple[Array, Array]:
     """Return two neighboring data sets of two values each, whose private medians in the range [0, 10] differ the most.
 
-    A point is a true median if exactly one of the two values is below the point. For the first data set, -5 and 1, the
-    points of the range from 0 to 1 are medians; above every other point of the range there is no value. For the second
-    data set, 15 and 1, the points from 1 to 10 are medians; below every other point of the range there is no value.
+    For the first one, -5 and 1, the points from 0 to 1 are medians. For the second one, 15 and 1, all other points are.
     """
     return np.array([-5.0, 1.0]), np.array([15.0, 1.0])
 
@@ -267,8 +260,8 @@ def _ranks() -> tuple[Array, Array]:
 def _quantile(epsilon: float) -> Draw:
     """Return a function that draws private medians of some values, each `epsilon`-differentially private.
 
-    The arguments of the returned function are an array of values, the number of medians, and a random generator, or
-    None for secure randomness. It returns an array with the medians, which are points from 0 to 10.
+    Its arguments are an array of values, the number of medians, and a random generator, or None for secure randomness.
+    The medians are points from 0 to 10.
     """
 
     def draw(values: Array, size: int, rng: Rng | None) -> Any:

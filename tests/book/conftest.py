@@ -24,9 +24,8 @@ MADE_BY_SPHINX = ["genindex", "search"]
 def once(tmp_path_factory, worker_id):
     """Return a function `path(make)` that calls the function `make` only once, even if several processes run the tests.
 
-    Every call of `path` with the same function `make` returns the path that the only call of `make` has returned.
-    pytest provides both arguments: `tmp_path_factory` makes temporary folders, and `worker_id` is the name of the
-    process that runs this test.
+    Every later call of `path` with the same `make` returns the same path. `worker_id` is the name of the process that
+    runs the test.
     """
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
@@ -43,28 +42,21 @@ def once(tmp_path_factory, worker_id):
 
 @pytest.fixture(scope="session")
 def book(once):
-    """Build the book as `make book` does, and return the path of the folder with the HTML of the book.
+    """Build the book as `make book` does, only once for all tests, and return the folder with its HTML.
 
-    Only chapters that have changed since the last build are executed. `once` is a function that makes the build happen
-    only once for all tests.
+    Only chapters that have changed since the last build are executed.
     """
     return once(build).parent
 
 
 @pytest.fixture(scope="session")
 def executed(book):
-    """Return a dictionary from the file name of each chapter of the book to the path of the executed chapter.
-
-    `book` is the folder of the built book; the argument makes the build happen first.
-    """
+    """Return a dictionary from the file name of each chapter of the book to the path of the executed chapter."""
     return execute_all()
 
 
 def contents():
-    """Return the list of the pages named in the table of contents (_toc.yml), as paths without suffix.
-
-    The pages have the order of the table of contents, and the first page of the book is the first of the list.
-    """
+    """Return the pages named in the table of contents (_toc.yml), as paths without suffix, in their order."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     return [toc["root"], *(page["file"] for entry in entries for page in [entry, *entry.get("sections", [])])]
@@ -74,26 +66,20 @@ def contents():
 def toc():
     """Return the list of all pages of the book but those made by Sphinx, in the order of the book.
 
-    A page is a path without suffix, such as "book/index". Chapters, which are notebooks, are in the list, too.
+    A page is a path without suffix, such as "book/index". Chapters are in the list, too.
     """
     return contents()
 
 
 @pytest.fixture(scope="session")
 def made_by_sphinx():
-    """Return a list of the names of the two pages that Sphinx makes by itself: "genindex" and "search".
-
-    The first is the index of names, and the second is the page of the search.
-    """
+    """Return the names of the two pages that Sphinx makes by itself: "genindex", an index of names, and "search"."""
     return MADE_BY_SPHINX
 
 
 @pytest.fixture(params=contents() + MADE_BY_SPHINX)
 def page_name(request):
-    """Return each page of the book in turn, as a path without suffix, so that a test runs once for each page.
-
-    The pages made by Sphinx are among them. `request` is pytest's object with the present parameter, which is the page.
-    """
+    """Return each page of the book in turn, as a path without suffix, so that a test runs once for each page."""
     return request.param
 
 
@@ -101,8 +87,8 @@ def page_name(request):
 def browser(do_without):
     """Yield a profile of a browser (Chromium, run by the library Playwright) without network.
 
-    Tests open pages in this profile, one after the other; pages of one profile load their scripts faster. If no browser
-    is installed, call `do_without`, the function that skips the test, or makes it fail in continuous integration.
+    All tests open pages in this profile, because they then load their scripts faster. If no browser is installed,
+    `do_without` skips the test, or makes it fail in continuous integration.
     """
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:
@@ -117,8 +103,7 @@ def browser(do_without):
 def xelatex(do_without):
     """Check that the programs which make and read the PDF are installed: XeLaTeX, latexmk and pdftotext.
 
-    If one is missing, call `do_without`, the function that skips the test, or makes it fail in continuous integration.
-    Nothing is returned.
+    If one is missing, `do_without` skips the test, or makes it fail in continuous integration.
     """
     try:
         pdf.require_tex("pdftotext")
@@ -128,20 +113,15 @@ def xelatex(do_without):
 
 @pytest.fixture(scope="session")
 def typeset(book, once, xelatex):
-    """Build the PDF of the whole book as `make pdf` does, and return the path of the PDF.
-
-    `book` is the folder of the book that is already built as HTML, so no chapter is executed again. `once` makes the
-    build happen only once for all tests, and `xelatex` has checked that the necessary programs are installed.
-    """
+    """Build the PDF of the whole book as `make pdf` does, only once for all tests, and return the path of the PDF."""
     return once(pdf.build)
 
 
 @pytest.fixture(scope="session")
 def article(book, once, xelatex):
-    """Build the PDF of the paper as `make paper` does, and return the path of the PDF; the paper is a page of the book.
+    """Build the PDF of the paper, a page of the book, as `make paper` does, and return the path of the PDF.
 
-    `book` is the folder of the book that is already built as HTML, so no chapter is executed again. `once` makes the
-    build happen only once for all tests, and `xelatex` has checked that the necessary programs are installed.
+    This happens only once for all tests.
     """
     return once(pdf.paper)
 
@@ -174,9 +154,8 @@ By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
 def small(once, tmp_path_factory):
     """Build a small book of one page and one chapter with the project's settings, and return the folder of its HTML.
 
-    The sources of the small book are in a git repository, and the build has the environment variables of a workflow on
-    GitHub. So the build finds a commit, and an address of the project (github.com/owner/repository). `once` makes the
-    build happen only once for all tests, and `tmp_path_factory` is pytest's maker of temporary folders.
+    The sources are in a git repository, and the environment is that of a workflow on GitHub. So the build finds a
+    commit, and an address of the project (github.com/owner/repository).
     """
 
     def small_book():

@@ -9,7 +9,6 @@ from bs4 import BeautifulSoup
 def parsed(text):
     """Parse the HTML `text`, and return it as a BeautifulSoup object.
 
-    Each text is parsed only once in a process, because the pages of the book take ten seconds together. All tests of a
-    process share the object, so no test may change it.
+    To save time, each text is parsed only once in a process. All tests share the object, so no test may change it.
     """
     return BeautifulSoup(text, "html.parser")

@@ -23,10 +23,9 @@ def pages(book, toc):
 
 
 def test_toc_names_every_source(toc):
-    """The table of contents of the book names each page and each chapter of the project once, and nothing else.
+    """The table of contents names each page and each chapter of the project once, and nothing else.
 
-    Sphinx would not warn of a missing page. `toc` is the list of the pages in the table of contents, as paths without
-    suffix.
+    Sphinx would not warn of a missing page.
     """
     sources = [*(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.rst"), *chapters()]
     assert sorted(toc) == sorted(str(path.relative_to(ROOT).with_suffix("").as_posix()) for path in sources)
@@ -35,7 +34,7 @@ def test_toc_names_every_source(toc):
 def test_every_chapter_was_executed(book):
     """Each code cell in the notebooks from which the book was built has been executed, and none has an error as output.
 
-    Empty cells are left out. `book` is the folder of the built HTML.
+    Empty cells are left out.
     """
     for chapter in chapters():
         executed = nbformat.read(book.parent / "stage" / "notebooks" / chapter.name, as_version=4)
@@ -47,7 +46,7 @@ def test_every_chapter_was_executed(book):
 def test_chapters_have_the_number_of_their_file(pages):
     """The heading of a chapter has the number with which its file's name begins: chapter 7 is made from 07-*.ipynb.
 
-    For an appendix the number is a letter. `pages` maps the path of each HTML file to its parsed HTML.
+    For an appendix the number is a letter.
     """
     for path, page in pages.items():
         if path.parent.name == "notebooks":
@@ -56,10 +55,7 @@ def test_chapters_have_the_number_of_their_file(pages):
 
 
 def test_statements_of_the_report_have_its_numbers(pages):
-    """A lemma, theorem or equation of the report keeps its number in the book: the report's Lemma 4.1 is Lemma 4.1.
-
-    `pages` maps the path of each HTML file of the book to its parsed HTML.
-    """
+    """A lemma, theorem or equation of the report keeps its number in the book: the report's Lemma 4.1 is Lemma 4.1."""
     for page in pages.values():
         for box in page.select("div.proof[id], div.math[id]"):
             if number := reported(box["id"]):
@@ -68,19 +64,13 @@ def test_statements_of_the_report_have_its_numbers(pages):
 
 
 def test_no_statement_shares_its_number(pages):
-    """No two statements of the book have the same label, such as "Lemma 4.1".
-
-    `pages` maps the path of each HTML file of the book to its parsed HTML.
-    """
+    """No two statements of the book have the same label, such as "Lemma 4.1"."""
     shown = [label.get_text() for page in pages.values() for label in page.select("div.proof[id] .caption-number")]
     assert len(shown) == len(set(shown))
 
 
 def test_figures_are_shown_and_described(pages):
-    """Each image has an alternative text, and no figure is shown as the text "<Figure size ...>" instead of an image.
-
-    `pages` maps the path of each HTML file of the book to its parsed HTML.
-    """
+    """Each image has an alternative text, and no figure is shown as the text "<Figure size ...>" instead."""
     for path, page in pages.items():
         assert "<Figure size" not in page.get_text(), path.name
         assert all(image.get("alt", "").strip() for image in page.find_all("img")), path.name
@@ -89,8 +79,7 @@ def test_figures_are_shown_and_described(pages):
 def test_links_lead_somewhere(book, pages):
     """Each relative link on a page leads to an existing file and, if the link names an anchor, to an existing anchor.
 
-    An anchor is the id of an element of a page. `book` is the folder of the built HTML, and `pages` maps the path of
-    each HTML file to its parsed HTML.
+    An anchor is the id of an element of a page.
     """
     anchors = {path: {tag["id"] for tag in page.find_all(id=True)} for path, page in pages.items()}
     for path, page in pages.items():
@@ -104,10 +93,7 @@ def test_links_lead_somewhere(book, pages):
 
 
 def test_anchors_are_unique(pages):
-    """No page has two elements with the same id, because a link leads only to the first element with an id.
-
-    `pages` maps the path of each HTML file of the book to its parsed HTML.
-    """
+    """No page has two elements with the same id, because a link leads only to the first element with an id."""
     for path, page in pages.items():
         anchors = [tag["id"] for tag in page.find_all(id=True)]
         assert len(anchors) == len(set(anchors)), path.name

@@ -36,10 +36,9 @@ AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !
 def opened(browser, path, width="laptop", anchor=""):
     """Open the HTML file `path` in a new window of `browser`, wait until all scripts have ended, and yield the page.
 
-    The browser has no network. `width` is a key of WIDTHS ("phone", "laptop" or "wide"), which has the width of the
-    window in pixels. The text `anchor`, such as "#id", is added to the address. The attribute `complaints` of the page
-    is a list of the errors of the page and its requests to the network. What the page stores in the browser, such as
-    the theme, is deleted at the end.
+    `width` is a key of WIDTHS, such as "phone". The text `anchor`, such as "#id", is added to the address. The page's
+    list `complaints` has its errors and its requests to the network. At the end, all that the page stored in the
+    browser is deleted.
     """
     page = browser.new_page()
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
@@ -66,7 +65,7 @@ def go(page, path, anchor=""):
 def complaints_of(page):
     """Return a list to which each error of `page`, and each of its requests to the network, is added as text.
 
-    `page` is a page of the browser. The list is empty at first, and grows while the page is used.
+    The list is empty at first, and grows while the page is used.
     """
     found = []
     page.on("pageerror", lambda error: found.append(str(error)))
@@ -76,10 +75,7 @@ def complaints_of(page):
 
 
 def resize(page, width):
-    """Change the width of the window of `page`, and wait until the layout has changed accordingly.
-
-    `page` is a page of the browser. `width` is a key of WIDTHS, which has the width in pixels.
-    """
+    """Change the width of the window of `page` to that of `width`, a key of WIDTHS, and wait for the new layout."""
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
     page.evaluate(SETTLED)
 
@@ -87,7 +83,7 @@ def resize(page, width):
 def switch_theme(page, theme):
     """Click the switch of themes on `page` until the page shows the theme `theme`, which is "light" or "dark".
 
-    Each click leads to the next of three settings: light, dark, and automatic. `page` is a page of the browser.
+    Each click leads to the next of three settings: light, dark, and automatic.
     """
     for _ in range(3):
         if page.evaluate("document.documentElement.dataset.mode") != theme:
@@ -99,8 +95,7 @@ def switch_theme(page, theme):
 def violations(page, **options):
     """Return a list of the faults that axe-core, a checker of accessibility, finds on `page`.
 
-    `page` is a page of the browser. Each faulty element gives one text. `options` are keyword arguments of any name:
-    options of axe-core, which extend or replace those in the constant WCAG.
+    `options` of axe-core extend or replace those in the constant WCAG.
     """
     found = page.evaluate("options => axe.run(options).then(result => result.violations)", WCAG | options)
     return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
@@ -109,9 +104,8 @@ def violations(page, **options):
 def look_at(page, path):
     """Examine a page at three widths and in two themes; return a dictionary from each check to the faults found.
 
-    `page` is the page in the browser, and `path` is its HTML file. A key is the name of a check, or one of three kinds
-    of pairs: (theme, width) for faults of layout, ("axe", width) for rules of accessibility, and ("contrast", theme)
-    for texts of low contrast. A check that found no fault has an empty list or dictionary.
+    `page` is the page in the browser, and `path` is its HTML file. A check without a fault has an empty list or
+    dictionary.
     """
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
@@ -145,9 +139,7 @@ def anchors(path):
 def test_no_page_is_forgotten(book, toc, made_by_sphinx):
     """The HTML files of the book are index.html, the pages in the table of contents, and the pages that Sphinx adds.
 
-    Files in the folder _static are left out. `test_page` opens all of these pages except index.html, which only leads
-    to the first page. `book` is the folder of the built HTML, and the lists `toc` and `made_by_sphinx` have the pages
-    of the table of contents and of Sphinx, as paths without suffix.
+    So `test_page` opens all pages. Only index.html, which leads to the first page, has a test of its own.
     """
     made = {"index", *made_by_sphinx}
     found = {path.relative_to(book).with_suffix("").as_posix() for path in book.rglob("*.html")}
@@ -159,8 +151,7 @@ def test_page(book, browser, page_name):
 
     Each formula is rendered, and has the color of the text around it. At three widths of the window nothing is too
     wide, cut off, or on top of something else, and the keyboard reaches all that the mouse can click or scroll.
-    `page_name` is the path of the page without suffix in `book`, the folder of the built HTML, and `browser` is the
-    browser.
+    `page_name` is the path of the page without suffix in `book`, the folder of the built HTML.
     """
     path = book / f"{page_name}.html"
     with opened(browser, path) as page:
@@ -180,10 +171,9 @@ SOUND = "<p>A line</p><label>n <input type='range'></label><svg width='99'><text
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_faults_are_seen(browser, fault):
-    """The function `looking.wrong` in looking.js, which looks for faults of layout, finds none on a sound page.
+    """The function `looking.wrong` in looking.js finds each kind of fault of layout, and none on a sound page.
 
-    If a faulty element is added to the page, the function reports a fault of its kind, `fault`. The constant PLANTED
-    has an element for each kind of fault. `browser` is the browser in which the page is opened.
+    `fault` is a key of PLANTED, which has a faulty element for each kind.
     """
     page = browser.new_page()
     page.set_content(f"<article>{SOUND}</article>")
@@ -203,11 +193,10 @@ FAINT = {
 
 @pytest.mark.parametrize("fault", FAINT)
 def test_low_contrast_is_seen(browser, fault):
-    """axe-core, a checker of accessibility, finds the text of low contrast among similar elements with enough contrast.
+    """A text of low contrast is found even if all similar elements on the page have enough contrast.
 
-    To save time, `looking.sample` keeps only one of the elements that are alike in name, class and style before
-    axe-core runs. The function must keep a text of low contrast. `fault` is a key of FAINT, which has a page for each
-    of two kinds of low contrast; `browser` is the browser.
+    To save time, `looking.sample` keeps only one of several similar elements before axe-core, the checker, runs.
+    `fault` is a key of FAINT, which has a page for each of two kinds of low contrast.
     """
     page = browser.new_page()
     page.set_content(f"<style>tr:nth-child(2n) {{ color: #bbb }}</style><main>{FAINT[fault]}</main>")
@@ -219,11 +208,7 @@ def test_low_contrast_is_seen(browser, fault):
 
 
 def focused(page):
-    """Return a list of two facts about the element of `page` that has the focus, where `page` is a page of the browser.
-
-    The first is a text with the element's name and words. The second is True if one can see that the element has the
-    focus.
-    """
+    """Return the name and words of the element of `page` that has the focus, and whether one can see the focus."""
     return page.evaluate("[looking.named(document.activeElement), looking.ringed()]")
 
 
@@ -232,8 +217,8 @@ def focused(page):
 def test_tab_reaches_everything(book, browser, name, width):
     """The Tab key moves a visible focus to each link, button, fold and scrolling box of a page, in their order in HTML.
 
-    A fold is a box that a reader opens and closes. `name` is the path of the page without suffix in `book`, the folder
-    of the built HTML. `width` is the name of the window's width in WIDTHS, and `browser` is the browser.
+    A fold is a box that a reader opens and closes. `name` is the path of the page without suffix, and `width` is a key
+    of WIDTHS.
     """
     with opened(browser, book / f"{name}.html", width) as page:
         expected = page.evaluate("looking.stops().map(looking.named)")
@@ -250,8 +235,7 @@ def test_tab_reaches_everything(book, browser, name, width):
 def test_folds_open_by_keyboard(book, browser, key):
     """A fold (a box of code that a reader can open and close) is opened by the key `key`, and closed by the same key.
 
-    `key` is "Enter" or "Space". The test takes the first fold of chapter 2, whose title must be "Imports". `book` is
-    the folder of the built HTML, and `browser` is the browser.
+    `key` is "Enter" or "Space".
     """
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         fold = page.locator("article details").first
@@ -266,8 +250,7 @@ def test_folds_open_by_keyboard(book, browser, key):
 def test_one_button_shows_all_code(book, browser):
     """The button "Show all code" opens all folded code cells of a chapter, and of a chapter that is opened afterwards.
 
-    A second press of the button, which is then called "Hide all code", closes the cells. `book` is the folder of the
-    built HTML, and `browser` is the browser.
+    A second press of the button, which is then called "Hide all code", closes the cells.
     """
     shown = "[...document.querySelectorAll('article div.cell details.hide')].map((fold) => fold.open)"
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
@@ -280,10 +263,7 @@ def test_one_button_shows_all_code(book, browser):
 
 
 def test_link_to_an_entry_opens_its_box(book, browser):
-    """If a reader clicks a link to an entry of the errata page, the closed box that contains the entry opens.
-
-    `book` is the folder of the built HTML, and `browser` is the browser.
-    """
+    """If a reader clicks a link to an entry of the errata page, the closed box that contains the entry opens."""
     with opened(browser, book / "book" / "errata.html") as page:
         entry = page.locator("#ledger-slip-lemma-4-1-clip-norm")
         assert not entry.is_visible()
@@ -295,7 +275,7 @@ def test_entries_are_filtered(book, browser):
     """If words are typed into the filter of the page of claims, the page shows only the entries with all these words.
 
     The filter ignores upper and lower case. If the words are deleted, no entry is visible, because all boxes with
-    entries are closed again. `book` is the folder of the built HTML, and `browser` is the browser.
+    entries are closed again.
     """
     with opened(browser, book / "book" / "claims.html") as page:
         rows = page.locator("details.entries tbody tr")
@@ -309,10 +289,7 @@ def test_entries_are_filtered(book, browser):
 
 
 def test_theme_changes_by_keyboard(book, browser):
-    """Enter on the switch of themes changes the setting (light, dark or automatic), and the next page keeps it.
-
-    `book` is the folder of the built HTML, and `browser` is the browser.
-    """
+    """Enter on the switch of themes changes the setting (light, dark or automatic), and the next page keeps it."""
     with opened(browser, book / "book" / "notation.html") as page:
         before = page.evaluate("document.documentElement.dataset.mode")
         page.locator(".bd-header-article .theme-switch-button").focus()
@@ -323,10 +300,7 @@ def test_theme_changes_by_keyboard(book, browser):
 
 
 def test_buttons_work_by_keyboard(book, browser):
-    """The keyboard alone can open and close the search, press the button that copies code, and open the download menu.
-
-    `book` is the folder of the built HTML, and `browser` is the browser.
-    """
+    """The keyboard alone can open and close the search, copy code by its button, and open the download menu."""
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         page.locator(".search-button__button:visible").first.focus()
         page.keyboard.press("Enter")
@@ -350,8 +324,7 @@ def test_drawers_work_by_keyboard(book, browser, side):
     """On a phone, Enter on a sidebar's button opens the sidebar and moves the focus into the sidebar.
 
     Escape closes the sidebar and moves the focus back to the button. The sidebar has a table of contents: that of the
-    book if `side` is "primary", or that of the page if `side` is "secondary". `book` is the folder of the built HTML,
-    and `browser` is the browser.
+    book if `side` is "primary", or that of the page if `side` is "secondary".
     """
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html", "phone") as page:
         drawer, button = page.locator(f".bd-sidebar-{side}"), page.locator(f"button.{side}-toggle").first
@@ -369,8 +342,7 @@ def test_drawers_work_by_keyboard(book, browser, side):
 def test_search_finds_the_chapter(book, browser, width):
     """A search for "Bernstein" lists the chapter with Bernstein's bound, and a click on the result opens the chapter.
 
-    The search makes no request to the network. `book` is the folder of the built HTML, `browser` is the browser, and
-    `width` is the name of the window's width in WIDTHS.
+    The search makes no request to the network.
     """
     with opened(browser, book / "book" / "index.html", width) as page:
         page.locator(".search-button__button:visible").first.click()
@@ -396,8 +368,7 @@ def test_search_finds_the_chapter(book, browser, width):
 def test_search_finds_what_the_report_numbers(book, browser, words, place):
     """The first result of a search for a label of the report, such as "lemma 4.1", is that item's place in the book.
 
-    `words` are the words of the search, and `place` is the end of the address of the first result. `book` is the folder
-    of the built HTML, and `browser` is the browser.
+    `place` is the end of the address of the first result.
     """
     with opened(browser, book / "search.html") as page:
         page.goto(f"{page.url}?q={words}")
@@ -410,7 +381,7 @@ def test_what_goes_on_fades_out(book, browser):
     """On a phone, a box fades out at its right edge only if its content is wider than the box.
 
     The page of the test has at least one such box. A formula does not fade out any more if a reader scrolls to its
-    right end. `book` is the folder of the built HTML, and `browser` is the browser.
+    right end.
     """
     with opened(browser, book / "notebooks" / "10-beyond-the-report.html", "phone") as page:
         fading = page.locator(".more")
@@ -425,7 +396,6 @@ def test_link_shows_what_it_leads_to(book, browser):
     """While the mouse pointer or the keyboard focus is on a link to a lemma, the page shows the lemma in a box.
 
     The box disappears if the pointer leaves the link or, for a link with the focus, if the Escape key is pressed.
-    `book` is the folder of the built HTML, and `browser` is the browser.
     """
     with opened(browser, book / "notebooks" / "04-gaussian-data.html") as page:
         link = page.locator("article a.internal[href$='05-lagrangian.html#lemma-4-1']:visible").first
@@ -447,9 +417,7 @@ def test_link_shows_what_it_leads_to(book, browser):
 def test_sources_of_a_figure_are_there(book, browser):
     """Below a figure are four links: to its code, to its data as CSV, and to the drawing as SVG and as PDF.
 
-    The test takes the figure "left" of chapter 10. Its files are named 10-left, with the suffixes csv, svg and pdf. The
-    CSV file has the columns panel, name, x and y. The link to the code opens the folded cell that draws the figure.
-    `book` is the folder of the built HTML, and `browser` is the browser.
+    The link to the code opens the folded cell that draws the figure. The test takes the figure "left" of chapter 10.
     """
     with opened(browser, book / "notebooks" / "10-beyond-the-report.html") as page:
         links = page.locator("#fig-left .figure-source a")
@@ -478,13 +446,10 @@ PLACES = [
 @pytest.mark.parametrize("width", ["phone", "laptop"])
 @pytest.mark.parametrize(("name", "kind"), PLACES)
 def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
-    """A page that is opened with an anchor (#id in its address) shows the element with this id in the window.
+    """A page that is opened with an anchor (#id in its address) shows the element with this id near the window's top.
 
-    The element is not hidden. Its top is below the header of the page and less than 300 pixels from the top of the
-    window, or less than 900 if the page cannot scroll further. This could fail because formulas grow while they are
-    rendered, and push the element away. The element is the last one of the page that matches `kind`, a CSS selector.
-    `name` is the path of the page without suffix in `book`, the folder of the built HTML. `width` is the name of the
-    window's width in WIDTHS, and `browser` is the browser.
+    This could fail because formulas grow while they are rendered, and push the element away. The element is the last
+    one of the page `name` that matches `kind`, a CSS selector. `width` is a key of WIDTHS.
     """
     path = book / f"{name}.html"
     place = parsed(path.read_text()).select(kind)[-1]["id"]
@@ -498,10 +463,7 @@ def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
 
 
 def test_landing_page_is_found(book, browser, toc):
-    """The file index.html, whose path `make book` prints, sends the reader on to the first page of the book.
-
-    `book` is the folder of the built HTML, `browser` is the browser, and `toc` is the list of the book's pages.
-    """
+    """The file index.html, whose path `make book` prints, sends the reader on to the first page of the book."""
     page = browser.new_page()
     page.goto((book / "index.html").as_uri())
     page.wait_for_url(f"**/{toc[0]}.html")
@@ -512,8 +474,7 @@ def test_landing_page_is_found(book, browser, toc):
 def test_prints_the_text_alone(book, browser, theme):
     """A printed page has black text in any theme, fits the width of the paper, and shows no sidebars or buttons.
 
-    `theme` is "light" or "dark". The test takes chapter 2 on paper of the size A4. `book` is the folder of the built
-    HTML, and `browser` is the browser.
+    `theme` is "light" or "dark". The test takes chapter 2 on paper of the size A4.
     """
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         switch_theme(page, theme)

@@ -41,10 +41,9 @@ def parameters(chapter):
 
 
 def papermill(chapter, folder, *arguments):
-    """Run the notebook with the path `chapter` by papermill in `folder`; return (exit code, all that was printed).
+    """Run the notebook `chapter` by the program papermill; return (exit code, all that was printed).
 
-    papermill is a program that executes notebooks, and `arguments` are further arguments of this program, as texts. The
-    executed notebook is written to out.ipynb in `folder`. Exit code 0 means success.
+    It runs in `folder` with further `arguments`, which are texts, and writes the executed notebook to out.ipynb there.
     """
     command = [sys.executable, "-m", "papermill", str(chapter), "out.ipynb", "--no-progress-bar", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -53,19 +52,13 @@ def papermill(chapter, folder, *arguments):
 
 @CHAPTERS
 def test_committed_without_outputs(chapter):
-    """A chapter is committed without outputs, so all results are computed when the book is built.
-
-    `chapter` is the path of a chapter's notebook.
-    """
+    """A chapter is committed without outputs, so all results are computed when the book is built."""
     assert all(not cell.outputs and cell.execution_count is None for cell in code_cells(chapter))
 
 
 @CHAPTERS
 def test_runs_on_any_machine(chapter):
-    """A chapter uses the kernel "python3", which every machine has, and its first cell begins with a title.
-
-    `chapter` is the path of a chapter's notebook.
-    """
+    """A chapter uses the kernel "python3", which every machine has, and its first cell begins with a title."""
     notebook = nbformat.read(chapter, as_version=4)
     assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.cells[0].source.startswith("# ")
@@ -75,8 +68,7 @@ def test_runs_on_any_machine(chapter):
 def test_cells_are_short_and_define_nothing(chapter):
     """A code cell has at most 15 lines that are not blank, no line of more than 88 characters, and no definition.
 
-    A definition is a function, a class or a named lambda; definitions belong to the package egm, where tests check
-    them. The limits let a reader see a cell at a glance. `chapter` is the path of a chapter's notebook.
+    A definition is a function, a class or a named lambda; these belong to the package, where tests check them.
     """
     for cell in code_cells(chapter):
         lines = [line for line in cell.source.splitlines() if line.strip()]
@@ -90,10 +82,7 @@ def test_cells_are_short_and_define_nothing(chapter):
 
 @CHAPTERS
 def test_folded_code_has_a_title(chapter):
-    """Each folded code cell has a title, and no title occurs twice in a chapter except "Code of this figure".
-
-    `chapter` is the path of a chapter's notebook.
-    """
+    """Each folded code cell has a title, and no title occurs twice in a chapter except "Code of this figure"."""
     folded = [cell for cell in code_cells(chapter) if "hide-input" in cell.metadata.get("tags", [])]
     titles = [cell.metadata.get("mystnb", {}).get("code_prompt_show", "") for cell in folded]
     assert all(titles)
@@ -105,10 +94,7 @@ NUMBERED = tools.lengths.chapters()
 
 @pytest.mark.parametrize("name", NUMBERED)
 def test_chapter_is_read_in_one_sitting(name):
-    """The prose and the visible code of a chapter together have at most 3500 words; `name` is the chapter's name.
-
-    The appendices are not tested.
-    """
+    """The prose and the visible code of the chapter `name` have at most 3500 words; appendices are not tested."""
     assert NUMBERED[name].words + NUMBERED[name].code_words <= 3500
 
 
@@ -120,8 +106,7 @@ def test_book_is_read_in_a_day():
 def test_length_counts_what_is_seen():
     """`tools.lengths.of_markdown` counts the words and formulas that a reader of a page sees without opening a box.
 
-    Words and formulas in tables, in folded boxes, and in options of MyST directives are not counted. The test counts a
-    text with 12 words, one displayed formula and one formula within a line.
+    Those in tables, in folded boxes, and in options of MyST directives are not counted.
     """
     text = """# One title
 Three words $x$ here, and {ref}`a link <label>`.
@@ -144,10 +129,9 @@ Not these.
 
 @CHAPTERS
 def test_one_statement_a_line(chapter):
-    """Each line of a code cell has at most one statement, and no statement joins several calls.
+    """Each line of a code cell has at most one statement, and no statement joins several calls, as in `f(), g()`.
 
-    Calls could be joined by commas, brackets, a comprehension, `and` or `or`, as in `f(), g()`. Only the last statement
-    of a cell may be like this, because the notebook shows its values. `chapter` is the path of a chapter's notebook.
+    Only the last statement of a cell may do so, because the notebook shows its values.
     """
     for cell in code_cells(chapter):
         body = tree(cell).body
@@ -164,9 +148,8 @@ def test_one_statement_a_line(chapter):
 def test_findings_are_recorded_out_of_sight(chapter):
     """A call of `claims.record` or `glue` is in a code cell whose code the book does not show.
 
-    `claims.record` stores whether a statement of the report holds. The cells that call `claims.record`, and no other
-    cells, have the tag "record"; they also have the tag "remove-input". `glue` stores a value for the text of the book,
-    and a cell that calls `glue` has the tag "remove-cell". `chapter` is the path of a chapter's notebook.
+    `claims.record` stores whether a statement of the report holds; its cells have the tags "record" and "remove-input".
+    `glue` stores a value for the text of the book; its cells have the tag "remove-cell".
     """
     for cell in code_cells(chapter):
         tags = cell.metadata.get("tags", [])
@@ -180,8 +163,6 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
     """The cell with a chapter's parameters has only assignments, and the chapter checks the range of each parameter.
 
     Exactly one cell calls `check_parameters`, and gives a range for each assigned name, and for no other name.
-    `chapter` is the path of a chapter's notebook. `monkeypatch` replaces `check_parameters` by a function that stores
-    the ranges.
     """
     assignments, ranges = tree(parameters(chapter)).body, {}
     assert all(isinstance(node, ast.Assign) for node in assignments)
@@ -194,10 +175,9 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
 def start(chapter, **values):
     """Execute the first three code cells of a chapter, as papermill does if it is given the parameters `values`.
 
-    The first cell assigns the chapter's parameters. Papermill, the program that executes notebooks, adds the second
-    cell, which assigns `values`: keyword arguments from name to value. The third cell calls `check_parameters`, which
-    raises a ValueError for an unknown parameter or a wrong value. It reads the cells from `In`, the list of inputs,
-    which a notebook has and which is made here. `chapter` is the path of the chapter's notebook.
+    The first cell assigns the chapter's parameters, papermill adds the second one, which assigns `values`, and the
+    third one checks all. It raises a ValueError for an unknown parameter or a wrong value. `chapter` is the path of the
+    notebook.
     """
     notebook = parameterize_notebook(load_notebook_node(str(chapter)), values)
     first = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:3]
@@ -211,8 +191,7 @@ def start(chapter, **values):
 def test_unknown_parameter_is_refused(chapter):
     """If a chapter is given a parameter that it does not have, it raises a ValueError that names the parameter.
 
-    Without such a parameter, no error is raised. papermill, the program that executes notebooks, would only warn of the
-    parameter, and use the defaults. `chapter` is the path of a chapter's notebook.
+    papermill, the program that executes notebooks, would only warn, and use the defaults.
     """
     start(chapter)
     with pytest.raises(ValueError, match="unknown parameter d_mx = 50"):
@@ -220,10 +199,7 @@ def test_unknown_parameter_is_refused(chapter):
 
 
 def test_papermill_gives_a_chapter_its_parameters(tmp_path):
-    """If papermill is given a parameter that a chapter does not have, the run ends with the error of the chapter.
-
-    The test runs chapter 8 in the empty folder `tmp_path`.
-    """
+    """If papermill is given a parameter that chapter 8 does not have, the run ends with the error of the chapter."""
     chapter = ROOT / "notebooks" / "08-empirical-evaluation.ipynb"
     failed, printed = papermill(chapter, tmp_path, "-p", "d_mx", "50")
     assert failed
@@ -231,7 +207,7 @@ def test_papermill_gives_a_chapter_its_parameters(tmp_path):
 
 
 def test_parameter_from_elsewhere(tmp_path):
-    """papermill can run chapter 8 with a changed parameter in the empty folder `tmp_path`, as the README promises."""
+    """papermill can run chapter 8 with a changed parameter in an empty folder, as the README promises."""
     failed, printed = papermill(ROOT / "notebooks" / "08-empirical-evaluation.ipynb", tmp_path, "-p", "d_max", "50")
     assert not failed, printed
 
@@ -240,7 +216,7 @@ def test_parameter_from_elsewhere(tmp_path):
 def test_bad_parameter_is_refused(value):
     """If a parameter gets the wrong value `value`, the error message of the chapter names the parameter and the value.
 
-    The test takes the parameter `d_max` of chapter 8, and executes only the first three code cells of the chapter.
+    The test takes the parameter `d_max` of chapter 8.
     """
     with pytest.raises(ValueError, match=rf"d_max must be .* got '?{value}'?"):
         start(ROOT / "notebooks" / "08-empirical-evaluation.ipynb", d_max=value)
@@ -248,18 +224,12 @@ def test_bad_parameter_is_refused(value):
 
 @pytest.fixture
 def project(tmp_path):
-    """Write a small project, whose only chapter runs without an error, into `tmp_path`, and return `tmp_path`.
-
-    `tmp_path` is a temporary folder that pytest makes.
-    """
+    """Write a small project, whose only chapter runs without an error, into a new folder, and return the folder."""
     return make_project(tmp_path)
 
 
 def make_project(folder):
-    """Write a small project, whose only chapter runs without an error, into `folder`, and return `folder`.
-
-    `folder` is the path of an existing folder.
-    """
+    """Write a small project, whose only chapter runs without an error, into `folder`, and return `folder`."""
     for name in ("notebooks", "ledger", "_build/html"):
         (folder / name).mkdir(parents=True)
     for file in (
@@ -276,10 +246,7 @@ def make_project(folder):
 
 
 def write_chapter(project, name, *cells):
-    """Write a chapter into the folder `project` of a project, as the notebook notebooks/`name`.ipynb.
-
-    `cells` are the texts of the chapter's code cells. A chapter of this name is replaced.
-    """
+    """Write a chapter with the code cells `cells`, texts, to notebooks/`name`.ipynb in the folder `project`."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbformat.write(notebook, project / "notebooks" / f"{name}.ipynb")
 
@@ -287,9 +254,8 @@ def write_chapter(project, name, *cells):
 def test_failing_chapter_stops_the_build(project):
     """If a chapter fails, the build ends with an error that names the chapter, the cell and the reason.
 
-    Chapters that are still running are stopped, so the build ends within a minute although another chapter would take
-    five. The HTML of an earlier build is removed, and the failed chapter is not stored. `project` is the folder of a
-    small project.
+    Chapters that are still running are stopped, so that the build ends soon. The HTML of an earlier build is removed,
+    and the failed chapter is not stored.
     """
     write_chapter(project, "02-fails", "x = 1", "# why\nx / 0")
     write_chapter(project, "03-is-slow", "import time\ntime.sleep(300)")
@@ -305,8 +271,7 @@ def test_failing_chapter_stops_the_build(project):
 def executed_project(tmp_path_factory):
     """Return the folder of a project of two executed chapters, with a small package in place of egm.
 
-    The second chapter calls a function of the package, which imports the module `late` of the package only when it
-    runs. `tmp_path_factory` is pytest's maker of temporary folders.
+    The second chapter calls a function of the package, which imports the module `late` only when it runs.
     """
     project = make_project(tmp_path_factory.mktemp("executed"))
     folder = project / "package" / "egm"
@@ -326,8 +291,7 @@ def executed_project(tmp_path_factory):
 def uses(executed_project, tmp_path, monkeypatch):
     """Copy the project in the folder `executed_project`, so that a test may change the copy, and return the new folder.
 
-    The project has two executed chapters and a small package. The copy is in the temporary folder `tmp_path`.
-    `monkeypatch` makes the tools take the copy's package in place of egm.
+    The project has two executed chapters. The tools take the copy's package in place of egm.
     """
     monkeypatch.setattr(execute, "PACKAGE", tmp_path / "copy" / "package" / "egm")
     return shutil.copytree(executed_project, tmp_path / "copy")
@@ -336,7 +300,7 @@ def uses(executed_project, tmp_path, monkeypatch):
 def executed_again(project):
     """Return the numbers of the chapters that a build would execute now, as a string: "12" for chapters 1 and 2.
 
-    `project` is the folder of a project with at most nine chapters. No chapter is executed by this function.
+    `project` is the folder of a project. No chapter is executed by this function.
     """
     again = ""
     with pytest.MonkeyPatch.context() as patch:
@@ -367,10 +331,8 @@ def executed_again(project):
 def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
     """After a change of `file`, a build executes the chapters again whose numbers are in the string `again`.
 
-    A chapter is executed again if the chapter loads a module of the package that has changed. All chapters are executed
-    again if constraints.txt, a data file of the package, or the package's list of files has changed. No chapter is
-    executed again if another file, such as README.md, has changed. `uses` is the folder of a project with two executed
-    chapters.
+    These are the chapters that load a changed module of the package. They are all chapters if constraints.txt, a data
+    file of the package, or its list of files has changed. `uses` is the folder of a project with two executed chapters.
     """
     assert executed_again(uses) == ""
     (uses / file).parent.mkdir(exist_ok=True)
@@ -382,8 +344,7 @@ def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, aga
 def test_module_that_changes_during_the_run_is_loaded_again(uses):
     """If a module of the package changes while a chapter runs, the next build executes the chapter again.
 
-    The reason is that the stored result may have been computed with the old module. `uses` is the folder of a project
-    with two executed chapters and a small package.
+    The reason is that the stored result may have been computed with the old module.
     """
     late = uses / "package" / "egm" / "part" / "late.py"
     change = f"from pathlib import Path\nPath({str(late)!r}).write_text('x = 5')\nfrom egm import first"
@@ -395,8 +356,7 @@ def test_module_that_changes_during_the_run_is_loaded_again(uses):
 def test_what_is_gone_is_noticed(uses):
     """A build executes a chapter again if the record of the chapter's last run, a file *.run.json, is deleted.
 
-    If a module of the package is deleted, a build executes all chapters again, even those that have not loaded the
-    module. `uses` is the folder of a project with two executed chapters and a small package.
+    If a module of the package is deleted, a build executes all chapters again.
     """
     (record,) = (uses / "_build" / "executed").glob("02-*.run.json")
     record.unlink()
@@ -408,8 +368,7 @@ def test_what_is_gone_is_noticed(uses):
 def test_change_of_the_text_executes_no_chapter_again(uses):
     """If only text or captions of a chapter change, a build copies the stored outputs instead of executing the chapter.
 
-    The stored file is then equal to the one that a new execution of the changed chapter makes. `uses` is the folder of
-    a project with two executed chapters.
+    The stored file is then equal to the one that a new execution makes.
     """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
@@ -429,8 +388,7 @@ def test_change_of_the_text_executes_no_chapter_again(uses):
 def test_change_of_the_code_executes_the_chapter_again(uses, change):
     """If the source, the tags or the id of a code cell change, a build executes the chapter again.
 
-    Tags and ids matter because recorded results and links refer to them. `change` is what the test changes: "source",
-    "id" or "tags". `uses` is the folder of a project with two executed chapters.
+    Tags and ids matter because recorded results and links refer to them. `change` is "source", "id" or "tags".
     """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
@@ -440,10 +398,10 @@ def test_change_of_the_code_executes_the_chapter_again(uses, change):
 
 
 def test_chapters_start_no_process():
-    """Neither the chapters nor the package egm import a module that starts processes, such as multiprocessing.
+    """Neither the chapters nor the package import a module that starts processes, such as multiprocessing.
 
-    The one exception is `ThreadPoolExecutor`, which starts only threads. A build executes a chapter again if a module
-    that the chapter loads has changed, but would not notice modules that are loaded in another process.
+    A build executes a chapter again if a module that it loads has changed, but would not notice modules that are loaded
+    in another process. `ThreadPoolExecutor` is allowed, because it starts only threads.
     """
     trees = [tree(cell) for chapter in chapters() for cell in code_cells(chapter)]
     trees += [ast.parse(file.read_text()) for file in (ROOT / "egm").rglob("*.py")]
@@ -455,20 +413,14 @@ def test_chapters_start_no_process():
 
 
 def test_executed_chapter_carries_no_trace_of_the_machine(project):
-    """An executed chapter contains no path of the project and no metadata of papermill.
-
-    So the file does not depend on the machine. `project` is the folder of a small project with one chapter.
-    """
+    """An executed chapter contains no path of the project and no metadata of papermill."""
     text = execute.execute_all(project)["01-works.ipynb"].read_text()
     assert str(project) not in text
     assert "papermill" not in text
 
 
 def test_what_a_cell_prints_stays_in_one_piece(project):
-    """What a cell prints slowly to a stream is stored as one output, although the kernel sends it in several parts.
-
-    The streams stdout and stderr give one output each. `project` is the folder of a small project.
-    """
+    """What a cell prints slowly to stdout or stderr is stored as one output, not in the parts that the kernel sends."""
     slow = "for word in 'ab':\n    print(word, flush=True)\n    time.sleep(0.5)\nprint('c', file=sys.stderr)"
     write_chapter(project, "02-is-slow", "import sys, time\n" + slow)
     (cell,) = nbformat.read(execute.execute_all(project)["02-is-slow.ipynb"], as_version=4).cells
@@ -479,7 +431,7 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
 def small_book(project):
     """Build a book of two pages with the least settings that Jupyter Book needs, and return the folder of its project.
 
-    `project` is the folder of a small project, into which the pages and the settings are written.
+    The pages and the settings are written into `project`, the folder of a small project.
     """
     (project / "book").mkdir()
     (project / "book" / "index.md").write_text("# Title\n\n{ref}`there`\n\n```{include} part.md\n```\n")
@@ -500,8 +452,7 @@ def read_again(project):
 def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_book):
     """After a change of a file, Sphinx reads only the pages that depend on the file.
 
-    All pages depend on the settings (_config.yml). The resulting HTML has the same bytes as that of a complete build.
-    `small_book` is the folder of a project with a book of two pages.
+    All pages depend on the settings (_config.yml). The HTML has the same bytes as that of a complete build.
     """
     for file, text, count in [
         ("other.md", "(there)=\n# Another\n", 1),
@@ -519,19 +470,15 @@ def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_b
 
 
 def contents(folder):
-    """Return a dictionary from the path of each file in `folder` to the content of the file as bytes.
-
-    Paths are relative to `folder`.
-    """
+    """Return the content of each file in `folder` as bytes, in a dictionary from the path relative to `folder`."""
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def test_warning_stops_every_build_until_it_is_mended(small_book):
     """If Sphinx warns of a page, this build and all later builds fail until the cause of the warning is removed.
 
-    A later build fails even if the page has not changed since the first failure. A build also fails if a page refers to
-    a label that has been deleted on another page. A build that fails removes the HTML of earlier builds. `small_book`
-    is the folder of a project with a book of two pages.
+    This holds even if the page has not changed since, or if the cause is a label that was deleted on another page. A
+    build that fails removes the HTML of earlier builds.
     """
     page = small_book / "book" / "index.md"
     text = page.read_text()

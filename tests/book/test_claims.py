@@ -47,11 +47,7 @@ EACH = pytest.mark.parametrize("key", [entry["id"] for entry in ENTRIES])
 
 @pytest.fixture(scope="session")
 def book_ledger(executed):
-    """Return the ledger of the book, a list of claims and errata, with the results of the checks in the chapters.
-
-    `executed` maps the file name of each chapter to the path of the executed chapter, which has recorded the results
-    ("findings") of its checks.
-    """
+    """Return the ledger of the book, a list of claims and errata, with the results of their checks in the chapters."""
     return ledger.read(executed)
 
 
@@ -65,9 +61,8 @@ def entry(found, key):
 def test_entry_agrees_with_the_chapters(book_ledger, key):
     """Each entry of the ledger, a list of claims and errata, agrees with what its check in a chapter finds.
 
-    `ledger.disagreements` must return no message: the cell of the check exists, its recorded result and numbers are
-    those of the entry, and the fields of the entry are valid. `book_ledger` is the ledger of the book, and `key` is the
-    id of the entry.
+    The check exists, its recorded result and numbers are those of the entry, and the fields of the entry are valid.
+    `key` is the id of the entry.
     """
     assert ledger.disagreements(book_ledger, entry(book_ledger, key)) == []
 
@@ -76,10 +71,8 @@ def test_entry_agrees_with_the_chapters(book_ledger, key):
 def test_entry_was_read_since_its_check_changed(book_ledger, key):
     """The statement and the check of an entry in the ledger have not changed since a person last compared them.
 
-    The ledger is a list of claims and errata. At the last comparison, a digest (`ledger.seal`) of the statement and of
-    the code of its check was written to the file ledger/lock; the test fails if the present digest differs. Then a
-    person must compare the statement and its check with the entry, and run `python -m tools.ledger lock`. `book_ledger`
-    is the ledger of the book, and `key` is the id of the entry.
+    At the last comparison, a digest of both was written to the file ledger/lock. If it differs from the present one, a
+    person must compare again, and run `python -m tools.ledger lock`. `key` is the id of the entry.
     """
     it = entry(book_ledger, key)
     if it.cell:
@@ -87,10 +80,9 @@ def test_entry_was_read_since_its_check_changed(book_ledger, key):
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """Each recorded result of a chapter, and each statement in a chapter with a number of the report, has one entry.
+    """Each recorded result of a chapter, and each statement with a number of the report, has one entry in the ledger.
 
-    The entry is in the ledger, a list of claims and errata, and no two entries have the same id. `book_ledger` is the
-    ledger of the book.
+    The ledger is a list of claims and errata. No two entries have the same id.
     """
     assert ledger.strangers(book_ledger) == []
 
@@ -101,15 +93,15 @@ def test_nothing_is_missing_and_nothing_double(book_ledger):
 def test_numbered_statement_has_an_entry(key):
     """Each statement with a number in the report or the lecture notes has an entry in the ledger of claims and errata.
 
-    Equations, algorithms and figures count as statements, too. `key` is the id of the entry, such as "lemma-4-1".
+    Equations, algorithms and figures are statements, too. `key` is the id of the entry, such as "lemma-4-1".
     """
     assert key in {entry["id"] for entry in ENTRIES}
 
 
 def test_artifact_appendix_names_checks():
-    """Each main result in ARTIFACT-APPENDIX.md names an entry of the claims and errata, and the chapter that checks it.
+    """Each main result in ARTIFACT-APPENDIX.md names an entry of the ledger and the chapter that checks this entry.
 
-    There are at least five main results. The entry in the file claims.yml or errata.yml must name the same chapter.
+    There are at least five main results.
     """
     rows = re.findall(r"`notebooks/([\w-]+)\.ipynb` \| `([\w-]+)` \|", (ROOT / "ARTIFACT-APPENDIX.md").read_text())
     checked = {entry["id"]: entry["cell"].partition("#")[0] for entry in ENTRIES if "cell" in entry}
@@ -118,11 +110,7 @@ def test_artifact_appendix_names_checks():
 
 
 def test_lock_has_no_leftovers(book_ledger):
-    """The file ledger/lock has one digest for each entry of the ledger that has a check, and no other digest.
-
-    The ledger is a list of claims and errata, and `book_ledger` is the ledger of the book. A digest (`ledger.seal`) is
-    computed from the statement of an entry and the code of its check.
-    """
+    """The file ledger/lock has one digest for each claim or erratum that has a check, and no other digest."""
     assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}
 
 
@@ -141,8 +129,7 @@ def test_findings_are_computed():
 def sound_project(tmp_path_factory):
     """Write a small project with one executed chapter and a correct ledger of claims and errata, and return its folder.
 
-    The ledger has two entries, which the chapter checks: a true statement, and an error in print. `tmp_path_factory` is
-    pytest's maker of temporary folders.
+    The ledger has two entries, which the chapter checks: a true statement, and an error in print.
     """
     tmp_path = tmp_path_factory.mktemp("sound")
     for folder in ("notebooks", "egm", "ledger", "tests"):
@@ -178,18 +165,12 @@ def sound_project(tmp_path_factory):
 
 @pytest.fixture
 def project(sound_project, tmp_path):
-    """Copy the small project in `sound_project` to the folder `tmp_path`, and return `tmp_path`.
-
-    A test may change the copy. The project has one executed chapter and a correct ledger of claims and errata.
-    """
+    """Copy the small project in `sound_project` to a new folder, which a test may change, and return the folder."""
     return shutil.copytree(sound_project, tmp_path, dirs_exist_ok=True)
 
 
 def edit(file, old, new):
-    """Replace each occurrence of the text `old` by `new` in `file`, a path.
-
-    Raise an AssertionError if `old` does not occur in the file.
-    """
+    """Replace each occurrence of the text `old` by `new` in `file`, a path; without an occurrence, fail."""
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
@@ -198,9 +179,8 @@ def edit(file, old, new):
 def complaints(project):
     """Execute the changed chapters in the folder `project`, and return all faults of the project's ledger as texts.
 
-    The result is a list. The ledger is a list of claims and errata, which must agree with what the chapters find. If
-    the digest of an entry's statement and check is not that in the file ledger/lock, the text is "<id of the entry>
-    changed".
+    The ledger is a list of claims and errata, which must agree with what the chapters find. If a statement or its check
+    has changed since they were last compared, the text is "<id of the entry> changed".
     """
     found = ledger.read(execute_all(project), project)
     wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
@@ -210,10 +190,7 @@ def complaints(project):
 
 
 def test_sound_ledger_has_no_complaint(project):
-    """`complaints` returns an empty list for the small project as it is, so other tests see only the faults they plant.
-
-    `project` is the folder of the small project.
-    """
+    """`complaints` finds no fault in the small project as it is, so other tests see only the faults that they plant."""
     assert complaints(project) == []
 
 
@@ -239,8 +216,7 @@ def test_sound_ledger_has_no_complaint(project):
 def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
     """If a chapter is changed so that it contradicts the ledger of claims and errata, `complaints` reports `complaint`.
 
-    The text `old` of the chapter is replaced by `new`. The changes are, for instance, a wrong number, a deleted check,
-    a renamed cell and a new statement. `project` is the folder of a small project with a correct ledger.
+    The text `old` of the chapter is replaced by `new`: for instance, a check is deleted.
     """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaint in complaints(project)
@@ -262,9 +238,8 @@ def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
     """If a cell is changed on which a check depends, `complaints` reports all entries of the ledger with this check.
 
-    This holds even if the check finds the same results as before. If no check depends on the changed cell, no entry is
-    reported. The text `old` of the chapter is replaced by `new`, and `stale` is the list of the expected reports.
-    `project` is the folder of a small project, whose ledger of claims and errata has two entries with one check.
+    This holds even if the check finds the same results as before. The text `old` of the chapter is replaced by `new`,
+    and `stale` is the list of the expected reports.
     """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaints(project) == stale
@@ -299,9 +274,8 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
 def test_dependencies_follow_the_names(cells, needed):
     """`dataflow.dependencies` returns the cells of a chapter on which its last cell depends by the names that it uses.
 
-    These are the cells that assign such a name, change its value, or draw from it, if it is a generator of random
-    numbers; and the cells on which these cells depend in turn. `cells` is the list of the chapter's three cells as
-    texts, and `needed` has the expected positions in `cells`, counted from 0. The last cell itself is returned, too.
+    These cells assign such a name, change its value, or draw from it, if it is a random generator; their own
+    dependencies are included. `cells` are three texts, and `needed` has the expected positions in `cells`.
     """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
@@ -310,9 +284,8 @@ def test_dependencies_follow_the_names(cells, needed):
 def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
     """If the cell "mechanisms" of chapter 3 changes, the digests of the entries whose checks use this cell change.
 
-    The test takes four entries of the ledger, a list of claims and errata. The checks of two of them do not use the
-    cell, and their digests stay the same. A digest (`ledger.seal`) is computed from the statement of an entry and all
-    code of its check.
+    The digests of two other entries stay the same. A digest is computed from the statement of an entry and all code of
+    its check.
     """
     before, after, chapter = ledger.read({}), ledger.read({}), "03-elliptical-gaussian"
     changed = before.code[chapter]["mechanisms"] + "  # another"
@@ -323,9 +296,9 @@ def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
 
 
 def test_dependencies_have_only_the_imports_in_use():
-    """`dataflow.dependencies` returns, of all imports of a chapter, only those that a check or the cells it needs use.
+    """`dataflow.dependencies` returns, of all imports of a chapter, only those that a check needs.
 
-    So if a chapter gets an import that a check does not use, nobody has to compare the check with its entries again.
+    So if a chapter gets another import, nobody has to compare the check with its entries again.
     """
     code = {"0": "import numpy as np\nfrom egm.study import claims, plots", "1": "a = np.pi", "2": "claims.record(a)"}
     assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm.study import claims", "import numpy as np"])
@@ -335,8 +308,7 @@ def test_dependencies_have_only_the_imports_in_use():
 def test_dependencies_give_every_name_that_a_check_reads(chapter):
     """A check in a chapter could run with only the cells and imports that `dataflow.dependencies` returns for it.
 
-    Each name that the check or one of the returned cells reads is assigned by a cell before it, imported, or built into
-    Python. `chapter` is the path of a chapter's notebook.
+    Each name that it reads is assigned by a cell before it, imported, or built into Python.
     """
     code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
@@ -349,10 +321,7 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
 
 
 def test_deleted_cell_is_noticed(project):
-    """If the cell of a check is deleted, `complaints` reports that the cell and the recorded result are missing.
-
-    `project` is the folder of a small project with a correct ledger of claims and errata.
-    """
+    """If the cell of a check is deleted, `complaints` reports that the cell and the recorded result are missing."""
     file = project / "notebooks" / "09-nine.ipynb"
     notebook = nbformat.read(file, as_version=4)
     notebook.cells.pop()
@@ -381,29 +350,22 @@ def test_deleted_cell_is_noticed(project):
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
     """If an entry of the ledger of claims and errata has a mistake, `complaints` reports it by the text `complaint`.
 
-    A mistake is an unknown value, a contradiction between two fields, an id that occurs twice, or a reference to
-    something that does not exist. The text `old` of the file named `file` in the folder ledger is replaced by `new`.
-    `project` is the folder of a small project with a correct ledger.
+    A mistake is, for instance, an unknown value, or a contradiction between two fields. The text `old` of the file
+    named `file` in the folder ledger is replaced by `new`.
     """
     edit(project / "ledger" / file, old, new)
     assert complaint in complaints(project)
 
 
 def test_slip_whose_printed_form_holds_is_refused(project):
-    """An entry of the errata (errors in print) is reported as faulty if its check finds the printed form true.
-
-    `project` is the folder of a small project with one such entry. The report comes from `ledger.disagreements`.
-    """
+    """An entry of the errata (errors in print) is reported as faulty if its check finds the printed form true."""
     found = ledger.read(execute_all(project), project)
     found.findings["slip-five"]["result"] = claims.HOLDS
     assert ledger.disagreements(found, entry(found, "slip-five")) == ["the printed form holds"]
 
 
 def test_slip_without_its_corrected_form_is_refused(project):
-    """An entry of the errata (errors in print) is reported as faulty if its check does not test the corrected form.
-
-    `project` is the folder of a small project with one such entry. The report comes from `complaints`.
-    """
+    """An entry of the errata (errors in print) is reported as faulty if its check does not test the corrected form."""
     edit(project / "notebooks" / "09-nine.ipynb", ", corrected=2 * two == sum(parts)", "")
     assert "the corrected form is not computed" in complaints(project)
 
@@ -411,8 +373,7 @@ def test_slip_without_its_corrected_form_is_refused(project):
 def test_slip_without_a_weight_is_refused(project):
     """If an entry of the errata (errors in print) lacks the field `weight`, reading the errata raises a TypeError.
 
-    The field says whether the error affects a result, a proof, or only the wording. `project` is the folder of a small
-    project with one such entry.
+    The field says whether the error affects a result, a proof, or only the wording.
     """
     edit(project / "ledger" / "errata.yml", "  weight: proof\n", "")
     with pytest.raises(TypeError, match="weight"):
@@ -422,9 +383,8 @@ def test_slip_without_a_weight_is_refused(project):
 def test_slips_that_change_a_result_are_listed_first(project):
     """`pages.list_slips` lists, of the errors in one version of the report, first those that change a result.
 
-    The other errors are in the order of the ledger's file errata.yml. Each error of the report says what the final
-    report did about it, and an error of the lecture notes does not. `project` is the folder of a small project, in
-    whose ledger the test puts four errors.
+    The other errors are in the order of the file errata.yml. Each error of the report says what the final report did
+    about it.
     """
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips
@@ -441,8 +401,7 @@ def test_slips_that_change_a_result_are_listed_first(project):
 def test_ten_slips_have_a_headline(book_ledger):
     """`pages.list_headlines` lists the ten main errors in print of the report, each on one line with headline and link.
 
-    The link leads to the whole entry of the error. `book_ledger` is the ledger of the book, a list of claims and
-    errata.
+    The link leads to the whole entry of the error.
     """
     listed = pages.list_headlines(book_ledger).splitlines()
     assert len(listed) == 10
@@ -454,9 +413,7 @@ def test_ten_slips_have_a_headline(book_ledger):
 def test_index_has_everything_that_the_report_numbers(book_ledger):
     """`pages.list_numbered` returns a table with one row for each item that has a number in the report.
 
-    A row links to the place in the book where the item is stated, and shows the result of the item's check. Of Theorem
-    4, the whole row is compared with the expected text. `book_ledger` is the ledger of the book, a list of claims and
-    errata.
+    A row links to the place in the book where the item is stated, and shows the result of the item's check.
     """
     lines = pages.list_numbered(book_ledger).splitlines()[2:]
     assert len(lines) == sum(map(len, NUMBERED.values()))
@@ -468,20 +425,14 @@ def test_index_has_everything_that_the_report_numbers(book_ledger):
 
 
 def test_claim_recorded_twice_is_refused(project):
-    """If two cells record a result for the same claim, reading the ledger of claims and errata raises a ValueError.
-
-    `project` is the folder of a small project, whose only chapter is copied by the test.
-    """
+    """If two cells record a result for the same claim, reading the ledger of claims and errata raises a ValueError."""
     shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
     with pytest.raises(ValueError, match="is recorded twice, in 09-nine#check and in 10-ten#check"):
         ledger.read(execute_all(project), project)
 
 
 def test_finding_stands_beside_the_chapter(project):
-    """The result of a check is stored in a JSON file beside the executed chapter, with the id of the check's cell.
-
-    `project` is the folder of a small project with one chapter.
-    """
+    """The result of a check is stored in a JSON file beside the executed chapter, with the id of the check's cell."""
     (notebook,) = execute_all(project).values()
     first, _ = json.loads(notebook.with_suffix(".json").read_text())
     assert first == {"claim": "lemma-9-9", "result": "holds", "figures": {"product": 4.0}, "cell": "check"}
@@ -510,10 +461,7 @@ def test_figures_are_compared_to_the_digits_written(computed, written, same):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Return a list to which `claims.record` appends each result, instead of displaying the result in the notebook.
-
-    `monkeypatch` replaces the function that displays.
-    """
+    """Return a list to which `claims.record` appends each result, instead of displaying the result in the notebook."""
     findings = []
     monkeypatch.setattr(claims, "display", findings.append)
     return findings
@@ -532,8 +480,7 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
     """`claims.record` derives the result for a claim from the truth of its printed form and of its corrected form.
 
     The result is "holds" if the printed form is true, "holds with correction" if only the corrected form is true, and
-    otherwise "does not hold". `truth` has the truth values as keyword arguments, and `result` is the expected result.
-    `shown` is a list to which `claims.record` appends the result.
+    otherwise "does not hold". `truth` has the truth values, and `result` is the expected result.
     """
     claims.record("lemma-9-9", **truth, worst=np.float64(0.5))
     assert shown == [claims.Finding("lemma-9-9", result, {"worst": 0.5})]
@@ -544,8 +491,8 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
 def test_correction_must_be_needed_and_hold(shown, truth):
     """`claims.record` raises a ValueError if a correction is offered for a true claim, or if the correction is false.
 
-    No result is displayed then, because the error is in the chapter and not in the report. `truth` has the truth values
-    of the printed and the corrected form as keyword arguments. `shown` is a list of all displayed results.
+    No result is displayed then, because the error is in the chapter. `truth` has the truth values of the printed and
+    the corrected form.
     """
     with pytest.raises(ValueError, match="lemma-9-9"):
         claims.record("lemma-9-9", **truth)
@@ -556,8 +503,7 @@ def test_correction_must_be_needed_and_hold(shown, truth):
 def test_truth_value_is_required(shown, value):
     """`claims.record` raises a TypeError if the argument `printed` is not a truth value, but a number or text.
 
-    None, a list and an array are refused, too. Python would take such a value as true or false, perhaps by accident.
-    `value` is the wrong value. No result is displayed then; `shown` is a list of all displayed results.
+    Python would take the wrong `value` as true or false, perhaps by accident. No result is displayed then.
     """
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)
@@ -567,9 +513,8 @@ def test_truth_value_is_required(shown, value):
 def run(chapter, cell, *changes):
     """Execute one code cell of a chapter and, before it, the parameters and the cells on which it depends.
 
-    `chapter` is the number or letter with which the chapter's file name begins, and `cell` is the id of the code cell.
-    `changes` are pairs (old, new) of texts: before the execution, `old`, which must occur in the code, is replaced by
-    `new`.
+    `chapter` is the number or letter with which the chapter's file name begins, and `cell` is the id of the cell. In
+    each of the pairs `changes`, the first text in the code is replaced by the second one.
     """
     (file,) = (ROOT / "notebooks").glob(f"{chapter}-*.ipynb")
     code = ledger.sources(nbformat.read(file, 4))
@@ -584,7 +529,7 @@ def run(chapter, cell, *changes):
 def unequal_noise(patch):
     """Plant a bug: multiply the simulated noise by factors from 0.5 in the first coordinate to 1.5 in the last one.
 
-    `patch` is pytest's monkeypatch, which removes the bug after the test.
+    `patch` is pytest's monkeypatch.
     """
     sound = samplers.simulated_gaussian
     patch.setattr(
@@ -595,7 +540,7 @@ def unequal_noise(patch):
 def noise_of_the_data(patch):
     """Plant a bug: make the noise of `GaussianMechanism` one percent larger where the answer is larger than 10.
 
-    `patch` is pytest's monkeypatch, which removes the bug after the test.
+    `patch` is pytest's monkeypatch.
     """
     sound = mechanisms.GaussianMechanism.release
 
@@ -607,11 +552,10 @@ def noise_of_the_data(patch):
 
 
 def rarer(factor):
-    """Return a function `mutate(patch)` that plants an error in the functions `isf` and `sf` of the module `gx2`.
+    """Return a function that plants an error in `gx2.isf` and `gx2.sf`; its argument is pytest's monkeypatch.
 
-    `patch` is pytest's monkeypatch. Afterwards `gx2.isf(p)` returns the upper quantile of the probability `factor` * p
-    instead of p, and `gx2.sf` returns the tail probability divided by `factor`. So the two functions still agree with
-    each other.
+    Afterwards `gx2.isf(p)` returns the upper quantile of the probability `factor` * p instead of p, and `gx2.sf`
+    returns the tail probability divided by `factor`. So the two functions still agree with each other.
     """
     isf, sf = gx2.isf, gx2.sf
 
@@ -626,7 +570,7 @@ def too_little_noise(patch):
     """Plant a bug: make the noise of all Gaussian mechanisms one percent smaller than privacy demands.
 
     `calibration.gaussian_delta` is changed, too, so that a comparison with the privacy curve does not show the bug.
-    `patch` is pytest's monkeypatch, which removes the bug after the test.
+    `patch` is pytest's monkeypatch.
     """
     least, curve = gaussian.calibrate, calibration.gaussian_delta
     for room in (gaussian, elliptical, data):
@@ -635,10 +579,9 @@ def too_little_noise(patch):
 
 
 def another_scaling(name, power):
-    """Return a function of pytest's monkeypatch that replaces the function `name` of egm.scaling by sigma**`power`.
+    """Return a function that plants an error: it replaces the function `name` of egm.scaling by sigma**`power`.
 
-    `name` is a text. With this planted error, the cell that checks a claim about the scaling must not find the claim
-    true.
+    Its argument is pytest's monkeypatch. Then a check of a claim about the scaling must not find the claim true.
     """
     return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
 
@@ -702,10 +645,9 @@ MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions tha
 def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, claim, mutation):
     """A check in a chapter finds the result that the ledger states, but not after a fault is planted.
 
-    The ledger is a list of claims and errata, and `claim` is the id of an entry. The check is in the cell with the id
-    `cell` of the chapter whose file name begins with `chapter`. `mutation` is the fault: a text of the chapter with its
-    replacement, or a function that changes the package by `monkeypatch`. `shown` is a list to which `claims.record`
-    appends each result.
+    The ledger is a list of claims and errata, and `claim` is the id of an entry. Its check is the cell `cell` of the
+    chapter whose file name begins with `chapter`. `mutation` is the fault: a text of the chapter with its replacement,
+    or a function that changes the package.
     """
     (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
     run(chapter, cell)
@@ -719,9 +661,6 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """A TypeError is raised if an entry in the list of claims is made with a misspelled field (`reslut`).
-
-    `book_ledger` is the ledger of the book, which has the list of claims.
-    """
+    """A TypeError is raised if a claim is made with a misspelled field (`reslut`)."""
     with pytest.raises(TypeError):
         replace(book_ledger.claims[0], reslut="holds")

@@ -1,8 +1,8 @@
 """Test the explorer, an interactive page of the book, in a browser: it shows the numbers that the package computes.
 
-A reader sets parameters, such as the number of rows and epsilon, and the explorer forecasts the error of
-`GaussianDataMechanism`. A second panel, "Two correlated columns", compares the noise in two bases. The page computes
-all numbers in JavaScript, without the package, so the tests compare them with those of the package.
+A reader sets parameters, and the explorer forecasts the error of `GaussianDataMechanism`. A second panel, "Two
+correlated columns", compares the noise in two bases. The page computes all numbers in JavaScript, so the tests compare
+them with those of the package.
 """
 
 import re
@@ -50,9 +50,8 @@ LEAST, LEAST_ROUGHLY = 1e-7, 1e-5
 def mechanism(sigma, n, epsilon, delta, scaling, p="1/n", offset=0.0, noise="gaussian"):
     """Return the `GaussianDataMechanism` of the package for a setting of the explorer, an interactive page of the book.
 
-    `p` is the clip probability: a number, "1/n", or "best". For "best", the clip norm is the one of least error if the
-    mean of the rows differs from the center by `offset` standard deviations in each coordinate. The other arguments are
-    those of `GaussianDataMechanism`.
+    `p` is the clip probability: a number, "1/n", or "best". For "best", the mean of the rows is expected to be `offset`
+    standard deviations from the center. The other arguments are those of `GaussianDataMechanism`.
     """
     best = {"clip_probability": "optimal", "center_std": offset * np.array(sigma), "sigma_factor": 1}
     clip = best if p == "best" else {} if p == "1/n" else {"clip_probability": p}
@@ -62,10 +61,9 @@ def mechanism(sigma, n, epsilon, delta, scaling, p="1/n", offset=0.0, noise="gau
 def expected(*, alpha=None, d=None, sigma=None, offset=0.0, p="1/n", **setting):
     """Return the numbers that the package computes for a setting, as a dictionary with the explorer's names for them.
 
-    The explorer is an interactive page of the book, which forecasts the error of `GaussianDataMechanism`. `sigma` has
-    the standard deviations of the coordinates. If it is None, they are `zipf_sigma(d, alpha)`: `d` numbers proportional
-    to j**-`alpha` for j = 1, 2, and so on. In each coordinate, the mean of the rows differs from the center by `offset`
-    standard deviations. `p` and `setting` are the other arguments of the function `mechanism` in this file.
+    `sigma` has the standard deviations of the coordinates. If it is None, they are `d` numbers proportional to
+    j**-`alpha` for j = 1, 2, and so on. The mean of the rows is `offset` standard deviations from the center. `p` and
+    `setting` are the other arguments of `mechanism`.
     """
     sigma = zipf_sigma(d, alpha) if sigma is None else np.array(sigma, dtype=float)
     found = mechanism(sigma, p=p, offset=offset, **setting)
@@ -116,8 +114,7 @@ BUDGETS = [(0.01, 1e-12), (50.0, 0.1), (0.01, 0.1), (50.0, 1e-12), (1.0, 1e-6)]
 def page(book, browser):
     """Open the explorer, an interactive page of the book, in a browser once for all tests, and yield the page.
 
-    The tests fail at the end if a script of the page has raised an error. `book` is the folder of the built HTML, and
-    `browser` is the browser.
+    The tests fail at the end if a script of the page has raised an error.
     """
     page = browser.browser.new_page(viewport={"width": 1280, "height": 900})  # a profile of its own
     errors = []
@@ -132,8 +129,7 @@ def page(book, browser):
 def opened(book, browser, address):
     """Open the explorer in a new window with a setting in its address, wait for its numbers, and yield the page.
 
-    `address` is the end of the address, such as "#alpha=1&d=10". `book` is the folder of the built HTML, and `browser`
-    is the browser.
+    `address` is the end of the address, such as "#alpha=1&d=10".
     """
     page = browser.new_page()
     page.goto((book / "book" / "explorer.html").as_uri() + address)
@@ -145,7 +141,7 @@ def opened(book, browser, address):
 def type_in(page, **values):
     """Type values into fields of the explorer, and wait until the explorer shows the new results.
 
-    `page` is the explorer in the browser. Each keyword argument in `values` is the name of a field with its new value.
+    Each keyword argument in `values` is the name of a field with its new value.
     """
     for name, value in values.items():
         page.fill(f"#explorer-{name}", str(value))
@@ -153,11 +149,10 @@ def type_in(page, **values):
 
 
 def visit(page, address):
-    """Give the explorer a new setting by its address, and wait until all numbers and figures are those of the setting.
+    """Give the explorer a new setting by its address, and wait until it shows the results.
 
-    `page` is the explorer in the browser. `address` is the new end of the address, such as "#alpha=1&d=10"; without a
-    value of alpha, the explorer ignores the address. Parameters that are not in the address get the values with which
-    the explorer starts, except the scaling, which remains.
+    `address` is the new end of the address, such as "#alpha=1&d=10"; it must have alpha. Other parameters that it does
+    not have get their first values, except the scaling, which remains.
     """
     go = "new Promise((done) => { addEventListener('hashchange', done, { once: true }); location.hash = address; })"
     page.evaluate(f"async (address) => {{ await {go} }}", f"{address}&visit={next(VISITS)}")
@@ -186,10 +181,8 @@ def number(text):
 def test_same_as_the_package(page, setting, scaling):
     """The explorer's JavaScript function `egm.forecast` and the package agree in each number of a forecast, to 1e-12.
 
-    For the scaling "optimal" they agree only to 1e-7 in numbers that depend on where a minimum is found, because the
-    minimum is flat. The ratio of the errors with l2 and with Gaussian noise agrees to 3e-11, because the package rounds
-    l2 noise up. These differences are relative. `setting` is a dictionary of the explorer's parameters, `scaling` is
-    the name of the scaling, and `page` is the explorer in the browser.
+    They agree only to 1e-7 for the scaling "optimal", whose minimum is flat, and to 3e-11 for l2 noise, which the
+    package rounds up. `setting` is a dictionary of the explorer's parameters, and `scaling` is the name of the scaling.
     """
     found = page.evaluate("setting => egm.forecast(setting)", setting | {"scaling": scaling})
     for name, value in expected(**setting, scaling=scaling).items():
@@ -202,8 +195,7 @@ def test_same_as_the_package(page, setting, scaling):
 def test_same_as_the_package_for_l2_noise(page, d):
     """The explorer's JavaScript and the package agree in each number of a forecast with l2 noise, to a relative 3e-11.
 
-    The test takes `d` coordinates, the scaling of Lemma 4.1, and 20 budgets (epsilon, delta), which reach from one end
-    of the explorer's ranges to the other. `page` is the explorer in the browser.
+    The test takes `d` coordinates, and 20 budgets (epsilon, delta) over the explorer's ranges.
     """
     for epsilon, delta in product((0.01, 0.1, 1, 8, 50), (1e-12, 1e-6, 1e-2, 0.1)):
         setting = START | {"d": d, "epsilon": epsilon, "delta": delta, "scaling": "expected_norm", "noise": "l2"}
@@ -215,9 +207,7 @@ def test_same_as_the_package_for_l2_noise(page, d):
 def other_settings():
     """Return 60 settings of the explorer in which the mean is not the center, or the clip probability is not 1/n.
 
-    A setting is a dictionary of the explorer's parameters. In half of the settings, the numbers of rows and columns and
-    the skewness alpha are chosen, many of them at the ends of their ranges. In the other half these three are random.
-    The budgets, the scalings and the laws of the noise are random in all settings.
+    A setting is a dictionary of the explorer's parameters. Many are at the ends of their ranges, and others are random.
     """
     rng = np.random.default_rng(21)
     corners = [(0.0, 1, 10), (10.0, 1000, 10**9), (0.3, 300, 10**9), (1.0, 100, 10**6), (10.0, 2, 37)]
@@ -235,11 +225,9 @@ def other_settings():
 def test_same_as_the_package_with_other_centers_and_clips(page, setting):
     """The explorer's JavaScript and the package agree if the mean is not the center, and for other clip probabilities.
 
-    They agree in each part of the error (noise, clipping and center), up to 1e-9 of the total error. If the clip
-    probability is "best", the clip norm is the one of least total error. This minimum is flat, and determines the clip
-    norm and the scaling "optimal" only to half of their digits. So the parts may differ then, and only the total error
-    must agree, to a relative 1e-7, or to 1e-5 if nearly every row is clipped. `setting` is a dictionary of the
-    explorer's parameters, and `page` is the explorer in the browser.
+    They agree in each part of the error up to 1e-9 of the total error. If the clip probability is "best", only the
+    total error agrees, to a relative 1e-7 or 1e-5, because its minimum is flat. `setting` is a dictionary of the
+    explorer's parameters.
     """
     found, truth = page.evaluate("setting => egm.forecast(setting)", setting), expected(**setting)
     assert found["total"] == pytest.approx(sum(found[part] for part in PARTS), rel=1e-14)
@@ -258,10 +246,10 @@ def test_same_as_the_package_with_other_centers_and_clips(page, setting):
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0], [3.0, 2.0, 0.5], list(1 / np.arange(1.0, 101))])
 @pytest.mark.parametrize("p", [0.5, 0.1, 1e-3, 1e-9])
 def test_quantiles(page, weights, p):
-    """The explorer's JavaScript function `egm.isf` returns the upper quantiles that the package's `gx2.isf` returns.
+    """The explorer's JavaScript function `egm.isf` returns the upper quantiles of the package's `gx2.isf`, to 1e-13.
 
-    They agree to a relative 1e-13. The upper quantile is the number that sum_j `weights`_j Z_j**2 exceeds with the
-    probability `p`, for independent standard normal Z_j. `page` is the explorer in the browser.
+    The upper quantile is the number that sum_j `weights`_j Z_j**2 exceeds with the probability `p`, for independent
+    standard normal Z_j.
     """
     found = page.evaluate("([p, weights]) => egm.isf(p, weights)", [p, weights])
     np.testing.assert_allclose(found, isf(p, weights), rtol=1e-13)
@@ -270,9 +258,8 @@ def test_quantiles(page, weights, p):
 def pair_settings():
     """Return 40 settings of the explorer's panel "Two correlated columns" as dictionaries.
 
-    In nine of them, the ratio of the standard deviations and the correlation "r" are at the ends or in the middle of
-    their ranges; in the others they are random. Each combination of a basis, a law of the noise and a clip probability
-    "p" occurs. The angle in degrees, the number of rows and the budget are random.
+    Some parameters are at the ends or in the middle of their ranges, and the others are random. Each combination of a
+    basis, a law of the noise and a clip probability "p" occurs.
     """
     rng = np.random.default_rng(22)
     shapes = [
@@ -296,9 +283,7 @@ def turned(covariance, angle, p, options):
     """Return (matrix, sigma, mechanism) of the package for two columns and the basis that is turned by `angle` radians.
 
     The rows of `matrix` are the vectors of the basis, and `sigma` has the standard deviations along them. `mechanism`
-    is the `GaussianDataMechanism` that clips normal rows with the 2 x 2 matrix `covariance` with the probability `p`.
-    The package computes a clip norm as for uncorrelated coordinates, so the mechanism is made with another clip
-    probability, which gives the right clip norm. `options` is a dictionary of its other arguments.
+    clips normal rows with the 2 x 2 matrix `covariance` with the probability `p`; `options` are its other arguments.
     """
     U = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     sigma = np.sqrt(np.diag(U @ covariance @ U.T))
@@ -312,11 +297,8 @@ def turned(covariance, angle, p, options):
 def test_pair_same_as_the_package(page, setting):
     """For two correlated columns the explorer's function `egm.pair` and the package agree in every number, to 3e-11.
 
-    They agree in the standard deviations, in the clip norm that clips correlated rows with the given probability, in
-    the semi-axes of the clip region, and in the noise. These numbers are compared in the basis of the columns, and in
-    the basis that `setting` names. The eigenvectors are those of `bases.from_covariance`. For uncorrelated columns the
-    noise is also that of `GaussianDataMechanism` without a basis. Differences are relative. `setting` is a dictionary
-    of the parameters of the panel, and `page` is the explorer in the browser.
+    The numbers, such as clip norm and noise, are compared in the basis of the columns, and in the basis that `setting`
+    names. `setting` is a dictionary of the parameters of the panel.
     """
     found = page.evaluate("setting => egm.pair(setting)", setting)
     sigma = np.array([1, setting["ratio"]]) / (1 + setting["ratio"])
@@ -351,10 +333,8 @@ def test_pair_same_as_the_package(page, setting):
 def test_no_angle_has_less_noise_than_the_eigenvectors(page, ratio, r, p):
     """In the explorer's panel of two columns, no turned basis has less noise than the basis of the eigenvectors.
 
-    The basis is turned by each whole number of degrees from -90 to 90. Chapter 16 proves the statement if the clip norm
-    is the root mean square of the norm of a row. For a clip norm with the clip probability `p` it is only observed. A
-    turn by 90 degrees exchanges the two vectors, so it must not change the noise. `ratio` is the ratio of the standard
-    deviations, `r` is the correlation, and `page` is the explorer in the browser.
+    The basis is turned by each whole number of degrees from -90 to 90. `ratio` is the ratio of the standard deviations,
+    `r` is the correlation, and `p` is the clip probability.
     """
     setting = {"ratio": ratio, "r": r, "n": 100, "epsilon": 1, "delta": 1e-6, "noise": "gaussian", "p": p}
     pair = "([setting, angles]) => angles.map((angle) => egm.pair({ ...setting, basis: 'turned', angle }).chosen)"
@@ -373,10 +353,8 @@ def test_no_angle_has_less_noise_than_the_eigenvectors(page, ratio, r, p):
 def test_pair_shows_what_the_package_computes(page, basis, angle, p, noise):
     """The panel of two columns shows the package's numbers to six digits, for the privacy that is set above it.
 
-    The numbers are the variances of the noise and their ratio; clip norms are shown to three digits. `basis` is the
-    basis that the test chooses, and `angle` is its angle in degrees, or None for the angle of the eigenvectors. `p` is
-    the clip probability: for "best", the panel takes 1/n, as its text says. `noise` is the law of the noise, and `page`
-    is the explorer in the browser.
+    `basis` is the basis that the test chooses, and `angle` is its angle in degrees, or None for the angle of the
+    eigenvectors. `p` is the clip probability: for "best", the panel takes 1/n. `noise` is the law of the noise.
     """
     start(page)
     setting = {"n": 54321, "epsilon": 0.3, "delta": 1e-9}
@@ -408,8 +386,7 @@ def test_pair_shows_what_the_package_computes(page, basis, angle, p, noise):
 def test_pair_is_drawn_to_scale(page):
     """The ellipses in the panel of two columns have the angles and the semi-axes that the function `egm.pair` computes.
 
-    The first figure has an ellipse of the law of the rows and two clip regions, and the second figure has two ellipses
-    of the noise. All ellipses of a figure are drawn to one scale. `page` is the explorer in the browser.
+    All ellipses of a figure are drawn to one scale.
     """
     start(page)
     found = page.evaluate(
@@ -440,8 +417,8 @@ def test_pair_is_drawn_to_scale(page):
 def test_keys_move_the_sliders_of_the_pair(page, name, low, high, some, following):
     """The keys move each slider of the panel of two columns; the results of the first panel are not computed again.
 
-    `name` is the name of the slider, and its range is from `low` to `high`. One press of an arrow key leads from the
-    value `some` to the value `following`. `page` is the explorer in the browser.
+    `name` is the slider, and its range is from `low` to `high`. An arrow key leads from the value `some` to
+    `following`.
     """
     start(page)
     page.check("#explorer-basis-turned")
@@ -470,8 +447,7 @@ def test_keys_move_the_sliders_of_the_pair(page, name, low, high, some, followin
 def test_pair_refuses_bad_values(page, name, value, words):
     """If a bad value is typed into a field of the panel of two columns, a message says what is allowed.
 
-    The results do not change. `name` is the name of the field, `value` is the bad value, and `words` is the expected
-    message. `page` is the explorer in the browser.
+    The results do not change. `name` is the field, `value` the bad value, and `words` the expected message.
     """
     start(page)
     page.check("#explorer-basis-turned")
@@ -482,11 +458,9 @@ def test_pair_refuses_bad_values(page, name, value, words):
 
 
 def test_address_keeps_the_pair(book, browser, page):
-    """The explorer's address contains the setting of the panel of two columns.
+    """The explorer's address contains the setting of the panel of two columns: a new window shows the same results.
 
-    A new window with this address shows the same results. In place of bad values in an address, the panel takes the
-    values with which it starts. `book` is the folder of the built HTML, `browser` is the browser, and `page` is the
-    explorer in it.
+    In place of bad values in an address, the panel takes the values with which it starts.
     """
     start(page)
     page.check("#explorer-basis-turned")
@@ -507,10 +481,8 @@ def test_address_keeps_the_pair(book, browser, page):
 def test_shows_what_the_package_computes(page, scaling, p, sigma, noise):
     """The explorer shows the numbers that the package computes, to six digits, for typed numbers and chosen options.
 
-    The numbers are in cards (boxes with one number each) and in a table with one row for each coordinate. If the clip
-    probability `p` is "best", the total error agrees to six digits, but numbers that depend on where a flat minimum is
-    found agree to fewer digits. `scaling` and `noise` are the chosen options. `sigma` has the typed standard
-    deviations; if it is None, they follow from alpha and d. `page` is the explorer in the browser.
+    The clip probability `p`, `scaling` and `noise` are the chosen options; for "best", some numbers agree to fewer
+    digits. `sigma` has the typed standard deviations, or None if they follow from alpha and d.
     """
     start(page)
     setting = {"alpha": 0.7, "d": 12, "n": 54321, "epsilon": 0.3, "delta": 1e-9}
@@ -537,11 +509,7 @@ def test_shows_what_the_package_computes(page, scaling, p, sigma, noise):
 
 
 def press(page, name, *keys):
-    """Press `keys`, such as "Home", one by one on the slider `name` of the explorer, and return a list of numbers.
-
-    The list has, for each key, the number that the field beside the slider shows after the key is pressed. `page` is
-    the explorer in the browser.
-    """
+    """Press `keys`, such as "Home", one by one on the slider `name`, and return the number beside it after each key."""
     page.focus(f"#explorer-{name}-slider")
     values = []
     for key in keys:
@@ -552,10 +520,7 @@ def press(page, name, *keys):
 
 @pytest.mark.parametrize("name", SLIDERS)
 def test_sliders_move_the_numbers(page, name):
-    """The keys End and Home move a slider of the explorer to its ends; the field beside it and the results change.
-
-    `name` is the name of the slider, and `page` is the explorer in the browser.
-    """
+    """The keys End and Home move the slider `name` to its ends; the field beside it and the results change."""
     start(page)
     page.check("#explorer-clip-given")
     for key, end in zip(("End", "Home"), SLIDERS[name][::-1], strict=True):
@@ -568,11 +533,10 @@ def test_sliders_move_the_numbers(page, name):
 @pytest.mark.parametrize("typed", [None, 0.123456])
 @pytest.mark.parametrize("name", SLIDERS)
 def test_every_arrow_key_is_a_step(page, name, typed):
-    """An arrow key moves a slider of the explorer by one step, and as many steps back lead to the first value again.
+    """An arrow key moves the slider `name` by one step, and as many steps back lead to the first value again.
 
-    This also holds if the first value was typed and lies between two steps. Page Up and Page Down make longer steps.
-    `name` is the name of the slider. `typed` is the place of the typed value in the slider's range, from 0 at the lower
-    end to 1 at the upper end, or None if no value is typed. `page` is the explorer in the browser.
+    This also holds if the first value was typed and lies between two steps. `typed` is its place in the slider's range,
+    from 0 to 1, or None if no value is typed.
     """
     start(page)
     page.check("#explorer-clip-given")
@@ -594,10 +558,9 @@ def test_every_arrow_key_is_a_step(page, name, typed):
 
 
 def test_figures_have_a_point_for_each_coordinate(page):
-    """The explorer's lines of sigma, of the noise and of the scaling b have one point for each coordinate.
+    """The explorer's lines of sigma, of the noise and of the scaling b have one point for each coordinate, in order.
 
-    The points are in order from left to right. The line of sigma falls, and that of the scaling rises, because sigma_j
-    decreases with j. `page` is the explorer in the browser.
+    The line of sigma falls, and that of the scaling rises.
     """
     start(page)
     type_in(page, **START | {"d": 37})
@@ -627,9 +590,8 @@ def points(line):
 def test_gain_is_drawn(page, scaling, alpha):
     """The explorer draws the gain of Lemma 4.1's scaling, and that of the chosen scaling, as curves of 25 points each.
 
-    The gain is the squared noise without scaling over that with the scaling; a curve shows it for 25 values of alpha. A
-    ring marks the present setting, and lies on the curve of the chosen scaling. `scaling` and `alpha` are the setting,
-    and `page` is the explorer in the browser.
+    The gain is the squared noise without scaling over that with the scaling, as a function of alpha. A ring marks the
+    present setting, and lies on the curve of the chosen `scaling`.
     """
     start(page)
     type_in(page, d=5, alpha=alpha)
@@ -651,7 +613,7 @@ def test_gain_is_drawn(page, scaling, alpha):
 def test_old_curve_stays_until_the_new_one_is_there(page):
     """While the explorer computes the curve of the gain for a new setting, it still shows the old curve, in gray.
 
-    The gain is the squared noise without scaling over that with scaling. `page` is the explorer in the browser.
+    The gain is the squared noise without scaling over that with scaling.
     """
     start(page)
     page.locator("#explorer-gains[aria-busy=false]").wait_for()
@@ -665,10 +627,7 @@ def test_old_curve_stays_until_the_new_one_is_there(page):
 
 
 def test_colors_are_those_of_the_figures(page):
-    """The explorer draws the lines of the three scalings in the colors that they have in the figures of the book.
-
-    `page` is the explorer in the browser.
-    """
+    """The explorer draws the lines of the three scalings in the colors that they have in the figures of the book."""
     for name in SCALINGS:
         color = page.evaluate(
             f"getComputedStyle(document.querySelector('#egm-explorer')).getPropertyValue('--line-{name}')"
@@ -679,8 +638,7 @@ def test_colors_are_those_of_the_figures(page):
 def test_page_answers_while_it_computes(page):
     """The explorer computes in a worker (a thread of the browser), so the page still answers to its reader.
 
-    Until the new numbers are there, the page shows the old ones, and marks them as outdated by the attribute aria-busy.
-    `page` is the explorer in the browser.
+    Until the new numbers are there, the page shows the old ones, and marks them as outdated.
     """
     start(page)
     assert len(page.workers) == 1
@@ -702,8 +660,7 @@ def test_page_answers_while_it_computes(page):
 def test_works_without_a_worker(book, browser):
     """In a browser without workers (threads), the explorer computes its numbers without one, and they are right.
 
-    Some browsers allow no worker to a page that is opened from a file. `book` is the folder of the built HTML, and
-    `browser` is the browser.
+    Some browsers allow no worker to a page that is opened from a file.
     """
     page = browser.new_page()
     page.add_init_script("delete window.Worker")
@@ -760,7 +717,7 @@ STRAY = """() => {
 def test_no_label_leaves_the_frame(page, address, width):
     """For extreme settings, each text in a figure of the explorer is inside the frame, and no labels of lines overlap.
 
-    `address` has the setting, `width` is the width of the window in pixels, and `page` is the explorer in the browser.
+    `address` has the setting, and `width` is the width of the window in pixels.
     """
     page.set_viewport_size({"width": width, "height": 900})
     visit(page, address)
@@ -774,9 +731,8 @@ def test_no_label_leaves_the_frame(page, address, width):
 def test_cards_fill_their_rows(page, width, rows):
     """The cards of the explorer, boxes with one number each, stand in full rows, and contain their numbers.
 
-    On a phone, the first card of each panel has a row of its own. No number extends beyond the right edge of its card.
-    `width` is the width of the window in pixels, and `rows` has the numbers of cards in the rows, from top to bottom.
-    `page` is the explorer in the browser.
+    On a phone, the first card of each panel has a row of its own. `width` is the width of the window in pixels, and
+    `rows` has the numbers of cards in the rows, from top to bottom.
     """
     page.set_viewport_size({"width": width, "height": 900})
     visit(page, "#alpha=1&sigma=1e-90,3.3&p=best&scaling=none&offset=0.1&n=999999937")
@@ -789,10 +745,7 @@ def test_cards_fill_their_rows(page, width, rows):
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
-    """The explorer takes the setting of a new address, even if it writes the old one before it hears of the new one.
-
-    It writes its address a short time after each change. `page` is the explorer in the browser.
-    """
+    """The explorer takes the setting of a new address, even if it wrote the old address again in the meantime."""
     start(page)
     page.evaluate(
         "async () => { const before = location.hash;"
@@ -806,7 +759,7 @@ def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
 def test_large_numbers_have_separators(page):
     """The explorer writes numbers from 10,000 on with commas between thousands, except in the fields for typing.
 
-    In the Python code on the page, underscores stand between thousands. `page` is the explorer in the browser.
+    In the Python code on the page, underscores stand between thousands.
     """
     start(page)
     type_in(page, n=1234567, d=1000, alpha=0.3, epsilon=0.05)
@@ -826,7 +779,7 @@ FOCUSED = "getComputedStyle(document.activeElement)"
 def test_each_control_shows_that_it_has_the_focus(page):
     """The Tab key visits each control of the explorer in order, and one can see that the control has the focus.
 
-    The test begins at the first field of the first panel. `page` is the explorer in the browser.
+    The test begins at the first field of the first panel.
     """
     start(page)
     page.check("#explorer-clip-given")
@@ -856,8 +809,8 @@ def test_each_control_shows_that_it_has_the_focus(page):
 def test_python_on_the_page_does_the_same(page, clip, noise, sigma):
     """The Python code that the explorer shows runs, and computes the clip norm and the total error of the explorer.
 
-    The code must follow the options: `clip` is the choice of the clip probability, `noise` is the law of the noise, and
-    `sigma` is the text of the typed standard deviations, or "". `page` is the explorer in the browser.
+    `clip` is the chosen clip probability, `noise` the law of the noise, and `sigma` the text of the typed standard
+    deviations, or "".
     """
     start(page)
     type_in(page, alpha=0.25, n=12345, offset=0.3, sigma=sigma)
@@ -893,8 +846,7 @@ ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
 def test_bad_values_are_refused(page, name, value, words):
     """If a bad value is typed into a field of the explorer, a message says what is allowed; the old results stay.
 
-    `name` is the name of the field, `value` is the bad value, and `words` is the expected message. `page` is the
-    explorer in the browser.
+    `name` is the name of the field, and `value` is the bad value.
     """
     start(page)
     before = page.get_attribute("#explorer-total", "data-value")
@@ -911,8 +863,7 @@ def test_bad_values_are_refused(page, name, value, words):
 def test_address_keeps_the_setting(book, browser, page, clip, sigma):
     """The explorer's address contains its setting: a new window with the address shows the same setting and results.
 
-    `clip` is the choice of the clip probability, and `sigma` is the text of the typed standard deviations, or "".
-    `book` is the folder of the built HTML, `browser` is the browser, and `page` is the explorer in it.
+    `clip` is the chosen clip probability, and `sigma` the text of the typed standard deviations, or "".
     """
     start(page)
     page.check(f"#explorer-clip-{clip}")
@@ -936,9 +887,8 @@ def test_address_keeps_the_setting(book, browser, page, clip, sigma):
 def test_address_may_be_old_or_bad(book, browser):
     """The explorer accepts an address without clip probability, offset and noise, and one with bad values.
 
-    An address without these three parameters was made before they existed. It means the clip probability 1/n, a center
-    that is the mean (offset 0), and Gaussian noise. In place of a bad value, the explorer takes the value with which it
-    starts. `book` is the folder of the built HTML, and `browser` is the browser.
+    Such addresses were made before these three existed; they mean the clip probability 1/n, no offset, and Gaussian
+    noise. In place of a bad value, the explorer takes the value with which it starts.
     """
     with opened(book, browser, "#alpha=0.5&d=7&n=1000&epsilon=2&delta=1e-5&scaling=optimal") as page:
         truth = expected(alpha=0.5, d=7, n=1000, epsilon=2, delta=1e-5, scaling="optimal")
@@ -952,10 +902,7 @@ def test_address_may_be_old_or_bad(book, browser):
 
 
 def test_says_so_without_scripts(book, browser):
-    """In a browser without scripts, the page of the explorer says that there is also an explorer in a notebook.
-
-    `book` is the folder of the built HTML, and `browser` is the browser.
-    """
+    """In a browser without scripts, the page of the explorer says that there is also an explorer in a notebook."""
     context = browser.browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((book / "book" / "explorer.html").as_uri())

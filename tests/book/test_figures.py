@@ -25,8 +25,7 @@ LARGEST = 300_000  # bytes
 def images(book, toc):
     """Return a list of pairs (path of the page, image tag) for all images in the texts of the book.
 
-    `book` is the folder of the built HTML, and `toc` is the list of the book's pages, as paths without suffix. An image
-    tag is an `img` element of the parsed HTML. There must be at least 40 images.
+    There must be at least 40 images. An image tag is an `img` element of the parsed HTML.
     """
     paths = [book / f"{name}.html" for name in toc]
     found = [(path, parsed(path.read_text()).select("article img")) for path in paths]
@@ -36,10 +35,7 @@ def images(book, toc):
 
 @pytest.fixture(scope="module")
 def files(images):
-    """Return a dictionary from the path of each image file to its SVG source, for `images`, the images of the book.
-
-    `images` is a list of pairs (path of the page, image tag).
-    """
+    """Return a dictionary from the path of each image file of the book to its SVG source."""
     paths = {(path.parent / unquote(image["src"])).resolve() for path, image in images}
     return {path: path.read_text() for path in paths}
 
@@ -50,10 +46,7 @@ def plain(tag):
 
 
 def after(source, patch):
-    """Return the content of the group with the id `patch` in `source`, the text of an SVG file.
-
-    Without such a group, return "".
-    """
+    """Return the content of the group with the id `patch` in `source`, the text of an SVG file, or ""."""
     return source.partition(f'<g id="{patch}">')[2].partition("</g>")[0]
 
 
@@ -61,7 +54,7 @@ def test_every_image_is_a_figure_with_a_message(images):
     """Each image is a figure with a number, and its caption begins with a bold sentence on what the figure shows.
 
     The bold sentence has at least three words, and the caption at least six more. The caption also says whether the
-    values are exact, simulated, or counted. `images` is a list of pairs (path of the page, image tag).
+    values are exact, simulated, or counted.
     """
     for path, image in images:
         figure = image.find_parent("figure")
@@ -81,7 +74,7 @@ def test_every_image_is_a_figure_with_a_message(images):
 def test_every_image_has_a_text_that_replaces_it(images):
     """The alternative text of an image has at least 12 words and no formulas, and is not part of the caption.
 
-    No two images have the same alternative text. `images` is a list of pairs (path of the page, image tag).
+    No two images have the same alternative text.
     """
     texts = [image.get("alt", "") for _, image in images]
     assert len(set(texts)) == len(texts)
@@ -94,8 +87,7 @@ def test_every_image_has_a_text_that_replaces_it(images):
 def test_every_figure_is_referred_to(images):
     """Each figure is referred to in the text of a chapter, of the paper or of the landing page.
 
-    The figure "fig-headline" of the landing page itself is the only exception. `images` is a list of pairs (path of the
-    page, image tag).
+    The figure "fig-headline" of the landing page itself is the only exception.
     """
     sources = [(ROOT / "book" / f"{page}.md").read_text() for page in ("index", "paper")]
     sources += [cell.source for path in chapters() for cell in nbformat.read(path, as_version=4).cells]
@@ -106,7 +98,7 @@ def test_every_figure_is_referred_to(images):
 def test_landing_page_shows_the_figure_of_its_chapter(images):
     """The figure on the landing page is the same drawing as the figure "fig-improvement" in a chapter.
 
-    So it cannot be a drawing of an earlier run. `images` is a list of pairs (path of the page, image tag).
+    So it cannot be a drawing of an earlier run.
     """
     files = {image.find_parent("figure")["id"]: path.parent / image["src"] for path, image in images}
     drawn = {name: file.read_text().strip() for name, file in files.items()}
@@ -117,7 +109,6 @@ def test_images_are_drawings_of_one_size(files):
     """Figures are SVG files below 300 kB that fit the column of text, with letters in DejaVu Sans of 10 or 11 points.
 
     A figure contains no image of pixels, and its letters are drawn as outlines. Only script letters have another font.
-    `files` maps the path of each image to its SVG source.
     """
     for path, source in files.items():
         assert path.suffix == ".svg", path
@@ -133,10 +124,7 @@ def test_images_are_drawings_of_one_size(files):
 
 
 def test_images_have_the_colours_of_the_style(files):
-    """A figure has no colors but grays and those of the palette `plots.COLORS`, and its background is transparent.
-
-    `files` maps the path of each image to its SVG source.
-    """
+    """A figure has no colors but grays and those of the palette `plots.COLORS`, and its background is transparent."""
     own = {colour.lower() for colour in plots.COLORS}
     for path, source in files.items():
         colours = {colour.lower() for colour in re.findall(r"#[0-9a-f]{6}\b", source, re.IGNORECASE)}
@@ -163,8 +151,7 @@ def contrast(first, second):
 def half_turn(colour):
     """Return the color that the CSS filter hue-rotate(180deg) makes of `colour`.
 
-    A color is an array of its red, green and blue parts, each between 0 and 1. The matrix of the filter is that of the
-    Filter Effects specification.
+    A color is an array of its red, green and blue parts, each between 0 and 1.
     """
     matrix = np.array([[-0.574, 1.43, 0.144], [0.426, 0.43, 0.144], [0.426, 1.43, -0.856]])
     return np.clip(matrix @ colour, 0, 1)
@@ -173,8 +160,7 @@ def half_turn(colour):
 def backgrounds(book):
     """Return the background colors of the book's pages as a dictionary from theme ("light" or "dark") to color.
 
-    A color is a text such as "#ffffff". The colors are read from style sheets in `book`, the folder of the built HTML.
-    If several style sheets set a color, the last one that a page loads decides.
+    A color is a text such as "#ffffff". If several style sheets set a color, the last one that a page loads decides.
     """
     styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in STYLES)
     rules = re.findall(r"html\[data-theme=\"?(light|dark)\"?\]\s*\{[^}]*--pst-color-background:\s*([^;}]+)", styles)
@@ -189,7 +175,7 @@ def test_colours_can_be_read(book, theme):
     """Each color of the figures, and the gray of their texts, has a contrast of at least 4.5 to the page's background.
 
     `theme` is "light" or "dark". In the dark theme a CSS filter inverts the figures, so the contrast is that of the
-    inverted colors. `book` is the folder of the built HTML.
+    inverted colors.
     """
     assert "filter: invert(1) hue-rotate(180deg);" in CSS.read_text()
     behind = rgb(backgrounds(book)[theme])

@@ -31,7 +31,7 @@ MADE = provenance.Commit("0123456789abcdef0123456789abcdef01234567", None, False
 def write_project(root, urls=""):
     """Write a pyproject.toml with a name, a version and the lines `urls` into the folder `root`, and return `root`.
 
-    `urls` is a text of lines such as "[project.urls]", and `root` is made if necessary.
+    `urls` is a text of lines such as "[project.urls]".
     """
     root.mkdir(exist_ok=True)
     (root / "pyproject.toml").write_text(f'[project]\nname = "p"\nversion = "1"\n{urls}\n')
@@ -66,26 +66,22 @@ def commit_all(root):
 def test_address(tmp_path, urls, environ, address):
     """`launch.repository` returns the project's address on GitHub from pyproject.toml, or else from a GitHub workflow.
 
-    The result is None if there is no address, or if the one in pyproject.toml is not on GitHub. `urls` are the lines of
-    pyproject.toml with the address, `environ` has the environment variables of the workflow, and `address` is the
-    expected result. The project is written to the folder `tmp_path`.
+    The result `address` is None if there is none. `urls` are the lines of pyproject.toml with the address, and
+    `environ` has the environment variables of the workflow.
     """
     assert launch.repository(write_project(tmp_path, urls), environ) == address
 
 
 @pytest.fixture(scope="module")
 def commit(small):
-    """Return the hash of the commit from which the small test book, of one page and one chapter, was built.
-
-    `small` is the folder of the HTML of this book.
-    """
+    """Return the hash of the commit from which the small test book, of one page and one chapter, was built."""
     return provenance.git(small.parents[3], "rev-parse", "HEAD")
 
 
 def buttons(book, page):
     """Return a dictionary from the words on each button in the header of a page to the link of the button.
 
-    `page` is the path of the page without suffix in `book`, the folder of the built HTML.
+    `page` is the path of the page without suffix in `book`, a folder of HTML.
     """
     header = parsed((book / f"{page}.html").read_text()).select_one(".article-header-buttons")
     return {link.get_text(strip=True): link["href"] for link in header.select("a[href]")}
@@ -94,8 +90,7 @@ def buttons(book, page):
 def test_links_of_a_chapter(small, commit):
     """The buttons of a chapter open the chapter in Binder and Colab at the commit from which its page was made.
 
-    The link to the form for errata contains the chapter and the commit. `small` is the folder with the HTML of a small
-    book, and `commit` is the hash of its commit.
+    The link to the form for errata contains the chapter and the commit.
     """
     found, place = buttons(small, "notebooks/01-chapter"), "notebooks/01-chapter.ipynb"
     assert found["Repository"] == ADDRESS
@@ -124,8 +119,7 @@ def test_form_for_errata_has_the_fields_of_the_link():
 def test_pages_that_are_no_chapter(small):
     """A page that is not a chapter has no buttons for Binder and Colab, but has one to report an error.
 
-    The page also has the button of the repository, and the menu of downloads with the files of the book. `small` is the
-    folder with the HTML of a small book.
+    The page also has the button of the repository, and the menu of downloads with the files of the book.
     """
     found = buttons(small, "book/index")
     assert found.keys() == {"Repository", "Report an error", ".md", *launch.FILES.values()}
@@ -142,10 +136,8 @@ def test_files_of_the_download_menu_are_published():
 def test_every_page_has_links_or_none(book, toc):
     """If the project has a public address and a commit, each page has links to the repository and to a form for errors.
 
-    These links are buttons in the header of the page. A chapter then also has buttons for Binder and Colab; other pages
-    have no links to Binder or Colab. Without a public address or a commit, no page has any of these buttons or links.
-    In both cases each page has a button to download the source of the page. The test fails if a page has any other
-    button. `book` is the folder of the built HTML, and `toc` is the list of the book's pages, as paths without suffix.
+    These are buttons in the header. Only chapters have also buttons for Binder and Colab. Without a public address or a
+    commit, no page has any of these. Each page always has a button to download its source.
     """
     linked = launch.repository() and provenance.commit(ROOT)
     for page in toc:
@@ -175,10 +167,7 @@ def test_without_an_address_or_a_commit_there_are_no_links(tmp_path, address, ma
 
 
 def test_download(small):
-    """The download button of a chapter leads to a valid notebook: the one from which the page was made.
-
-    `small` is the folder with the HTML of a small book.
-    """
+    """The download button of a chapter leads to a valid notebook: the one from which the page was made."""
     file = (small / "notebooks" / buttons(small, "notebooks/01-chapter")["Notebook (.ipynb)"]).resolve()
     assert file.is_relative_to(small)
     assert file.read_bytes() == (small.parent.parent / "notebooks" / "01-chapter.ipynb").read_bytes()
@@ -189,8 +178,7 @@ def test_download(small):
 def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
     """A downloaded chapter has the code of the committed chapter, cell by cell.
 
-    The last cell of the downloaded chapter is the box "Provenance" with commit and versions. `book` is the folder of
-    the built HTML, and `chapter` is the path of the committed chapter's notebook.
+    The last cell of the downloaded chapter is the box "Provenance" with commit and versions.
     """
     downloaded = nbformat.read(book / "_sources" / "notebooks" / chapter.name, as_version=4)
     nbformat.validate(downloaded)
@@ -204,10 +192,7 @@ def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
 
 
 def test_icons_come_with_the_book(small):
-    """The icons of Binder and Colab are files of the book, so that no network is needed to show them.
-
-    `small` is the folder with the HTML of a small book with one chapter.
-    """
+    """The icons of Binder and Colab are files of the book, so that no network is needed to show them."""
     page = parsed((small / "notebooks" / "01-chapter.html").read_text())
     icons = [image["src"] for image in page.select(".article-header-buttons img")]
     assert len(icons) == 2
@@ -218,9 +203,8 @@ def test_icons_come_with_the_book(small):
 def test_chapter_for_colab_installs_what_it_imports(chapter):
     """The first cell of a notebook for Colab installs the package egm as it was at a certain commit.
 
-    The cell also installs the packages that the chapter imports, except two: IPython, which Colab has already, and
-    chi2comb, which is optional. All other cells are those of the committed chapter, whose notebook has the path
-    `chapter`. The commit is invented.
+    It also installs the other packages that the chapter imports, except IPython, which Colab has, and chi2comb, which
+    is optional. All other cells are those of the committed chapter.
     """
     notebook, original = launch.self_installing(chapter, ADDRESS, MADE), nbformat.read(chapter, as_version=4)
     nbformat.validate(notebook)
@@ -238,9 +222,7 @@ def test_chapter_for_colab_installs_what_it_imports(chapter):
 def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
     """Without a public address, or with uncommitted changes, `launch.write_notebooks` raises a LaunchError.
 
-    Each notebook for Colab installs the package from the commit whose hash it contains, so later changes would be
-    missing. With an address and without such changes, the notebooks are written. The project of the test is in the
-    folder `tmp_path`.
+    Each notebook for Colab installs the package from a commit, so later changes would be missing.
     """
     write_project(tmp_path)
     cells = [nbformat.v4.new_code_cell("import numpy")]
@@ -259,8 +241,8 @@ def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
 def test_binder_finds_what_it_needs():
     """The files that Binder needs, `environment.yml` and `postBuild`, are in the folder of the project.
 
-    `postBuild` is executable, and its syntax is valid. There is no folder for Binder and no Dockerfile, either of which
-    would make Binder ignore these files.
+    `postBuild` is executable and valid. There is no Dockerfile and no folder for Binder, with which Binder would ignore
+    these files.
     """
     assert (ROOT / "environment.yml").is_file()
     assert os.access(ROOT / "postBuild", os.X_OK)

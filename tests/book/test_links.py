@@ -18,7 +18,7 @@ class Answers(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def log_message(self, *_):
-        """Print nothing, whatever the arguments `_` are; the base class would print each request."""
+        """Print nothing; the base class would print each request."""
 
 
 @pytest.fixture
@@ -33,8 +33,7 @@ def server():
 def test_dead_links_are_found(tmp_path, server):
     """`links.check` reports each dead link in pages of the book and in files beside the book, and no live link.
 
-    `tmp_path` is the folder of a small project with such links. `server` is the address of a web server whose only page
-    is /there, so all links to its other paths are dead.
+    `server` is the address of a web server whose only page is /there.
     """
     (tmp_path / "book").mkdir()
     (tmp_path / "book" / "index.md").write_text(f"# Title\n\n[there]({server}/there), [gone]({server}/gone)\n")
@@ -48,8 +47,7 @@ def test_dead_links_are_found(tmp_path, server):
 def test_links_are_read_from_all_sources(tmp_path):
     """`links.links` finds the links in pages, chapters, docstrings and the bibliography of a project.
 
-    An entry of the bibliography that has only a DOI gives a link to doi.org. `tmp_path` is the folder into which the
-    test writes a small project.
+    An entry of the bibliography that has only a DOI gives a link to doi.org.
     """
     for name, text in {
         "book/api/a.rst": "`a <https://a.example>`_",
@@ -75,18 +73,14 @@ def test_links_are_read_from_all_sources(tmp_path):
 def test_what_counts_as_dead(uri, status, info, dead):
     """`links.is_dead` is True for a link that is broken or times out, and False for a link that is redirected.
 
-    A DOI that doi.org knows is not dead, even if the publisher refuses access (status 403). `uri`, `status` and `info`
-    are what Sphinx's link checker reports of a link: its address, its state in one word, and a message. `dead` is the
-    expected result.
+    A DOI that doi.org knows is not dead, even if the publisher refuses access. `uri`, `status` and `info` are what
+    Sphinx's link checker reports of a link, and `dead` is the expected result.
     """
     assert links.is_dead({"uri": uri, "status": status, "info": info}) is dead
 
 
 def test_links_end_where_the_sentence_goes_on():
-    """The pattern `links.LINK` finds the addresses in a text, without the punctuation around them.
-
-    This punctuation is brackets, backticks, commas and periods.
-    """
+    """The pattern `links.LINK` finds the addresses in a text, without the punctuation around them."""
     text = "See <https://a.example/b>, (https://c.example/d_e), https://f.example/g.html. And `https://h.example/i`"
     assert links.LINK.findall(text) == [
         "https://a.example/b",

@@ -59,9 +59,8 @@ def upper_tail(x, weights):
 def gain(n, d=100):
     """Return the squared noise without scaling over that with scaling, for standard deviations 1, 1/2, ..., 1/`d`.
 
-    The scaling is that of Lemma 4.1 of the report. The ratio is d C**2 / (sum(sigma)**2 B**2) for the standard
-    deviations sigma, the clip norm C without scaling, and the clip norm B with scaling. A normal row exceeds the clip
-    norm with probability 1/`n`, where `n` is the number of rows.
+    The scaling is that of Lemma 4.1 of the report. A normal row exceeds the clip norm with probability 1/`n`, where `n`
+    is the number of rows.
     """
     spread = 1 / np.arange(1, d + 1)
     share = spread / spread.sum()
@@ -70,11 +69,10 @@ def gain(n, d=100):
 
 
 def coin_releases(epsilon):
-    """Return two values of delta at `epsilon` for two releases of a count, each with binomial noise.
+    """Return the exact delta at `epsilon` for two releases of a count, and the bound of basic composition for it.
 
-    The noise is the number of heads of six fair coins, and the counts of neighboring data sets differ by 1. The first
-    value is the exact delta of the pair of releases. The second is the bound of basic composition: twice the delta of
-    one release at `epsilon` / 2.
+    The noise of a release is the number of heads of six fair coins. The bound is twice the delta of one release at
+    `epsilon` / 2.
     """
     p, q = (binom.pmf(np.arange(8) - shift, 6, 0.5) for shift in (0, 1))
     both = np.maximum(np.outer(p, p) - np.exp(epsilon) * np.outer(q, q), 0).sum()
@@ -84,8 +82,8 @@ def coin_releases(epsilon):
 def draws_enough(error, beta):
     """Return how many coin tosses are enough for the share of heads to differ from 1/2 by at most `error`.
 
-    Enough means that the probability of a larger difference is at most `beta`, for this number of tosses and for every
-    larger number (below 2000).
+    The probability of a larger difference is at most `beta` for this number of tosses, and for every larger one below
+    2000.
     """
     draws = np.arange(1, 2000)
     off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: equality is no failure
@@ -95,8 +93,7 @@ def draws_enough(error, beta):
 def local_accuracy(users, beta, epsilon):
     """Return the error that a count exceeds with probability `beta` if each of `users` persons adds Laplace noise.
 
-    The noise of a person has the scale 1 / `epsilon`, and the error is the absolute value of the sum of all noise. This
-    sum is distributed as a mixture of gamma variables with weights of a negative binomial distribution.
+    The noise of a person has the scale 1 / `epsilon`. The sum of all noise is a mixture of gamma variables.
     """
     kept = np.arange(users)
     weights = 2 * nbinom.pmf(kept, users, 0.5)
@@ -116,12 +113,11 @@ def chebyshev_ends():
 
 
 def ratios_to_rivals(error):
-    """Return an array of the errors of egm's method, each divided by the error of the best rival method.
+    """Return an array of the errors of egm's method, each divided by the error of the best rival method in a benchmark.
 
-    There is one ratio for each setting of the benchmark. A rival counts if it never failed in the setting, and if it
-    knows nothing about the data but, perhaps, the largest standard deviation or the norm of the mean. `error` is the
-    name of a column of the benchmark's table: "sample" for the squared error to the mean of the rows, "population" for
-    the squared error to the mean of their law.
+    There is one ratio for each setting. A rival counts if it never failed, and knows hardly anything about the data.
+    `error` is "sample" for the squared error to the mean of the rows, or "population" for that to the mean of their
+    law.
     """
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):
@@ -131,9 +127,9 @@ def ratios_to_rivals(error):
 
 
 def beaten():
-    """Return five numbers about the ratios of squared errors that `ratios_to_rivals` returns for the mean of the rows.
+    """Return how many ratios of `ratios_to_rivals` are below 1, and the number, least, largest and median of all.
 
-    They are: how many ratios are below 1, how many ratios there are, and the least, the largest and the median ratio.
+    The errors are squared distances from the mean of the rows.
     """
     ratios = ratios_to_rivals("sample")
     return np.sum(ratios < 1), len(ratios), min(ratios), max(ratios), np.median(ratios)
@@ -142,8 +138,8 @@ def beaten():
 def rivals_in_short():
     """Return five numbers about the ratios of squared errors that `ratios_to_rivals` returns.
 
-    The first three are the largest ratio, the median ratio and the number of ratios for the mean of the rows. The last
-    two are the median ratio, and the number of ratios above 1, for the mean of the law of the rows.
+    They are the largest ratio, the median and the number of ratios for the mean of the rows, and the median and the
+    number of ratios above 1 for the mean of their law.
     """
     ratios, others = ratios_to_rivals("sample"), ratios_to_rivals("population")
     return max(ratios), np.median(ratios), len(ratios), np.median(others), np.sum(others > 1)
@@ -284,10 +280,9 @@ def text(path):
 
 
 def tolerance(shown):
-    """Return how far the true value may be from a number that a page shows: half a unit of the last digit in `shown`.
+    """Return how far the true value may be from a number that a page shows: half a unit of its last digit.
 
-    `shown` is the number as a text. A relative 1e-12 is added, because a number may be shown in full, and then only
-    rounding errors remain.
+    `shown` is the number as a text. A relative 1e-12 is added for rounding errors.
     """
     mantissa, _, exponent = shown.partition("e")
     half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
@@ -298,8 +293,7 @@ def tolerance(shown):
 def test_number_is_what_the_sentence_says(book, sentence):
     """Each number in a sentence of the book equals the number computed in this file, in all digits that the page shows.
 
-    `sentence` is a key of SENTENCES, which has the page, the pattern of the sentence and the computed numbers. `book`
-    is the folder of the built HTML.
+    `sentence` is a key of SENTENCES, which has the page, the pattern of the sentence and the computed numbers.
     """
     page, pattern, expected = SENTENCES[sentence]
     (path,) = book.glob(f"{page}*.html")

@@ -47,7 +47,7 @@ def run_python(code, names):
 def run_console(session):
     """Run the commands in `session`, a block of console lines, except `pip install`, and return all that they print.
 
-    Commands are the lines that begin with "$ ". A command that fails, or prints to stderr, makes the test fail.
+    Commands are the lines that begin with "$ ". A command must not fail, or print to stderr.
     """
     path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ") and "pip install" not in line]
@@ -66,7 +66,7 @@ WRITTEN = {TUTORIAL: {"people.npy", "sums.csv", "people.budget"}, SURVEY: {"visi
 def test_a_page_shows_what_happens(page, tmp_path, monkeypatch):
     """In an empty folder, each block of code in the text `page` prints exactly what the page shows after it.
 
-    The folder is `tmp_path`, and `monkeypatch` makes it the current folder. The code also writes the files in WRITTEN.
+    The code also writes the files in WRITTEN.
     """
     monkeypatch.chdir(tmp_path)
     names, printed = {}, ""
@@ -118,8 +118,7 @@ def test_code_of_a_page_prints_what_the_page_shows(name):
 def test_code_for_other_libraries_is_what_was_measured():
     """Each block of code for another library, on the page about other libraries, is code that a benchmark measures.
 
-    The block is the body of a function in the program `benchmarks.users`, without the docstring of the function. The
-    page states the errors and times that this program has measured.
+    It is the body of a function in the program `benchmarks.users`, without the docstring.
     """
     page = (ROOT / "book" / "other-libraries.md").read_text()
     blocks = re.findall(r"^```{code-block} python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -165,8 +164,8 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 def test_decisions_rest_on_what_the_package_does():
     """The numbers on the page about the choice of a mechanism agree with those that the package computes.
 
-    They are ratios of noise, for instance, and the least numbers of rows with which `AdaptiveDataMechanism` runs. Of
-    the page about practice, only these numbers of rows are tested here.
+    For example, these are ratios of noise. From the page about practice, only the least numbers of rows are tested
+    here.
     """
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
@@ -199,12 +198,10 @@ def test_decisions_rest_on_what_the_package_does():
 
 
 def adaptive_release(X, rho, seed, radius=10_000.0):
-    """Release the sum of the rows of `X` by `AdaptiveDataMechanism` with budget `rho`, and return (release, low, high).
+    """Release the sum of the rows of `X` by `AdaptiveDataMechanism`, and return (release, low, high).
 
-    `X` is an array with one row for each person, and `rho` is the budget in zCDP. The noise is simulated with the seed
-    `seed`. `low` and `high` are arrays with the ends of the 95 % intervals for the sums of the columns. The mean of
-    each column is declared to be from -`radius` to `radius`. This bound, by default, and the declared range of the
-    standard deviations are those of the tutorial.
+    `low` and `high` are arrays with the ends of the 95 % intervals. `rho` is the budget, and the noise is simulated
+    with `seed`. The declared bound of the means, `radius`, is by default that of the tutorial.
     """
     it = egm.AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(0.1, 10_000))
     release = it.release(X, rng=np.random.default_rng(seed))
@@ -234,11 +231,9 @@ def test_interval_is_as_wide_as_the_page_says():
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
     """`AdaptiveDataMechanism` notices rows far from the others if their share of all rows is `share`.
 
-    The mechanism would clip rows that it does not notice, and the sum would be wrong. A release has noticed the rows if
-    the norm of its error is below three times the root of the forecast squared error, and if its intervals contain the
-    exact sum. All of eight releases must notice the rows. If their share is only a third of `share`, at least one of
-    eight releases must miss them: otherwise the shares that the page about practice states would be too large. `reach`
-    is n sqrt(rho), for n rows and the budget rho in zCDP.
+    It would clip rows that it does not notice, and the sum would be wrong. With a third of this share, it must miss
+    them in at least one of eight releases: otherwise the share on the page about practice would be too large. `reach`
+    is n sqrt(rho), for n rows and the budget rho.
     """
     text = " ".join(PRACTICE.split())
     assert (
@@ -264,9 +259,8 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, a mechanism with guessed center and spread has a far smaller forecast error than the adaptive one.
 
-    For 1000 rows, the expected squared error of the adaptive mechanism is 5 to 15 times that of the mechanism with
-    guesses, and for 100 000 rows 0.5 to 1 times. For 100 000 rows, the forecasts in 15 releases of the adaptive
-    mechanism are less than twice the expected error with guesses. The tutorial says so in words.
+    The squared error of the adaptive mechanism is 5 to 15 times as large for 1000 rows, and 0.5 to 1 times for 100 000
+    rows. The tutorial says so in words.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
@@ -284,8 +278,7 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 def test_sum_stops_at_the_declared_radius():
     """If the mean of a column is beyond the declared radius, the released sum is the number of rows times the radius.
 
-    The radius is the bound of all means that a user of `AdaptiveDataMechanism` declares. No warning is given, and the
-    interval does not contain the exact sum, as the page about practice says.
+    There is no warning, and the interval does not contain the exact sum, as the page about practice says.
     """
     assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
     X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))
@@ -297,8 +290,7 @@ def test_sum_stops_at_the_declared_radius():
 def test_sums_by_group_are_as_the_page_says():
     """For sums of incomes by region, the error and the number of clipped rows are those on the page about mechanisms.
 
-    Each row has one nonzero entry: a person's income, in the column of the person's region. The mechanism is
-    `GaussianDataMechanism`, with the true standard deviations and with twice these.
+    Each row has one nonzero entry: a person's income, in the column of the person's region.
     """
     n, rng = 100_000, np.random.default_rng(1)
     share = 1 / np.arange(1, 21) / np.sum(1 / np.arange(1, 21))
@@ -347,10 +339,7 @@ MODULES = {
 
 
 def offered():
-    """Return a dictionary from full name, such as "egm.gx2.sf", to object for the public names of all modules of egm.
-
-    Names that a module only imports from another one are left out.
-    """
+    """Return a dictionary from full name, such as "egm.gx2.sf", to object for all public names of the package."""
     names = {f"{module}.{name}": getattr(found, name) for module, found in MODULES.items() for name in found.__all__}
     homes = {full: getattr(thing, "__module__", None) for full, thing in names.items()}
     borrowed = {full for full, home in homes.items() if home in MODULES and not full.startswith(f"{home}.")}
@@ -360,7 +349,7 @@ def offered():
 def members(cls):
     """Return the public methods and properties of the class `cls` as a dictionary from name to object.
 
-    Fields that the constructor computes are included, with None in place of an object. Inherited methods are not.
+    Fields that the constructor computes are included, with None as the object. Inherited methods are not.
     """
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     own = {name: thing for name, thing in vars(cls).items() if inspect.isfunction(thing) or isinstance(thing, property)}
@@ -391,8 +380,7 @@ PUBLIC = OFFERED | {
 def commands(parser, words=()):
     """Return a dictionary from each command of `parser`, such as "budget new", to the parser of this command.
 
-    The parsers are those of argparse. `words` is a tuple of the words with which the user calls `parser` itself, for
-    instance ("budget",). If `parser` has no subcommands, it is the only entry.
+    The parsers are those of argparse. `words` is a tuple of the words with which the user calls `parser` itself.
     """
     below = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:
@@ -405,10 +393,7 @@ COMMANDS = commands(cli._parser())
 
 @pytest.fixture(scope="module")
 def reference(book):
-    """Return a dictionary from page name to parsed HTML for the pages of the API reference.
-
-    `book` is the folder of the built HTML. The name of a page is its file name without suffix.
-    """
+    """Return the parsed HTML of the API reference, in a dictionary from page (file name without suffix) to HTML."""
     pages = (book / "book" / "api").glob("*.html")
     return {path.stem: parsed(path.read_text()) for path in pages}
 
@@ -430,10 +415,7 @@ def test_every_public_name_stands_there_once(reference):
 
 
 def test_exception_says_by_what_it_is_caught(reference):
-    """The entry of an exception in the API reference names the base classes of the exception.
-
-    `reference` maps the name of each page of the API reference to its parsed HTML.
-    """
+    """The entry of an exception in the API reference names the base classes of the exception."""
     entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dl.exception > dt")}
     exceptions = {
         name: thing for name, thing in OFFERED.items() if inspect.isclass(thing) and issubclass(thing, Exception)
@@ -447,7 +429,7 @@ def test_exception_says_by_what_it_is_caught(reference):
 def test_overview_has_every_public_name(book):
     """The overview of the API lists every public name once, with a description and a link to its entry.
 
-    Methods and properties are not listed. `book` is the folder of the built HTML.
+    Methods and properties are not listed.
     """
     page = parsed((book / "book" / "api.html").read_text())
     rows = [row.find_all("td") for row in page.select("table.autosummary tr")]
@@ -464,10 +446,9 @@ def test_every_module_and_command_has_a_place():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_listed(reference, name):
-    """The API reference lists each option of the command `name` of the program egm with the option's explanation.
+    """The API reference lists exactly the options of the command `name` of the program egm, with their explanations.
 
-    No other option is listed for the command, and options are written with hyphens, not dashes. `reference` maps the
-    name of each page of the API reference to its parsed HTML.
+    Options are written with hyphens, not dashes.
     """
     items = reference["command-line"].find(id=f"egm-{name.replace(' ', '-')}").select("dl.option-list > dt")
     listed = {item.get_text().strip(): item.find_next_sibling("dd").get_text() for item in items}
@@ -480,11 +461,7 @@ def test_every_option_is_listed(reference, name):
 
 @pytest.mark.parametrize("name", [name for name in egm.__all__ if name.endswith("Mechanism")])
 def test_mechanism_is_found_by_its_short_name(book, name):
-    """A link to the short name of a mechanism, such as egm.GaussianMechanism, leads to the entry of its full name.
-
-    The full name is egm.mechanisms.GaussianMechanism, for instance, and begins with egm.adaptive for the adaptive
-    mechanism. `name` is the name of the mechanism's class, and `book` is the folder of the built HTML.
-    """
+    """A link to the short name of a mechanism, such as egm.GaussianMechanism, leads to the entry of its full name."""
     assert f"`~egm.{name}`" in (ROOT / "book" / "api.md").read_text()
     page = parsed((book / "book" / "api.html").read_text())
     targets = {link["href"].partition("#")[2] for link in page.select(f"a[title='egm.{name}']")}
@@ -511,17 +488,14 @@ class Reader(Validator):
 def complaints(name, also=()):
     """Return a list of the faults that numpydoc finds in the docstring of `name`, the full name of a public object.
 
-    The checks are those in pyproject.toml and those whose codes, such as "EX01", are in the set `also`.
+    The checks are those in pyproject.toml and, in addition, those with the codes `also`, such as "EX01".
     """
     return [error for error in validate(name, Reader)["errors"] if error[0] in CHECKS.union(also)]
 
 
 @pytest.mark.parametrize("name", [*MODULES, *DOCUMENTED])
 def test_docstring_is_in_the_format(name):
-    """numpydoc finds no fault in the docstring of any public name, and each public function and class has an example.
-
-    Exceptions and methods need no example. `name` is the full name of a module or of a public object.
-    """
+    """numpydoc finds no fault in the docstring of a public name, and each public function and class has an example."""
     thing = PUBLIC.get(name)
     shows = inspect.isfunction(thing) or (inspect.isclass(thing) and not issubclass(thing, Exception))
     assert not complaints(name, {"EX01"} if shows and name in OFFERED else ())
@@ -575,11 +549,7 @@ def field(name, text):
 
 
 def test_citations_agree():
-    """The two BibTeX entries on the page about citation agree with the bibliography, CITATION.cff and pyproject.toml.
-
-    The entry of the report agrees with the bibliography and CITATION.cff, and the entry of the package with
-    CITATION.cff and pyproject.toml. The text of the page agrees with them, too.
-    """
+    """The BibTeX entries on the page about citation agree with the bibliography, CITATION.cff and pyproject.toml."""
     cff = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     report, work = re.findall(r"^```bibtex\n(.*?)^```$", CITE, re.MULTILINE | re.DOTALL)

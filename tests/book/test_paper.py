@@ -42,10 +42,7 @@ def page(book):
 
 
 def test_it_has_no_code(page):
-    """The page of the paper shows no code and no output of code; a reader finds the code by links.
-
-    `page` is the parsed HTML of the paper.
-    """
+    """The page of the paper shows no code and no output of code; a reader finds the code by links."""
     assert not page.select("div.cell, div.highlight")
 
 
@@ -62,10 +59,7 @@ def test_numbers_come_from_chapters():
 
 
 def test_article_is_short_and_whole(article):
-    """The PDF of the paper has eight to twelve pages, an abstract on the first, and no unresolved reference ("??").
-
-    `article` is the path of the PDF.
-    """
+    """The PDF of the paper has eight to twelve pages, an abstract on the first, and no unresolved reference ("??")."""
     pages = [page.extract_text() for page in PdfReader(article).pages]
     assert 8 <= len(pages) <= 12
     assert "Abstract" in pages[0]

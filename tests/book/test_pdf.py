@@ -28,10 +28,10 @@ MM = 72 / 25.4  # points of PDF
 
 
 def names_in(entries, depth=0):
-    """Yield pairs (docname, depth) for all pages in a part of the table of contents, in the order of the book.
+    """Yield pairs (page, depth) for all pages in a part of the table of contents, in the order of the book.
 
-    The docname of a page is its path without suffix. `entries` is a list of pages from _toc.yml, each with its
-    subpages. A page in `entries` has the depth `depth`, its subpages have `depth` + 1, and so on.
+    A page is a path without suffix. `entries` is a list of pages from _toc.yml, each with its subpages. These pages
+    have the depth `depth`, their subpages have one more, and so on.
     """
     for entry in entries:
         yield entry["file"], depth
@@ -39,9 +39,9 @@ def names_in(entries, depth=0):
 
 
 def names_in_toc():
-    """Return a list of pairs (docname, depth) for all pages of the book, in the order of the table of contents.
+    """Return a list of pairs (page, depth) for all pages of the book, in the order of the table of contents.
 
-    The docname of a page is its path without suffix. The depth is 0 for a chapter, and one more for each level below.
+    A page is a path without suffix. The depth is 0 for a chapter, and one more for each level below.
     """
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     return [(toc["root"], 0), *(each for part in toc["parts"] for each in names_in(part["chapters"]))]
@@ -49,21 +49,14 @@ def names_in_toc():
 
 @pytest.fixture(scope="module")
 def pages(book):
-    """Return a dictionary from docname (path without suffix) to the parsed article of each HTML page.
-
-    The pages are in the order of the table of contents. `book` is the folder of the built HTML. An article is the part
-    of a page without menus and sidebars.
-    """
+    """Return a dictionary from page (a path without suffix) to the parsed page without menus and sidebars."""
     found = {name: (book / f"{name}.html").read_text() for name, _ in names_in_toc()}
     return {name: parsed(text).article for name, text in found.items()}
 
 
 @pytest.fixture(scope="module")
 def latex(typeset):
-    """Return the folder in which XeLaTeX has made the PDF of the book, with its log and auxiliary files.
-
-    `typeset` is the path of the finished PDF.
-    """
+    """Return the folder in which XeLaTeX has made the PDF of the book, with its log and auxiliary files."""
     return typeset.parent / "stage-egm" / "_build" / "latex"
 
 
@@ -71,7 +64,7 @@ def latex(typeset):
 def printed(latex):
     """Return a dictionary from LaTeX label to (number, page), as LaTeX has written them to its .aux file.
 
-    `latex` is the folder with this file. The number is a text such as "4.1", and the page is an integer.
+    The number is a text such as "4.1", and the page is an integer.
     """
     lines = re.findall(r"^\\newlabel\{(.*?)\}\{\{(.*?)\}\{(\d+)\}", (latex / "egm.aux").read_text(), re.MULTILINE)
     return {label: (number.strip("{}"), int(page)) for label, number, page in lines}
@@ -79,10 +72,10 @@ def printed(latex):
 
 @pytest.fixture(scope="module")
 def words(typeset):
-    """Return a list with (label, width, words) for each page of the PDF whose path is `typeset`.
+    """Return a list with (label, width, words) for each page of the PDF.
 
-    The label is the page's number as printed. The words are a list of (left, right, text). The width of the page, and
-    the left and right end of a word, are in points, as the program pdftotext reports them.
+    The label is the page's number as printed. The words are a list of (left, right, text). All widths and positions are
+    in points.
     """
     command = ["pdftotext", "-bbox", str(typeset), "-"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -96,10 +89,9 @@ def words(typeset):
 
 
 def shown_numbers(name, article):
-    """Return a dictionary from LaTeX label to number for all numbered items of an HTML page.
+    """Return a dictionary from LaTeX label to number for all numbered items of an HTML page, such as equations.
 
-    These are equations, statements, figures, tables and listings. `article` is the parsed article of the page, and
-    `name` is the path of the page without suffix, with which the labels begin.
+    `article` is the parsed page without menus, and `name` is its path without suffix, with which the labels begin.
     """
     found = {}
     for place in article.select(".eqno, .caption-number"):
@@ -114,8 +106,7 @@ def shown_numbers(name, article):
 def test_every_number_is_that_of_the_html(pages, printed):
     """Equations, statements, algorithms, figures and tables have the same numbers in the PDF and in the HTML.
 
-    There are more than 300 of them. `pages` maps the path of each page without suffix to its parsed HTML, and `printed`
-    maps each LaTeX label to (number, page) in the PDF.
+    There are more than 300 of them.
     """
     expected, places = {}, 0
     for name, article in pages.items():
@@ -128,8 +119,7 @@ def test_every_number_is_that_of_the_html(pages, printed):
 def test_every_heading_has_the_number_of_the_html(pages, latex):
     """Chapters, appendices and sections have the same numbers, and stand in the same order, in PDF and HTML.
 
-    Pages without a number in the HTML have none in the PDF. `pages` maps the path of each page without suffix to its
-    parsed HTML, and `latex` is the folder with LaTeX's .aux file.
+    Pages without a number in the HTML have none in the PDF.
     """
     expected = []
     for name, depth in names_in_toc():
@@ -144,9 +134,7 @@ def test_every_heading_has_the_number_of_the_html(pages, latex):
 def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
     """Every reference to a numbered item, such as "Lemma 4.1", has the same target and text in the PDF and in the HTML.
 
-    Links in headings and in titles of tables are not compared, because LaTeX makes none there. `pages` maps the path of
-    each page without suffix to its parsed HTML. `latex` is the folder with the LaTeX source, and `printed` maps each
-    LaTeX label to (number, page) in the PDF.
+    Links in headings and in titles of tables are not compared, because LaTeX makes none there.
     """
     expected = Counter()
     for name, article in pages.items():
@@ -172,8 +160,7 @@ def test_every_reference_shows_the_number_of_the_html(pages, latex, printed):
 def test_numbers_stand_on_their_pages(pages, printed, words):
     """The number of each equation, statement, figure and table is on the PDF page that LaTeX has recorded.
 
-    LaTeX writes the page of each item to its .aux file. `pages` maps the path of each page without suffix to its parsed
-    HTML. `printed` maps each LaTeX label to (number, page), and `words` has the words on each page of the PDF.
+    LaTeX writes the page of each item to its .aux file.
     """
     text = {label: " ".join(word for _, _, word in found) for label, _, found in words}
     for name, article in pages.items():
@@ -185,8 +172,7 @@ def test_numbers_stand_on_their_pages(pages, printed, words):
 def test_nothing_stands_in_the_margins(words):
     """No word of the PDF reaches more than a millimeter into the left or right margin.
 
-    At the right, some punctuation may reach three points further. `words` has the words on each page of the PDF with
-    their positions.
+    At the right, some punctuation may reach three points further.
     """
     left, right = MARGINS
     outside = [
@@ -201,8 +187,7 @@ def test_nothing_stands_in_the_margins(words):
 def hanging(word):
     """Return by how many points the last character of `word`, a text, may reach into the right margin.
 
-    The LaTeX package microtype pushes punctuation into the margin: 3 points are allowed for punctuation, and 0
-    otherwise.
+    LaTeX pushes punctuation into the margin: 3 points are allowed for it, and otherwise 0.
     """
     return 3 if unescape(word)[-1] in ".,:;-–”’'!?)]" else 0
 
@@ -210,8 +195,7 @@ def hanging(word):
 def test_every_page_has_text(words):
     """Each page of the PDF has text that can be searched and copied.
 
-    The text is in the order of reading: the page on which chapter 1 begins starts with the chapter's heading. `words`
-    has the words on each page of the PDF.
+    The text is in the order of reading: the page on which chapter 1 begins starts with the chapter's heading.
     """
     assert all(found for _, _, found in words)
     text = [" ".join(word for *_, word in found) for _, _, found in words]
@@ -221,10 +205,7 @@ def test_every_page_has_text(words):
 
 
 def test_figures_are_vectors(typeset, pages):
-    """The PDF has as many figures as the HTML, and all of them are vector drawings.
-
-    `typeset` is the path of the PDF, and `pages` maps the path of each HTML page without suffix to its parsed HTML.
-    """
+    """The PDF has as many figures as the HTML, and all of them are vector drawings."""
     reader = PdfReader(typeset)
     kinds = Counter()
     for page in reader.pages:
@@ -237,8 +218,7 @@ def test_figures_are_vectors(typeset, pages):
 def fonts(resources, seen):
     """Yield the font dictionaries in `resources`, the resources of a PDF page, and of the figures on the page.
 
-    `seen` is a set of the ids of figures. Figures whose ids are in `seen` are left out, and the ids of all others are
-    added to `seen`.
+    `seen` is a set of the ids of figures that were seen before; these are left out, and the others added to it.
     """
     for font in resources.get("/Font", {}).values():
         font = font.get_object()
@@ -251,10 +231,7 @@ def fonts(resources, seen):
 
 
 def test_fonts_are_embedded(typeset):
-    """All fonts of the PDF are embedded, and none is of type 3, because journals refuse a PDF with such fonts.
-
-    `typeset` is the path of the PDF.
-    """
+    """All fonts of the PDF are embedded, and none is of type 3, because journals refuse a PDF with such fonts."""
     seen, wrong = set(), set()
     for page in PdfReader(typeset).pages:
         for font in fonts(page["/Resources"], seen):
@@ -267,8 +244,7 @@ def test_fonts_are_embedded(typeset):
 def test_metadata(typeset):
     """The metadata of the PDF have the title and the authors of _config.yml, and the time of the last commit as date.
 
-    The first page shows the version. The outline has the parts "Chapters" and "Appendices". `typeset` is the path of
-    the PDF.
+    The first page shows the version. The outline has the parts "Chapters" and "Appendices".
     """
     reader, config = PdfReader(typeset), yaml.safe_load((ROOT / "_config.yml").read_text())
     assert (reader.metadata.title, reader.metadata.author) == (config["title"], config["author"])
@@ -282,7 +258,7 @@ def test_metadata(typeset):
 def test_log_is_clean(latex):
     """The log of XeLaTeX reports no unknown or repeated label, missing character, error, or line that is too wide.
 
-    `latex` is the folder with the log. A line may be too wide by less than one point.
+    A line may be too wide by less than one point.
     """
     assert not pdf.complaints((latex / "egm.log").read_text(errors="replace"))
 
@@ -311,8 +287,7 @@ def test_log_that_is_not_clean(line):
 def test_missing_programs_are_named(monkeypatch, tmp_path):
     """If XeLaTeX is not installed, the build of the PDF raises a BookError with a message that says what to install.
 
-    The PDF of an earlier build is removed. `monkeypatch` makes all programs seem missing, and `tmp_path` is the folder
-    of the project.
+    The PDF of an earlier build is removed.
     """
     (tmp_path / "_build").mkdir()
     (tmp_path / "_build" / "egm.pdf").touch()
@@ -346,7 +321,7 @@ The ε of f.
 def small_book(folder, more=""):
     """Build a book of one page as a PDF in `folder`, and return the path of the PDF.
 
-    The text `more` is added to the page. `folder` must not have a folder "stage" yet.
+    The text `more` is added to the page.
     """
     stage = folder / "stage"
     for name in ("book/_static", "extra"):
@@ -363,8 +338,7 @@ def small_book(folder, more=""):
 def test_page_of_every_kind(tmp_path, monkeypatch):
     """A page with raw HTML, long code and Greek letters becomes a PDF that has the Greek letters, but not the raw HTML.
 
-    No character is missing, since that would stop the build. The bytes of the PDF do not depend on the name of the
-    folder in which it is made, a folder in `tmp_path`. `monkeypatch` sets the date of the build.
+    The bytes of the PDF do not depend on the folder in which it is made.
     """
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # no commit gives a date
     (one, other) = (small_book(tmp_path / name) for name in ("one", "other folder"))

@@ -41,8 +41,7 @@ def code_cells(chapter):
 def shown(book, chapter):
     """Return the provenance box at the end of a chapter's page as a dictionary from fact, such as "Commit", to text.
 
-    The title of the box has the key None. `book` is the folder of the built HTML, and `chapter` is the path of the
-    chapter's notebook.
+    The title of the box has the key None.
     """
     page = parsed((book / "notebooks" / f"{chapter.stem}.html").read_text())
     (box,) = page.select("details.provenance")
@@ -54,8 +53,7 @@ def shown(book, chapter):
 def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
     """The provenance box, which shows commit and versions, is the last element of a chapter's page, and is closed.
 
-    The box is a `details` element of HTML, which a keyboard can open in every browser. `book` is the folder of the
-    built HTML, and `chapter` is the path of the chapter's notebook.
+    The box is a `details` element of HTML, which a keyboard can open in every browser.
     """
     page = parsed((book / "notebooks" / f"{chapter.stem}.html").read_text())
     (box,) = page.select("article details.provenance")
@@ -68,8 +66,7 @@ def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
 def test_commit_and_time(shown):
     """The provenance box of a chapter shows the last commit of the project and the time of this commit.
 
-    The box also says whether there are uncommitted changes. `shown` maps each fact in the box, such as "Commit", to its
-    text.
+    The box also says whether there are uncommitted changes.
     """
     assert list(shown) == [None, *FACTS]
     time = datetime.fromtimestamp(int(git("log", "-1", "--format=%ct")), tz=UTC)
@@ -81,11 +78,7 @@ def test_commit_and_time(shown):
 
 @CHAPTERS
 def test_parameters(shown, chapter):
-    """The provenance box of a chapter shows all parameters of the chapter, with the values that the code assigns.
-
-    `shown` maps each fact in the box, such as "Parameters", to its text. `chapter` is the path of the chapter's
-    notebook.
-    """
+    """The provenance box of a chapter shows all parameters of the chapter, with the values that the code assigns."""
     (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     namespace, read = {}, {}
     exec(cell.source, {}, namespace)
@@ -98,8 +91,7 @@ def test_versions(shown, book, chapter):
     """The provenance box of a chapter shows the versions of all packages that the chapter imports.
 
     Also shown are the versions of Python, egm, NumPy and SciPy. The versions are those that were recorded during the
-    chapter's run. Packages have the names that pip uses. `shown` maps each fact in the box, such as "Executed with", to
-    its text. `book` is the folder of the built HTML, and `chapter` is the path of the chapter's notebook.
+    chapter's run. Packages have the names that pip uses.
     """
     (stored,) = (book.parent / "executed").glob(f"{chapter.stem}-*.run.json")
     record = json.loads(stored.read_text())
@@ -116,8 +108,7 @@ def test_versions(shown, book, chapter):
 def test_seeds(shown, chapter):
     """All random generators of a chapter are made from its parameter `seed`, and the provenance box shows the seed.
 
-    The box says "none" if the chapter makes no random generator. `shown` maps each fact in the box to its text, and
-    `chapter` is the path of the chapter's notebook.
+    The box says "none" if the chapter makes no random generator.
     """
     nodes = [
         node for cell in code_cells(chapter) for node in ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)))
@@ -155,8 +146,7 @@ def project(tmp_path):
 def stamps(project):
     """Execute the chapters in the folder `project`, and return a dictionary from chapter to provenance box as text.
 
-    The box is the last cell of the chapter in the sources from which the book is built. It has commit, versions,
-    parameters and seeds.
+    The box, the last cell of a chapter, has commit, versions, parameters and seeds.
     """
     executed = execute.execute_all(project)
     build.lay_out(project / "_build" / "stage", executed, project)
@@ -167,8 +157,7 @@ def stamps(project):
 def test_record_of_a_run(project):
     """While a chapter runs, the kernel records the versions of its packages without any effect on the chapter.
 
-    The kernel adds no variable to those of the chapter, and the random numbers are those of a run without a record. The
-    provenance box shows the recorded versions. `project` is the folder of a project with one chapter.
+    Its variables and random numbers are those of a run without a record.
     """
     (text,) = stamps(project).values()
     assert f"Python {platform.python_version()}, " in text
@@ -182,8 +171,7 @@ def test_record_of_a_run(project):
 def test_stored_chapter_has_the_present_commit(project, capsys):
     """If a chapter is not executed again after a new commit, the provenance box of the chapter shows the new commit.
 
-    Nothing else in the box changes. `project` is the folder of a project with one chapter, and `capsys` catches what
-    the build prints, which must say that one chapter is unchanged.
+    Nothing else in the box changes.
     """
     commit_all(project)
     before = stamps(project)
@@ -200,10 +188,7 @@ def test_stored_chapter_has_the_present_commit(project, capsys):
 
 
 def test_same_commit_same_bytes(project):
-    """If a chapter is executed twice from the same commit, the files for the book have the same bytes both times.
-
-    These files are the chapters with their provenance boxes. `project` is the folder of a project with one chapter.
-    """
+    """If a chapter is executed twice from the same commit, the files for the book have the same bytes both times."""
     commit_all(project)
     contents = []
     for _ in range(2):
@@ -217,8 +202,7 @@ def test_same_commit_same_bytes(project):
 def test_commit_of_a_folder(tmp_path, monkeypatch):
     """`provenance.commit` returns the hash and the time of a repository's commit, and whether files have changed since.
 
-    The result is None for a folder without a repository of its own, for a repository without a commit, and if git is
-    missing. The folders are in `tmp_path`. `monkeypatch` sets the time of the commit, and hides git.
+    The result is None for a folder without a repository, for a repository without a commit, and if git is missing.
     """
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -237,10 +221,7 @@ def test_commit_of_a_folder(tmp_path, monkeypatch):
 
 
 def test_copy_without_a_repository(project):
-    """Without a git repository, the provenance box of a chapter says "not from a repository" instead of a commit.
-
-    `project` is the folder of a project with one chapter and no repository.
-    """
+    """Without a git repository, the provenance box of a chapter says "not from a repository" instead of a commit."""
     for text in stamps(project).values():
         assert text.startswith(":::{dropdown} Provenance: not from a repository\n")
         assert "- **Commit:** not from a repository\n" in text
@@ -249,8 +230,7 @@ def test_copy_without_a_repository(project):
 def test_commit_is_a_link_where_there_is_an_address():
     """If `provenance.stamp` gets the project's public address, it makes the hash in the provenance box a link.
 
-    The link leads to the page of the commit on GitHub. `provenance.stamp` returns the text of the box at the end of a
-    chapter.
+    The link leads to the page of the commit on GitHub.
     """
     made = provenance.Commit("0123456789abcdef", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), False)
     record = {"python": "3.11.0", "packages": {}}

@@ -32,9 +32,8 @@ WHEN = 1_600_000_000
 def files(book, executed, typeset, article, do_without):
     """Return the files of the supplement, an archive for a publication, as a dictionary from path to content in bytes.
 
-    They are made from the HTML of the book in the folder `book`, the executed chapters `executed`, and two PDF files:
-    `typeset` of the book, and `article` of the paper. Without a git repository, `do_without` skips the test, or makes
-    it fail in continuous integration.
+    They are made from the HTML of the book, the executed chapters, the PDF of the book (`typeset`) and that of the
+    paper (`article`). Without a git repository, `do_without` skips the test.
     """
     if not provenance.commit(ROOT):
         do_without("not a repository: there is no commit of which a supplement could be made")
@@ -43,19 +42,13 @@ def files(book, executed, typeset, article, do_without):
 
 @pytest.fixture(scope="module")
 def archive(files, tmp_path_factory):
-    """Return the path of the supplement, packed as a ZIP file.
-
-    `files` maps the path of each file of the supplement to its content, and `tmp_path_factory` makes temporary folders.
-    """
+    """Return the path of the supplement, an archive for a publication, packed as a ZIP file."""
     return supplement.pack(files, tmp_path_factory.mktemp("supplement") / "egm-supplement.zip", WHEN)
 
 
 @pytest.fixture(scope="module")
 def html(files):
-    """Return a dictionary from path to parsed HTML for the pages of the book in the supplement.
-
-    `files` maps the path of each file of the supplement to its content.
-    """
+    """Return a dictionary from path to parsed HTML for the pages of the book in the supplement."""
     return {name: parsed(data.decode()) for name, data in files.items() if name.endswith(".html")}
 
 
@@ -65,10 +58,7 @@ def test_size(archive):
 
 
 def test_check_sums(archive, tmp_path):
-    """The list of check sums in the supplement has the SHA-256 digest of each other file, and names no further file.
-
-    `archive` is the path of the supplement as a ZIP file, which is unpacked in the folder `tmp_path`.
-    """
+    """The list of check sums in the supplement has the SHA-256 digest of each other file, and names no further file."""
     with zipfile.ZipFile(archive) as packed:
         assert packed.testzip() is None
         packed.extractall(tmp_path)
@@ -82,9 +72,7 @@ def test_check_sums(archive, tmp_path):
 def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
     """If the same files are packed again in another order, the ZIP file of the supplement has the same bytes.
 
-    The files in the ZIP file are sorted by name, and all have the same date and the same permissions. `archive` is the
-    path of the ZIP file, `files` maps each path in it to the content, and the second ZIP file is written to the folder
-    `tmp_path`.
+    The files in the ZIP file are sorted by name, and all have the same date and the same permissions.
     """
     again = supplement.pack(dict(reversed(files.items())), tmp_path / archive.name, WHEN)
     assert again.read_bytes() == archive.read_bytes()
@@ -96,10 +84,7 @@ def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
 
 
 def test_readme_says_what_is_there(files):
-    """The README of the supplement lists exactly the other files and folders at its top level, and names the version.
-
-    `files` maps the path of each file of the supplement to its content.
-    """
+    """The README of the supplement lists all other files and folders at its top level, and names the version."""
     table = [line.split("|")[1] for line in files["README.md"].decode().splitlines() if line.startswith("| `")]
     named = {name.split("/")[0] for row in table for name in row.replace("`", "").replace(" ", "").split(",")}
     assert named | {"README.md"} == {name.split("/")[0] for name in files}
@@ -110,8 +95,7 @@ def test_links_resolve_within(files, html):
     """Each relative link on a page of the supplement leads to a file of the supplement.
 
     If the link names an anchor (#id), the file has an element with this id. Relative addresses of images, scripts and
-    styles are tested, too, so that the book can be read where the supplement is unpacked. `files` maps the path of each
-    file of the supplement to its content, and `html` maps the path of each page to its parsed HTML.
+    styles are tested, too, so that the book can be read where the supplement is unpacked.
     """
     anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in html.items()}
     for name, page in html.items():
@@ -126,10 +110,7 @@ def test_links_resolve_within(files, html):
 
 
 def test_no_trace_of_the_machine(files):
-    """No file of the supplement contains the path of the project, of the Python installation or of the home folder.
-
-    `files` maps the path of each file of the supplement to its content.
-    """
+    """No file of the supplement contains the path of the project, of the Python installation or of the home folder."""
     places = {str(ROOT), sys.prefix, str(Path.home()) + "/"}
     plain = files | {"index": zlib.decompress(files["html/objects.inv"].split(b"compressed using zlib.\n", 1)[1])}
     for name, data in plain.items():
@@ -137,10 +118,7 @@ def test_no_trace_of_the_machine(files):
 
 
 def test_chapters_are_executed(files):
-    """Each code cell of each chapter in the supplement has been executed, and none has an error as output.
-
-    `files` maps the path of each file of the supplement to its content.
-    """
+    """Each code cell of each chapter in the supplement has been executed, and none has an error as output."""
     for chapter in chapters():
         notebook = nbformat.reads(files[f"notebooks/{chapter.name}"].decode(), as_version=4)
         code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
@@ -152,7 +130,7 @@ def test_findings_are_those_of_the_ledger(files):
     """The file findings.json of the supplement has all entries of the ledger, a list of claims and errata.
 
     The entries have the order of the ledger. Each entry that a chapter checks has a recorded result. For a claim, the
-    recorded result is the result in the ledger. `files` maps the path of each file of the supplement to its content.
+    recorded result is the result in the ledger.
     """
     rows = json.loads(files["findings.json"])
     entries = [entry for name in ("ledger/claims.yml", "ledger/errata.yml") for entry in yaml.safe_load(files[name])]
@@ -166,8 +144,7 @@ def test_findings_are_those_of_the_ledger(files):
 def test_only_a_commit_is_archived(monkeypatch, tmp_path):
     """With uncommitted changes, or outside of a repository, `supplement.supplement` raises a BookError.
 
-    An older archive is removed. `monkeypatch` replaces the commit of the project by one with changes, or by None. The
-    project is in the folder `tmp_path`.
+    An older archive is removed.
     """
     (tmp_path / "_build").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -182,11 +159,7 @@ def test_only_a_commit_is_archived(monkeypatch, tmp_path):
 
 
 def test_book_is_the_same_when_built_again(small, tmp_path):
-    """If a book is built again, in another folder and by another process, its HTML has the same bytes.
-
-    `small` is the folder with the HTML of a small book, whose sources are copied to the folder `tmp_path` and built
-    there.
-    """
+    """If a book is built again, in another folder and by another process, its HTML has the same bytes."""
     stage = tmp_path / "another stage"
     shutil.copytree(small.parents[1], stage, ignore=shutil.ignore_patterns("_build"))
     (tmp_path / "_build").mkdir()

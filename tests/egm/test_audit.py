@@ -21,11 +21,11 @@ def answers(p, m, rng):
 
 
 def test_bound_is_too_large_as_seldom_as_stated():
-    """For a procedure with epsilon = 1, `lower_bound` at confidence 0.8 exceeds 1 in at most a fifth of 1000 runs.
+    """`lower_bound` with confidence 0.8 exceeds the true epsilon in at most a fifth of 1000 runs.
 
-    `lower_bound` computes a lower confidence limit of epsilon from releases of two data sets. The procedure is
-    randomized response, and the tolerance for the fifth is four binomial standard errors. The limit must also exceed 1
-    in more than 1 % of the runs: a limit that is always too small would be useless.
+    The releases are answers by randomized response with epsilon = 1, and the tolerance is four binomial standard
+    errors. The bound must also exceed 1 in more than 1 % of the runs: a bound that is always too small would be
+    useless.
     """
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
     runs = [
@@ -52,10 +52,10 @@ def test_limits_are_those_of_clopper_and_pearson():
 
 
 def test_what_delta_permits_is_no_failure():
-    """If a procedure reveals its data with probability 0.1, `lower_bound` is 0 for delta = 0.1, and above 4 for 0.05.
+    """`lower_bound` takes into account that a guarantee of privacy may fail with probability delta.
 
-    With probability 0.9 the procedure reveals nothing. `lower_bound` computes a lower limit of epsilon for a given
-    delta, the probability with which the privacy guarantee may fail.
+    The procedure reveals its data with probability 0.1, and otherwise nothing. So the lower bound of epsilon is 0 for
+    delta = 0.1, and above 4 for delta = 0.05.
     """
     rng = np.random.default_rng(7)
     one, other = answers(0.1, 50_000, rng), np.zeros(50_000)
@@ -77,9 +77,8 @@ def test_bound_has_no_unit_and_no_order():
 def test_a_release_without_noise_is_the_worst(size):
     """For releases without noise, `lower_bound` returns the largest bound that 1000 releases of each data set can give.
 
-    A release is a vector of `size` numbers, and the two data sets have different vectors. Of the 1000 releases of each
-    data set, 200 serve to choose an event, and the frequency of the event is counted in the other 800. The largest
-    bound is that of an event that occurs 800 times for one data set and never for the other.
+    A release is a vector of `size` numbers. Of the 1000 releases, 200 serve to choose an event and 800 to count it. The
+    largest bound is that of an event that occurs 800 times for one data set and never for the other.
     """
     most = audit._bound(800, 0, 800, 0.0, 1e-6)
     zeros, ones = np.zeros((1000, size)), np.ones((1000, size))
@@ -89,12 +88,10 @@ def test_a_release_without_noise_is_the_worst(size):
 
 
 def test_one_direction_without_noise_is_found():
-    """`lower_bound` is above 4 if a linear combination of the released numbers has no noise.
+    """`lower_bound` is above 4 if some linear combination of the released numbers has no noise.
 
-    Each release has three noisy numbers. But the second number minus three times the first one is always 0 for one data
-    set, and always 0.01 for the other data set. Without the second number, `lower_bound` is 0. In a further case, each
-    release has two numbers: one is always 1, for both data sets, and one is noisy. Then `lower_bound` is between 0.5
-    and 4, because the constant number reveals nothing.
+    The combination is 0 for one data set and 0.01 for the other, while each number by itself is noisy. In another case
+    the number without noise is 1 for both data sets. It reveals nothing, and the bound is below 4.
     """
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))
@@ -115,8 +112,8 @@ def test_the_same_releases_show_nothing():
 def test_direction_is_that_of_the_likelihood_ratio():
     """For normal releases of two data sets, `project` returns the direction of the log-likelihood ratio.
 
-    The direction is the inverse of the sum of the two covariance matrices, times the difference of the two means. The
-    entries of the vector from `project` agree with this formula within 0.02, for 200 000 releases of each data set.
+    This is the inverse of the sum of the two covariance matrices, times the difference of the two means. The entries
+    agree within 0.02, for 200 000 releases of each data set.
     """
     rng, covariance = np.random.default_rng(10), np.array([[2.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 5.0]])
     shift = np.array([1.0, 1.0, 0])
@@ -133,10 +130,9 @@ def test_direction_is_that_of_the_likelihood_ratio():
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @PATHS
 def test_a_replayed_release_is_distributed_like_a_release(neighbors, path):
-    """The results of `replay` have the distribution of releases, by Kolmogorov-Smirnov tests of three projections.
+    """`replay` makes many releases from few calls of a mechanism, and they have the distribution of true releases.
 
-    `replay` makes 20 000 releases of noise and data from few calls of the function `release`. `path` says whether the
-    noise is secure or simulated.
+    Kolmogorov-Smirnov tests compare three projections. `path` says whether the noise is secure or simulated.
     """
     options = {"center": [5.0, -1.0], "clip_probability": 0.1, "neighbors": neighbors}
     it, X = GaussianDataMechanism([1.0, 0.2], 2, 1.0, 0.3, **options), np.array([[4.0, -1.0], [9.0, 9.0]])

@@ -130,8 +130,7 @@ ODD_DATA = {
 def test_odd_data_are_data(name, rng):
     """`GaussianDataMechanism.release` returns a finite estimate for unusual but allowed kinds of data.
 
-    The data are integers or floating-point numbers, very large or very small ones, in any order in memory. They may
-    also be a list of rows or an iterator of blocks of rows. `name` is a case in ODD_DATA, and `rng` says whether the
+    `name` is a case in ODD_DATA, such as very large numbers or an iterator of blocks of rows. `rng` says whether the
     noise is secure or simulated.
     """
     X = iter([np.ones((2, 2)), np.ones((3, 2))]) if name == "blocks" else ODD_DATA[name]
@@ -146,7 +145,7 @@ SECRETS = ["Smith", "52000.17", "41.5"]
 
 
 class Broken:
-    """Object whose conversion to an array raises an error, and the error's message holds a secret entry of the data."""
+    """Object that cannot be converted to an array, and whose error message shows a secret entry of the data."""
 
     def __repr__(self):
         return "Smith 52000.17 41.5"
@@ -196,11 +195,9 @@ VALUES_PASS = ("another shape", "one axis")  # are valid data for mechanisms tha
 @pytest.mark.parametrize("secret", SECRET)
 @pytest.mark.parametrize("name", TAKES_DATA)
 def test_errors_never_show_data(name, secret):
-    """If a function refuses its data, no entry of the data is in the message of the error.
+    """If a function refuses its data, neither the error nor the exceptions behind it show an entry of the data.
 
-    The exception from which the error was raised (its `__context__` or `__cause__`) shows no entry, either. `name` is a
-    function in TAKES_DATA, and `secret` is a case in SECRET: data that the function must refuse by a ValueError or a
-    TypeError.
+    `name` is a function in TAKES_DATA, and `secret` is a case in SECRET: data that the function must refuse.
     """
     if secret in VALUES_PASS and name in ("LaplaceMechanism", "GaussianMechanism"):
         return
@@ -243,9 +240,8 @@ def test_parameters_are_shown():
 def test_parameters_at_the_ends_of_their_range_work_or_are_named(sigma, b):
     """With standard deviations and scalings from 1e-100 to 1e100, a mechanism has valid noise or raises an error.
 
-    `sigma` and `b` are the standard deviation and the scaling factor of the first of two columns; the second column has
-    1 for both. The mechanism is a GaussianDataMechanism. Noise is valid if its standard deviations are positive and
-    finite. The error is a ValueError that names both sigma and scaling. There is no warning in either case.
+    `sigma` and `b` are the standard deviation and the scaling of the first of two columns; those of the second are 1.
+    Noise is valid if its standard deviation is positive and finite. The error names both parameters, and nothing warns.
     """
     for options in ({}, {"neighbors": "add_remove", "center": 1e100}, {"neighbors": "add_remove", "center": 1e-300}):
         try:

@@ -39,7 +39,7 @@ def covariance_of(d=D, seed=1):
 
 
 def rows(n=1003, seed=1):
-    """Return `n` random rows, shape (`n`, 24). Every 250th row is a million times longer than others, one is CENTER."""
+    """Return `n` random rows of 24 numbers; each 250th is a million times longer than the others, one is CENTER."""
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[::250] *= 1e6
     X[n // 2] = CENTER
@@ -81,9 +81,9 @@ def test_transforms_are_the_textbook_ones():
 
 
 def lattices(basis, scaling=SCALING, clip_norm=CLIP_NORM):
-    """Return the two ways to sum rows along `basis`, each a `Lattice`: rotate each row, or rotate only the sum.
+    """Return the ways to sum rows along `basis`, each as a `Lattice`: rotate every row, or rotate only their sum.
 
-    If the basis is an operator, there is only the first way.
+    If the basis is an operator and not a matrix, there is only the first way.
     """
     there = unrotated(basis, scaling, clip_norm)
     return [Lattice(clip_norm, basis.size, 8.0, way) for way in ([None, there] if there else [None])]
@@ -91,10 +91,10 @@ def lattices(basis, scaling=SCALING, clip_norm=CLIP_NORM):
 
 @pytest.mark.parametrize("name", BASES)
 def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
-    """`Lattice.sum_and_clipped` clips each row along the basis, and returns the sum in multiples of a unit.
+    """`Lattice.sum_and_clipped` clips each row along the basis vectors, and adds the clipped rows.
 
-    The sum agrees with a computation in NumPy, up to rounding. It is exactly the same for rows in other blocks, in the
-    opposite order, and in another order in memory.
+    The sum agrees with NumPy's, up to rounding. It does not depend at all on the order of the rows, on how they are
+    divided into blocks, or on their layout in memory.
     """
     X, basis = rows(), as_basis(BASES[name], D)
     y = basis.forward(X - CENTER) * SCALING
@@ -126,10 +126,10 @@ def test_threads_do_not_matter(monkeypatch):
 
 
 def drawn_near(d, spread, rng):
-    """Return a basis, a scaling vector, and 200 rows whose norms along the basis are near the clip norm or far from it.
+    """Return a basis, a scaling vector and 200 rows, to test clipping for rows whose norms are near the clip norm.
 
-    The basis is a random orthogonal matrix, or a permutation of the columns if `d` is even. The largest entry of the
-    scaling is `spread` times the smallest one. The first 100 rows have norms within 2**-40 to 1/2 of the clip norm.
+    The norms of the first 100 rows are near the clip norm, and those of the others anywhere. The largest entry of the
+    scaling is `spread` times the smallest one. There are `d` columns.
     """
     U = np.linalg.qr(rng.normal(size=(d, d)))[0] if d % 2 else np.eye(d)[rng.permutation(d)]
     scaling = spread ** -rng.permutation(np.linspace(0, 1, d))
@@ -143,11 +143,9 @@ def drawn_near(d, spread, rng):
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 33, 100])
 @pytest.mark.parametrize("spread", [1.0, 1.5, 40.0, 400.0])
 def test_no_integer_vector_is_longer_than_the_radius(d, spread):
-    """No clipped and rounded row is longer than the radius of the lattice, after an exact rotation.
+    """The norm of a clipped row stays at most the radius of the lattice when the row is rounded to integers.
 
-    So rounding a row cannot increase the sensitivity of a sum. (Rounding the rotated sum can, and is charged.) Rows
-    whose norms are near the clip norm are the difficult cases. `d` is the number of columns. The multipliers of the
-    scaling differ by factors up to `spread`.
+    So rounding a row cannot increase the sensitivity of a sum. The rows have `d` columns and come from `drawn_near`.
     """
     basis, scaling, X = drawn_near(d, spread, np.random.default_rng(d))
     way = unrotated(basis, scaling, CLIP_NORM)
@@ -163,7 +161,7 @@ def test_no_integer_vector_is_longer_than_the_radius(d, spread):
 
 @pytest.mark.parametrize("d", [1, 3, 8, 33])
 def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
-    """Rows that are recognized as short add the same integers as if all rows were rotated, and so do long rows."""
+    """A row adds the same integers with and without the fast test that finds rows too short to be clipped."""
     basis, scaling, X = drawn_near(d, 40.0, np.random.default_rng(d))
     found = []
     for surely in (unrotated_kernel._SURELY, 0.0):
@@ -180,10 +178,10 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_rounding_the_sum_is_charged(neighbors, grouped):
-    """The noise of a secure release allows for the rounding of the rotated sum, or of the sum of each group.
+    """The noise of a secure release is larger by the factor (s + r) / s, because the rotated sum is rounded.
 
-    It is larger than the sensitivity s without rounding needs, by the factor (s + r) / s. Here r is sqrt(2 d), or
-    sqrt(2 d g) if a person has rows in up to g groups, rounded up.
+    Here s is the sensitivity without rounding. r is sqrt(2 d), rounded up, or sqrt(2 d g) if a person has rows in up to
+    g groups.
     """
     options = {"basis": "dct", "neighbors": neighbors, "per_person": "sum"}
     inner = it = GaussianDataMechanism(np.ones(D), 100, 1.0, 1e-6, **options)
@@ -198,7 +196,10 @@ def test_rounding_the_sum_is_charged(neighbors, grouped):
 
 
 def test_a_basis_that_is_not_orthogonal_is_refused_or_not_trusted():
-    """A basis cannot be made of factors that are not orthogonal; rows are rotated before they are clipped if one is."""
+    """A basis cannot be made of factors that are not orthogonal.
+
+    If its factors are orthogonal only up to rounding to six digits, each row is rotated, and not only the sum.
+    """
     for factor in ([[3.0, 3], [0, 3]], [[1.0, 1e-3], [0, 1]], [[1.0]]):
         with pytest.raises(ValueError, match=r"factors must have an orthogonal matrix of shape \(2, 2\)"):
             bases.Basis((2,), (np.array(factor),), "mine")
@@ -215,11 +216,10 @@ def test_rows_are_rotated_if_integers_would_have_too_many_digits():
 
 @pytest.mark.parametrize(("unequal", "size", "copies"), [(1800, 0.999, 2**10), (400, 0.5, 8)])
 def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
-    """The sum of many rows is exactly the sum of the integers of each row, where these are as large as allowed.
+    """The sum of many rows of large integers is exact, even beyond 64 bits.
 
-    The rows are near `size` clip norms long, along the vector with the smallest scaling, which is 1 / `unequal`. For a
-    large `size` they are rotated, and their sum does not fit into 64 bits. Otherwise they are recognized as short, and
-    their sum does not fit into the 53 bits of a double. There are 512 rows, each `copies` times.
+    The rows are near `size` clip norms long, along the vector with the smallest scaling, which is 1 / `unequal`. In the
+    first case the sum needs more than 63 bits, in the second more than 53. There are 512 rows, each `copies` times.
     """
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
     basis, scaling = bases.dct(5), np.array([1.0, 1, 1, 1, 1 / unequal])
@@ -238,11 +238,10 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
 @pytest.mark.parametrize("size", [1e-310, 1e-160, 1e6, 1e20, 1e39, 1e44, 1e100, 1e160, 1e300, 1.7e308])
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
-    """A rotated, scaled and clipped row has at most the norm `radius`, however large the entries of the row are.
+    """A rotated, scaled and clipped row has at most the norm `radius`, however large its entries are.
 
-    If the sum is rotated, rounding it may add half a unit to each entry. The entries are `size` with random signs, or 0
-    but for one of them. From 1e6 on, the row is longer than the clip norm. Then its norm must be within a relative 1e-6
-    of the bound, and the row is counted as clipped. `name` is the kind of basis.
+    The entries are `size` with random signs, or all but one are 0. From 1e6 on, the row is clipped, and its norm is
+    within a relative 1e-6 of `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])
@@ -298,8 +297,8 @@ def test_noise_has_the_forecast_variance_in_every_column(options, secure):
 def test_simulated_error_is_the_forecast(seed):
     """`error` forecasts the mean squared error of 150 simulated releases, within 4.5 standard errors.
 
-    `seed` determines the basis, the covariance matrix of the rows and further parameters. For every second seed the
-    mechanism gets the basis or the standard deviations for a wrong covariance matrix.
+    `seed` determines the basis, the covariance matrix and other parameters. Every second seed gives the mechanism a
+    wrong covariance matrix.
     """
     rng = np.random.default_rng(seed)
     d, n = int(rng.integers(2, 9)), int(rng.integers(20, 400))
@@ -322,8 +321,7 @@ def test_simulated_error_is_the_forecast(seed):
 def test_a_basis_changes_nothing_but_the_coordinates():
     """A mechanism with a basis U gives what a mechanism without a basis gives for the rotated rows U x.
 
-    Clip norm, scaling, forecast errors, number of clipped rows and confidence radius agree, and so do the released
-    sums, after rotation by U.
+    The parameters and forecasts agree, and so do the released sums after rotation by U.
     """
     U, S = rotation(), covariance_of()
     sigma, X = np.sqrt(np.diag(U @ S @ U.T)), rows()
@@ -411,10 +409,10 @@ def test_a_rounded_matrix_is_replaced_by_the_nearest_orthogonal_one():
 
 
 def noise(basis, S, sigma):
-    """Return a number that is about proportional to the expected squared error of noise, for comparisons of bases.
+    """Return about the expected squared error of noise, up to a constant factor, in order to compare bases.
 
-    Rows have the covariance matrix `S`. Their coordinates along `basis` are multiplied by b = `sigma`**-0.5. The number
-    is the expected squared norm of a scaled row, times sum(1 / b**2).
+    Rows have the covariance matrix `S`, and b = `sigma`**-0.5 scales their coordinates along `basis`. The number is the
+    expected squared norm of a scaled row, times sum(1 / b**2).
     """
     return np.sum(basis.std(S) ** 2 / sigma) * np.sum(sigma)
 
@@ -423,8 +421,7 @@ def noise(basis, S, sigma):
 def test_no_rotation_beats_the_eigenvectors(seed):
     """The sum of the standard deviations along the vectors of a basis is least for the eigenvectors of the covariance.
 
-    This follows from the theorem of Schur and Horn. The basis of `from_covariance` is compared with the unit
-    vectors, that is, with no rotation, and with random bases near to it and far from it.
+    The theorem of Schur and Horn says so. The other bases are random ones, and the unit vectors.
     """
     S = covariance_of(7, seed)
     best, rng = bases.from_covariance(S), np.random.default_rng(seed)
@@ -453,10 +450,9 @@ def tables():
 
 @pytest.mark.parametrize("name", tables())
 def test_thirty_public_rows_help_and_never_hurt(name):
-    """With a basis from 30 public rows, the noise is at most 5 % larger than along the columns, for every covariance.
+    """With a basis from 30 public rows, the noise is at most 5 % larger than without a basis, for every covariance.
 
-    On average it is at most 0.4 or 0.8 times as large if the columns are correlated. `name` is a case of `tables`. The
-    standard deviations along the columns are those of the public rows, too.
+    On average it is at most 0.4 or 0.8 times as large if the columns are correlated. `name` is a case of `tables`.
     """
     S, ratios = tables()[name], []
     for seed in range(6):
@@ -482,10 +478,10 @@ def test_compare_puts_the_best_basis_first():
 
 @pytest.mark.parametrize(("name", "d"), [("dct", 300), ("haar", 64), ("dct:8x8", 64), ("matrix", 300), ("matrix", 7)])
 def test_private_questions_rotate_a_row_the_same_wherever_it_is(name, d):
-    """The coordinates of a row along a basis are equal to the last bit, at whatever place in a table the row stands.
+    """The coordinates of a row along a basis are equal to the last bit, wherever in a table the row stands.
 
-    They agree with `Basis.forward`. AdaptiveDataMechanism needs this for its private queries: if one row is removed,
-    the coordinates of no other row may change. `name` is the basis, and `d` the number of columns.
+    Otherwise the removal of one row could change the coordinates of another one, which private queries do not allow
+    for. `name` is the basis, and `d` the number of columns.
     """
     rng = np.random.default_rng(3)
     basis = as_basis(np.linalg.qr(rng.normal(size=(d, d)))[0] if name == "matrix" else name, d)
@@ -501,7 +497,7 @@ def test_private_questions_rotate_a_row_the_same_wherever_it_is(name, d):
 
 @pytest.mark.parametrize("d", [3, 8192, 8193, 20_000])
 def test_a_norm_is_the_same_wherever_its_row_is(d):
-    """The norm of a row from `norms` is equal to the last bit, at whatever place in a table the row stands.
+    """The norm of a row from `norms` is equal to the last bit, wherever in a table the row stands.
 
     `d` is the number of columns. Above 8192 columns, the squares of the entries are added in several parts.
     """

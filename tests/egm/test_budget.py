@@ -43,7 +43,7 @@ def adaptive(rho):
 
 
 def charged(mechanisms, **total):
-    """Return a new Budget with this `total`, in which the costs of all `mechanisms` are recorded."""
+    """Return a new Budget with this `total`, from which the costs of all `mechanisms` are taken."""
     spent = Budget(**total)
     for mechanism in mechanisms:
         spent.charge(mechanism)
@@ -51,9 +51,9 @@ def charged(mechanisms, **total):
 
 
 def fill(spent, mechanism, most=1000):
-    """Record the cost of `mechanism` in the Budget `spent` until the budget refuses it, at most `most` times.
+    """Take the cost of `mechanism` from the Budget `spent` until it refuses, and return how often it did not refuse.
 
-    Return the number of times that the cost was recorded.
+    After `most` times, the function stops.
     """
     for number in range(most):
         try:
@@ -112,11 +112,10 @@ def test_adaptive_mechanism_costs_its_rho():
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.3, 0.999, 1.0, 1.5, 7.0, 40.0, 800.0])
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
-    """The cost `mu_squared` of a Laplace mechanism is mu**2, or more than mu**2 by at most a relative 1e-11.
+    """A Laplace mechanism costs mu**2 for the least mu for which N(0, 1) and N(mu, 1) are as easy to tell apart.
 
-    Here mu is the least distance between the means of two normal variables of variance 1 such that their trade-off
-    curve lies below that of `epsilon`-differential privacy. The two curves touch at the kink of the curve of `epsilon`.
-    The cost `rho` of the mechanism is `epsilon`**2 / 2, rounded up.
+    So no two of its outputs are easier to tell apart than these normal distributions. `mu_squared` is above mu**2 by at
+    most a relative 1e-11, and `rho` is `epsilon`**2 / 2, rounded up.
     """
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
@@ -136,11 +135,10 @@ def _shift(epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
 def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
-    """The budget counts a Laplace mechanism as Gaussian noise that is at most as private as the Laplace mechanism.
+    """The budget counts a Laplace mechanism as Gaussian noise that is never more private than the mechanism.
 
-    A privacy curve is delta as a function of epsilon. Randomized response is the least private of all mechanisms with
-    the given `epsilon` and delta = 0. Its privacy curve must not be above that of the Gaussian noise, and the two must
-    differ by less than 1e-9 at some point.
+    Randomized response is the least private mechanism with this `epsilon` and delta = 0. Its delta as a function of
+    epsilon is not above that of the Gaussian noise. At some point the two differ by less than 1e-9.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
@@ -162,10 +160,8 @@ MECHANISMS = [
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
     """The integer noise that `mechanism` draws has a standard deviation at least as large as the budget assumes.
 
-    The budget reserves a part of delta for rounding to integer multiples of a unit. This part is enough only if the
-    standard deviation is large in terms of the unit. The budget also assumes that the noise is larger than declared, by
-    a factor of about 1 + 2**-30. `X` are the data. `sensitivity` is the sensitivity in terms of the unit, or None if
-    this factor is not tested.
+    The budget assumes that the noise is many units large, and by a factor of 1 + 2**-30 larger than declared. `X` are
+    the data. `sensitivity` is measured in units, or None if the factor is not tested.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -182,9 +178,8 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
     """The Kullback-Leibler divergence of rounded normal noise from discrete Gaussian noise is below 1 / (15 `s`**4).
 
-    Both kinds of noise are on the integers, `s` is their standard deviation, and the divergence is computed with 50
-    digits. The part of delta that the budget reserves for this divergence is at least what Pinsker's inequality
-    demands, and less than three times as much.
+    `s` is the standard deviation of both. The budget reserves a part of delta for this divergence: at least what
+    Pinsker's inequality demands, and less than three times as much.
     """
     with mp.workdps(50):
         points = range(-15 * s, 15 * s + 1)
@@ -206,8 +201,7 @@ def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s
 def composed_delta(epsilon, z1, z2):
     """Return the exact delta at `epsilon` of two Gaussian releases together, as an mpmath number.
 
-    The releases have the noise multipliers `z1` and `z2`: the standard deviation of the noise, divided by the
-    sensitivity. The delta is computed as an integral over the privacy loss of the first release.
+    `z1` and `z2` are their noise multipliers: the standard deviation of the noise, divided by the sensitivity.
     """
     epsilon, z1, z2 = map(mp.mpf, (epsilon, z1, z2))
 
@@ -219,10 +213,10 @@ def composed_delta(epsilon, z1, z2):
 
 @pytest.mark.parametrize(("first", "second"), [((0.3, 1e-6), (0.5, 1e-7)), ((2.0, 1e-5), (0.1, 1e-3))])
 def test_two_gaussian_releases_have_the_exact_curve(first, second):
-    """At the epsilon that a budget reports for two Gaussian releases, their exact joint delta is at most the budget's.
+    """At the epsilon that a budget reports for two Gaussian releases, their exact joint delta is nearly the budget's.
 
-    The exact delta is smaller than the budget's delta by at most a relative 1e-9. `first` and `second` are the pairs
-    (epsilon, delta) of the two releases.
+    It is below the budget's by at most a relative 1e-9, and never above it. `first` and `second` are the pairs
+    (epsilon, delta) of the releases.
     """
     spent = charged([gaussian(*first), gaussian(*second)], epsilon=5, delta=DELTA)
     with mp.workdps(30):
@@ -243,19 +237,18 @@ def test_equal_gaussian_releases_compose_to_one(k):
 
 @pytest.mark.slow
 def test_exact_composition_grants_more_than_zcdp_and_that_more_than_adding_up():
-    """Under the rules "gaussian" and "planned", more equal Gaussian releases are granted than under "zcdp" or "basic".
+    """A budget grants most Gaussian releases by exact composition, fewer by zCDP, and fewest by adding epsilons.
 
-    The rule "basic" grants the fewest, 8, because it adds up their epsilons.
+    The rules "gaussian" and "planned" compose exactly, and the rule "basic" adds.
     """
     grants = [fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(0.125, 1e-8)) for rule in rules.RULES]
     assert grants[0] == grants[3] > grants[1] > grants[2] == 8
 
 
 def best_order(rho, delta):
-    """Return the epsilon for `rho`-zCDP and `delta` by Corollary 13 of Canonne, Kamath and Steinke (2020).
+    """Return the epsilon for `rho`-zCDP and `delta` by Corollary 13 of Canonne, Kamath and Steinke (2020), in mpmath.
 
-    The corollary gives an epsilon for each order alpha of the Rényi divergence, and the result is the least of them, as
-    an mpmath number.
+    The corollary gives an epsilon for each order alpha of the Rényi divergence, and the least one is returned.
     """
     rho, delta = mp.mpf(rho), mp.mpf(delta)
 
@@ -270,10 +263,10 @@ def best_order(rho, delta):
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, DELTA])
 @pytest.mark.parametrize("rho", [1e-12, 1e-6, 0.004, 0.3, 20.0, 1e6])
 def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, delta):
-    """The epsilon to which the budget converts a sum of zCDP costs is never below the exact epsilon for `delta`.
+    """The epsilon for a sum of zCDP costs is at least the exact one for `delta`, and at most a relative 1e-13 above it.
 
-    It is larger than the exact epsilon by at most a relative 1e-13. The exact epsilon is computed with 40 digits, by
-    the best order of the Rényi divergence. The costs add up to about `rho`.
+    The costs add up to about `rho`. The exact epsilon is that of the best order of the Rényi divergence, with 40
+    digits.
     """
     mechanisms = [adaptive(rho / 2), LaplaceMechanism(1.0, math.sqrt(rho))]
     spent = charged(mechanisms, epsilon=1e80, delta=delta, rule="zcdp")
@@ -284,10 +277,7 @@ def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, 
 
 
 def test_sum_of_rho_is_that_of_opendp():
-    """`Budget.spent` for three Gaussian mechanisms equals the total rho that OpenDP computes for the same noise.
-
-    rho is the cost in zCDP, and the tolerance is a relative 1e-14.
-    """
+    """`Budget.spent` for three Gaussian mechanisms has the total zCDP cost rho that OpenDP computes."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -314,7 +304,7 @@ def test_what_is_left_is_rounded_down():
 def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
     """The rule "planned" adds the epsilons of releases with delta = 0 to the joint epsilon of all other releases.
 
-    If this epsilon is small, the result is not above that of any other rule.
+    If the former epsilons are small, no other rule gives a smaller total.
     """
     rest = [gaussian(0.2, 1e-7)] * 3
     exact = charged(rest, epsilon=1, delta=DELTA).spent.epsilon
@@ -327,11 +317,8 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
 def test_the_least_of_the_rules_would_be_no_filter():
     """If the composition rule could be chosen after the first release, the true delta could be 1.7 times the budget's.
 
-    Therefore a budget fixes its rule before the first release. In the example, the first release is Gaussian, with
-    (0.1, delta). An adversary sees its privacy loss, and then chooses the second release that gives the larger delta.
-    It is either another Gaussian release, which the rule "gaussian" grants, or randomized response with epsilon = 0.9,
-    which the rule "basic" grants. At the end the test checks which rules grant a Laplace release with epsilon = 0.8999
-    after the same first release: only "basic" and "planned".
+    So a budget fixes its rule before the first release. In the example, an adversary sees the privacy loss of a
+    Gaussian release. It then chooses a second one, which either the rule "gaussian" or the rule "basic" would grant.
     """
     first, whole = gaussian(0.1), gaussian(1.0)
     mu, rest = 1 / first.noise_multiplier, math.sqrt(whole.noise_multiplier**-2 - first.noise_multiplier**-2)
@@ -369,7 +356,7 @@ def test_adaptive_mechanism_of_the_whole_budget_fits():
 
 
 def test_pure_releases_may_add_up_by_any_rule():
-    """Under every rule, the epsilons of releases with delta = 0 may be added, so that two of 0.5 fit into a total of 1.
+    """Under every rule, two releases with epsilon = 0.5 and delta = 0 fit into a total of epsilon = 1.
 
     After one of them, only the rules "basic" and "planned" grant a Gaussian release with epsilon = 0.4.
     """
@@ -384,7 +371,7 @@ def test_pure_releases_may_add_up_by_any_rule():
 def test_decimal_shares_fill_the_total(total, share):
     """A budget grants k releases that each cost `share`, if k times `share` is `total` as decimal numbers.
 
-    The doubles of these numbers are rounded, so that their exact sum may be slightly above the total.
+    As doubles they are rounded, so that their exact sum may be slightly above the total.
     """
     k = round(total / share)
     assert fill(Budget(rho=total), adaptive(share)) == k
@@ -397,8 +384,7 @@ def test_decimal_shares_fill_the_total(total, share):
 def test_equal_parts_fill_the_total(k, epsilon, delta):
     """A budget grants `k` equal Gaussian releases that together cost exactly its total, and not one more.
 
-    The total is (`epsilon`, `delta`). The epsilon of each release is computed from the exact privacy curve of all `k`
-    together. If the epsilon of each release is larger by a relative 1e-8, the budget does not grant `k` releases.
+    The total is (`epsilon`, `delta`). If each epsilon is larger by a relative 1e-8, fewer than `k` are granted.
     """
     part = float(gaussian_epsilon(delta, math.sqrt(k) * gaussian(epsilon, delta).noise_multiplier))
     spent = Budget(epsilon=epsilon, delta=delta)
@@ -414,11 +400,10 @@ def test_equal_parts_fill_the_total(k, epsilon, delta):
 
 @pytest.mark.parametrize("total", [(1.0, 1e-6), (10.0, 1e-8), (3.0, 1e-3)])
 def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monkeypatch):
-    """Twelve equal releases that use up a budget have an exact joint delta of at most the budget's delta.
+    """Twelve equal releases that use up a budget have together at most its delta, for the noise that they really draw.
 
-    `total` is the pair (epsilon, delta) of the budget. The exact delta is computed with 40 digits from the standard
-    deviation of the noise that a release draws, and it includes the cost of discrete instead of continuous noise. It is
-    smaller than the budget's delta by at most a relative 1e-7.
+    Their exact delta is computed with 40 digits and includes the cost of discrete noise. It is smaller than the
+    budget's by at most a relative 1e-7. `total` is the pair (epsilon, delta) of the budget.
     """
     epsilon, delta = total
     part = float(gaussian_epsilon(delta, math.sqrt(12) * gaussian(*total).noise_multiplier))
@@ -438,8 +423,8 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monk
 def test_what_is_split_is_granted_so_often(parts, rule):
     """A release with the cost that `Budget.split(parts)` returns is granted exactly `parts` times.
 
-    A release whose epsilon is larger by a relative 1e-6 is granted fewer times. `rule` is the composition rule of the
-    budget. The budget is new, or it has already granted one release.
+    If its epsilon is larger by a relative 1e-6, it is granted fewer times. The budget with this `rule` of composition
+    is new, or has already granted one release.
     """
     for before in ([], [gaussian(0.3, 1e-7)]):
         spent = charged(before, epsilon=1, delta=DELTA, rule=rule)
@@ -468,7 +453,10 @@ def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
 
 
 def test_a_double_too_much_is_refused():
-    """A release is refused if its cost is the next double above the total, or is above the rest by a relative 1e-14."""
+    """A release is refused even if its cost is only slightly too large.
+
+    The cost is the next double above the total, or is above what is left by a relative 1e-14.
+    """
     assert fill(Budget(rho=0.3), adaptive(math.nextafter(0.3, 1))) == 0
     assert fill(Budget(epsilon=0.3), laplace(math.nextafter(0.3, 1))) == 0
     assert fill(charged([adaptive(0.2)], rho=0.3), adaptive(0.1 * (1 + 1e-14))) == 0
@@ -494,10 +482,9 @@ def test_never_more_than_the_total(rhos, total):
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(0.01, 0.4), min_size=1, max_size=4), st.sampled_from(rules.RULES))
 def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):
-    """A Gaussian release with the (epsilon, delta) of `Budget.left` is granted, and after it no further release.
+    """A Gaussian release with the (epsilon, delta) of `Budget.left` is granted, and after it no further one.
 
-    The further release has epsilon = 0.001. Before both, releases with the `epsilons` are granted as far as the budget
-    allows. `rule` is its composition rule.
+    Before both, releases with the `epsilons` are granted as far as the budget allows. `rule` is its composition rule.
     """
     spent = Budget(epsilon=1, delta=DELTA, rule=rule)
     for epsilon in epsilons:
@@ -517,10 +504,9 @@ def test_order_does_not_matter():
 
 
 def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
-    """If delta is too small to pay for discrete noise under the rule "gaussian", the budget chooses the rule "zcdp".
+    """A budget chooses the rule "zcdp" if its delta is too small for the price of discrete noise under "gaussian".
 
-    Under "gaussian", discrete instead of continuous noise has a price in delta that is proportional to 1 +
-    exp(epsilon), and a budget with this rule raises BudgetExceeded. Under "zcdp" there is no such price.
+    That price is proportional to 1 + exp(epsilon). A budget with the rule "gaussian" then raises BudgetExceeded.
     """
     spent = charged([gaussian(1.0, 1e-12)], epsilon=40, delta=1e-12)
     assert spent.rule == "zcdp"
@@ -585,7 +571,7 @@ def test_a_mistake_that_anybody_may_see_costs_nothing(mistake, tmp_path):
 
 
 def test_a_mistake_that_only_the_values_show_is_charged():
-    """If `Budget.release` fails because of values in the data, the cost of the release stays recorded.
+    """If `Budget.release` fails because of values in the data, the release costs as much as a successful one.
 
     The reason is that the error reveals something about these values.
     """
@@ -621,10 +607,10 @@ def test_releases_are_those_of_the_mechanism_and_charged_once():
 
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
-    """A budget that is not for simulation refuses a release with a NumPy generator, and records no cost.
+    """A budget that is not for simulation refuses a release with a NumPy generator, at no cost.
 
-    The refusal is a ValueError. Whoever knows the generator could subtract its noise and would have the exact sum.
-    `on_disk` says whether the budget is in a file or in memory.
+    Whoever knows the generator could subtract its noise and would have the exact sum. `on_disk` says whether the budget
+    is in a file or in memory.
     """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(0)
     for spent in (Budget(path, rho=1.0), Budget(path, rho=1.0, simulation=False)):
@@ -639,8 +625,7 @@ def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
 def test_a_rehearsal_is_charged_like_releases(on_disk, tmp_path):
     """A budget with simulation=True records the same costs for simulated releases as another budget for real ones.
 
-    It refuses a release without a NumPy generator, and a release that costs too much. `on_disk` says whether the budget
-    is in a file or in memory.
+    It refuses a release without a NumPy generator, or one that costs too much. `on_disk` says whether it is in a file.
     """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(1)
     spent, earnest = Budget(path, rho=1.0, simulation=True), Budget(rho=1.0)
@@ -658,10 +643,9 @@ VALUES = np.random.default_rng(1).uniform(0, 100, 500)
 
 
 def test_a_quantile_is_charged_and_is_one():
-    """`Budget.quantile` returns a private quantile for each column, and records epsilon**2 / 8 as rho for each column.
+    """`Budget.quantile` returns a private quantile for each column, at a cost of rho = epsilon**2 / 8 for each.
 
-    The cost is recorded before the values are read, and a quantile that costs too much is refused. A budget for
-    simulation returns the same quantile for the same generator.
+    The cost is recorded before the values are read, and a quantile that costs too much is refused.
     """
     spent = Budget(rho=1.0)
     assert abs(spent.quantile(VALUES, 0.5, 0, 100, 1.0, 0.5) - np.median(VALUES)) < 15
@@ -778,10 +762,9 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """The exact privacy cost of `secure_index`, a random choice by scores, is at most (1 - 2**-31) epsilon.
+    """`secure_index`, a private choice by scores, costs at most (1 - 2**-31) epsilon, where its caller pays epsilon.
 
-    Here epsilon is the cost that the caller asks for. The difference pays for rounding errors when costs are added. The
-    test replaces OpenDP's sampler, with `monkeypatch`, to see which scale of noise `secure_index` asks for.
+    The difference allows for rounding errors when costs are added.
     """
     scales = []
     monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
@@ -792,11 +775,7 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
-    """`Budget.quantile` records the same cost for a list of any entries, even if the entries are invalid.
-
-    The quantile of an invalid list fails with a TypeError or a ValueError. Its cost must be recorded before any entry
-    is looked at.
-    """
+    """`Budget.quantile` records the same cost for a list of any entries, even if invalid entries make it fail."""
     for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
         budget = Budget(epsilon=1.0)
         with pytest.raises((TypeError, ValueError)):

@@ -27,7 +27,7 @@ deltas = st.floats(1e-300, 0.5)
 
 
 def excess(value, exact):
-    """Return `value` / `exact` - 1, computed with 40 digits, because a subtraction of doubles loses most digits."""
+    """Return `value` / `exact` - 1, computed with 40 digits, because a subtraction of doubles loses digits."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)
 
@@ -138,10 +138,9 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize("z", [5e-324, 1e-150, 1e-18, 1e-10, 1e-5, 0.02])
 def test_hardly_any_noise_is_hardly_private(z):
-    """For a noise multiplier `z` near 0, `gaussian_delta(1.0, z)` is near 1 and agrees with the exact value.
+    """For noise with a standard deviation `z` near 0, `gaussian_delta(1.0, z)` is near 1 and exact to a relative 1e-14.
 
-    The noise multiplier is the standard deviation of the noise, divided by the sensitivity. The tolerance is a relative
-    1e-14.
+    The sensitivity is 1.
     """
     with mp.workdps(60):
         exact = float(mp.ncdf(0.5 / mpf(z) - mpf(z)) - mp.e * mp.ncdf(-0.5 / mpf(z) - mpf(z))) if z > 1e-3 else 1.0
@@ -153,10 +152,10 @@ def test_hardly_any_noise_is_hardly_private(z):
 
 @given(st.floats(1e-6, 100), st.floats(1e-15, 0.5))
 def test_conversion_from_zcdp_is_a_bound_and_the_best_of_its_kind(rho, delta):
-    """`zcdp_epsilon(rho, delta)` is at least the epsilon of a Gaussian mechanism with the same `rho` and `delta`.
+    """`zcdp_epsilon(rho, delta)` is at least the epsilon of a Gaussian mechanism with this `rho` and `delta`.
 
-    It also agrees, within a relative 1e-5, with the least value of the conversion formula over a fine grid of orders
-    alpha of the Rényi divergence.
+    It agrees, within a relative 1e-5, with the minimum of the conversion formula over the orders of the Rényi
+    divergence.
     """
     epsilon = zcdp_epsilon(rho, delta)
     assert epsilon >= gaussian_epsilon(delta, zcdp_noise_multiplier(rho))
@@ -172,10 +171,9 @@ def test_conversions_are_inverse(epsilon, delta):
 
 
 def parts(u, delta):
-    """Return the part with `delta` in the formula that converts zCDP to (epsilon, delta), for alpha = 1 + exp(`u`).
+    """Return the second term of epsilon = rho alpha + term(alpha, `delta`), which converts a zCDP cost rho.
 
-    alpha is the order of the Rényi divergence, and the formula is epsilon = rho alpha + part. The part is computed by
-    mpmath with its current number of digits.
+    alpha = 1 + exp(`u`) is an order of the Rényi divergence. mpmath computes with its current number of digits.
     """
     alpha = 1 + mp.exp(u)
     return (-mp.log(delta) - u + alpha * mp.log(1 - 1 / alpha)) / (alpha - 1)
@@ -202,11 +200,10 @@ CLOSE = [1e-9, 0.05, 0.9, 0.97, 0.995, 1 - 1e-4, 0.9999985730244902, 1 - 1e-9, 1
     "level", [1.5900369033821384e-06, *(pytest.param(x, marks=pytest.mark.slow) for x in (0.01, 0.7)), 20.0]
 )
 def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
-    """`zcdp_rho` is never above, and `zcdp_epsilon` never below, its exact value, even for `delta` near 1.
+    """`zcdp_rho` is never above its exact value and `zcdp_epsilon` never below, and both are within 1e-11 of it.
 
-    The exact values are the largest rho and the least epsilon over all orders alpha of the Rényi divergence. They are
-    computed with 60 digits, and both functions are within 1e-11 of them. `level` is the epsilon that `zcdp_rho` gets,
-    and the rho that `zcdp_epsilon` gets.
+    The exact value is the best one over all orders of the Rényi divergence. `level` is the epsilon that `zcdp_rho`
+    gets, and the rho that `zcdp_epsilon` gets. `delta` may be near 1.
     """
     with mp.workdps(60):
         t, start = mpf(delta), mp.log(mp.sqrt(-mp.log(mpf(delta)) / level))
@@ -224,7 +221,6 @@ def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
 def test_curve_is_exact_in_far_tails(log_epsilon, log_delta):
     """`gaussian_delta` has a relative error below 1e-13 for results down to 1e-300 and epsilon from 1e-8 to 1e12.
 
-    This includes noise multipliers z for which 1/(2z) and epsilon z nearly cancel. The exact values have 60 digits.
     `log_epsilon` and `log_delta` are the decimal logarithms of epsilon and of the result.
     """
     epsilon = 10.0**log_epsilon
@@ -237,10 +233,7 @@ def test_curve_is_exact_in_far_tails(log_epsilon, log_delta):
 
 
 def mills(x):
-    """Return Phi(-`x`) exp(`x`^2 / 2) for large `x`, where Phi is the standard normal distribution function.
-
-    The number is computed by a continued fraction, with the number of digits to which mpmath is set.
-    """
+    """Return Phi(-`x`) exp(`x`^2 / 2) for large `x`, where Phi is the normal distribution function, by mpmath."""
     tail = mpf(0)
     for k in range(400, 0, -1):
         tail = k / (x + tail)

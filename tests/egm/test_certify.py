@@ -49,9 +49,9 @@ def is_enclosed(number, enclosure, digits=30):
 
 
 def law_of(weights, dof=1.0, nc=0.0, normal=0.0, exponent=0):
-    """Return the object `Law`, in balls of 300 bits, of Q = sum_j weights_j chi2(dof_j, nc_j) + `normal` Z.
+    """Return Q = sum_j weights_j chi2(dof_j, nc_j) + `normal` Z, divided by 2 ** `exponent`, as the object `Law`.
 
-    Z is a standard normal variable, and Q is divided by 2 ** `exponent`. `dof` and `nc` are numbers or lists.
+    Z is a standard normal variable. `dof` and `nc` are numbers or lists. The object computes with balls of 300 bits.
     """
     weights = np.array(weights, dtype=float)
     dof, nc = (np.broadcast_to(np.array(v, dtype=float), weights.shape) for v in (dof, nc))
@@ -74,10 +74,9 @@ stored = pytest.mark.parametrize("cases", STORED.values(), ids=lambda cases: nam
 
 @stored
 def test_stored_tails_are_enclosed(cases):
-    """The interval of `gx2.certify` contains the logarithm of the smaller tail, and the larger tail, of a stored case.
+    """The interval of `gx2.certify` contains each stored tail, and the result of `gx2` up to its estimated error.
 
-    The result of `gx2.logsf` or `gx2.logcdf` for the smaller tail is in the interval, too, up to the error that this
-    function estimates. `cases` are the stored cases of one chi-square sum.
+    Of the smaller tail, the logarithm is tested. `cases` are the stored cases of one chi-square sum.
     """
     parts = terms(cases[0]["form"])
     for case in cases:
@@ -114,10 +113,7 @@ def test_stored_quantiles_are_enclosed(case):
 
 @pytest.mark.parametrize("case", [case for case in REFERENCE["values"] if "published" in case], ids=name_of)
 def test_published_tails_are_near(case):
-    """The middle of the interval agrees with a tail that Davies (1980) or others published.
-
-    The tolerance is the accuracy that the publication states. It is stored with the case.
-    """
+    """The middle of the interval agrees with a published tail, by Davies (1980) or others, to its stated accuracy."""
     (tail,) = case["published"].keys() - {"accuracy"}
     enclosure = gx2.certify(case["x"], *terms(case["form"]), of=tail)
     assert enclosure.value == pytest.approx(float(case["published"][tail]), abs=case["published"]["accuracy"])
@@ -139,7 +135,7 @@ FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
     ],
 )
 def test_far_tails_of_the_toolbox(form, of, x):
-    """The functions of `gx2` agree with the intervals in the tails, down to 1e-600, that Das's toolbox plots."""
+    """`gx2` agrees with the certified intervals in the far tails, down to 1e-600, that Das's toolbox plots."""
     enclosure = gx2.certify(x, **form, of=of)
     value = getattr(gx2, of)(x, **form)
     assert enclosure.relative_width < 1e-15
@@ -150,7 +146,7 @@ def test_far_tails_of_the_toolbox(form, of, x):
 
 
 def normal_cdf(x):
-    """Return the standard normal distribution function at `x`, an mpf, with a small relative error below 0, too."""
+    """Return the standard normal distribution function at `x`, an mpf, with a small relative error even far below 0."""
     return mp.erfc(-x / mp.sqrt(2)) / 2
 
 
@@ -221,9 +217,9 @@ laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 
 
 def wide(law, y, upper, density=False):
-    """Return a ball that contains a tail of `law` at `y`, or the density if `density` is True, to about 180 bits.
+    """Return a ball of about 180 bits that contains a tail of `law` at `y`: the upper one if `upper`, or the lower one.
 
-    The tail is the upper one if `upper` is True, and otherwise the lower one.
+    If `density` is True, the ball contains the density.
     """
     with flint.ctx.workprec(300):
         y = flint.arb(y)
@@ -233,7 +229,7 @@ def wide(law, y, upper, density=False):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_more_bits_give_a_ball_inside(parameters, y, upper):
-    """The ball of a tail or density for fewer bits contains the ball for more bits, from 180 down to 10 bits."""
+    """The ball of a tail or density grows if fewer bits are used: it contains the ball for more bits."""
     law = law_of(**parameters)
     for density in (False, True):
         narrow = wide(law, y, upper, density)
@@ -248,11 +244,10 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_any_contour_is_right(parameters, y, upper):
-    """The ball contains the true tail even if the contour of the integral, its step or its length is badly chosen.
+    """The ball contains the true tail or density even if the contour of its integral is badly chosen.
 
-    This holds for the density, too. The ball is a trapezoid sum along the contour, plus and minus a bound on its error.
-    At least four of the random contours give a sum with a relative error above 1e-6, so that a bound which is too small
-    would be noticed.
+    The ball is a sum along the contour, plus and minus a bound on its error. Some of the random contours give a sum
+    that is wrong by more than a relative 1e-6, so that too small a bound would be noticed.
     """
     law, rng, far = law_of(**parameters), np.random.default_rng(3), 0
     for density in (False, True):
@@ -273,10 +268,9 @@ def test_any_contour_is_right(parameters, y, upper):
 
 @laws
 def test_bounds_hold_on_boxes(parameters, y):
-    """`Edge.log_size` returns an upper bound of log |F| for all points s(u) of a contour with u in an interval.
+    """`Edge.log_size` returns an upper bound of log |F| on a part of a contour, where F is the integrand of a tail.
 
-    F(s) = exp(K(s) - s y) / s is the integrand of a tail at `y`, where K is the cumulant function. If the interval is a
-    single number, the bound is above log |F| by less than 1e-6, and otherwise above its largest value by less than 60.
+    The bound is above the largest value by less than 60, or by less than 1e-6 if the part is a single point.
     """
     law, y = law_of(**parameters), flint.arb(y)
     contour = choice.contour_of(law, y, True, 60)
@@ -295,11 +289,9 @@ def test_bounds_hold_on_boxes(parameters, y):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_bound_of_the_rest(parameters, y, upper):
-    """`Edge.rest` returns an upper bound, or infinity, of the integral of |f| over the end of a contour.
+    """`Edge.rest` returns an upper bound of the integral of |f| over the end of a contour, or infinity.
 
-    f is the integrand of the tail or of the density at `y`, as a function of the parameter u of the contour. The bound
-    is for the integral over all u above a given number; the test computes this integral by the trapezoid rule. More
-    than two of the bounds must be finite.
+    f is the integrand of the tail or of the density at `y`. The trapezoid rule computes the integral for comparison.
     """
     law, y, finite = law_of(**parameters), flint.arb(y), 0
     contour = choice.contour_of(law, y, upper, 60)
@@ -320,9 +312,9 @@ def test_bound_of_the_rest(parameters, y, upper):
 
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_clusters_change_nothing(upper, monkeypatch):
-    """The balls of a tail with and without clusters of similar weights overlap, and both are narrow.
+    """If more than 500 similar weights are gathered in clusters to save time, a tail's ball stays right and narrow.
 
-    More than 500 different weights are gathered in clusters, to save time.
+    It overlaps the ball without clusters.
     """
     rng = np.random.default_rng(4)
     weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])
@@ -341,11 +333,10 @@ def test_clusters_change_nothing(upper, monkeypatch):
 
 @pytest.mark.parametrize(("dof", "nc"), [(1.5, 0.0), (1e-9, 0.5)])
 def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
-    """If the series of a cluster of weights has few terms, its ball still contains the exact cumulant function K.
+    """A ball for a cluster of similar weights contains the exact cumulant function, even with few terms of its series.
 
-    The ball is then wide, because it includes a bound on the rest of the series. The bounds of `Edge.log_size` and
-    `Edge.rest` for the integrand of a tail are not below those without clusters, either. `dof` and `nc` are the degrees
-    of freedom and the noncentrality of every term.
+    The ball includes a bound on the rest of the series. The bounds of `Edge.log_size` and `Edge.rest` are not below
+    those without clusters. `dof` and `nc` are the degrees of freedom and the noncentrality of every term.
     """
     weights = np.append(np.linspace(0.3, 0.304, 40), 0.4)
     law = law_of(weights, dof, nc)
@@ -380,10 +371,9 @@ def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
 @pytest.mark.parametrize("of", ["sf", "cdf", "logsf", "pdf"])
 @pytest.mark.parametrize("x", [-30.0, -0.3, 0.0, 4.0, 200.0])
 def test_scale_mirror_and_order(of, x):
-    """The interval does not change if all parameters and x get another unit or sign, or the weights another order.
+    """The interval does not change with the unit or sign of the weights and x, or with the order of the weights.
 
-    The unit changes by a power of two, so that there is no rounding error. If the signs change, the upper tail becomes
-    the lower one.
+    The unit is a power of two, so that nothing is rounded. With the other sign, the upper tail becomes the lower one.
     """
     value = gx2.certify(x, **SIGNED, of=of)
     scaled = {name: 8 * np.array(SIGNED[name]) for name in ("weights", "normal", "shift")}
@@ -401,7 +391,7 @@ def test_scale_mirror_and_order(of, x):
 @pytest.mark.parametrize("of", ["isf", "ppf"])
 @pytest.mark.parametrize("form", [SIGNED, {"weights": WEIGHTS}, {"weights": [-1.0, -0.25], "dof": 2}], ids=str)
 def test_tails_at_the_ends_of_a_quantile(form, of, p):
-    """For the interval of a quantile, the certified tails at its two ends are on both sides of the probability `p`.
+    """The certified tails at the two ends of a quantile's interval are on both sides of the probability `p`.
 
     `of` is "isf" for the upper quantile or "ppf" for the lower one, and `form` has the parameters of the distribution.
     """

@@ -1,6 +1,6 @@
-"""Test the pair of scaling and clip norm with the least expected error, and the gradient by which it is found.
+"""Test how GaussianDataMechanism finds the pair of scaling and clip norm with the least expected error.
 
-GaussianDataMechanism uses this pair for scaling="optimal" with clip_probability="optimal".
+It uses this pair for scaling="optimal" with clip_probability="optimal".
 """
 
 import itertools
@@ -26,13 +26,10 @@ def derivative(f, step):
     [(1, 1.0, False), (3, 2.0, False), (3, 2.0, True), (50, 1.5, True), (400, 1.2, True), (3, 1e-9, True)],
 )
 def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
-    """`loss_and_slopes` returns a loss by clipping, and the derivatives of this loss by the logarithms of the weights.
+    """`loss_and_slopes` returns a loss by clipping, and its derivatives by the logarithms of the `d` weights.
 
-    The loss agrees with a sum of moments from `gx2.clip_moments` to a relative 1e-14. The derivatives agree with
-    central differences to a relative 1e-8, or 1e-6 for the least `fraction`. `d` is the number of weights, and
-    `noncentral` says whether the rows have a mean other than 0. The squared clip norm is `fraction` times the mean
-    squared norm of a row. If `fraction` is 1e-9, nearly all rows are clipped, and another integral is used. 400 weights
-    are gathered in clusters.
+    The derivatives agree with finite differences. The squared clip norm is `fraction` times the mean squared norm of a
+    row. `noncentral` says whether the rows have a mean other than 0.
     """
     rng = np.random.default_rng(d)
     weights, by_square, by_mean = np.exp(rng.normal(0, 1, (3, d)))
@@ -52,11 +49,10 @@ def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
 
 
 def error_of(mechanism, axes, mean, factors):
-    """Return the expected squared error of `mechanism` if its clip region had the semi-axes `axes`, as a float.
+    """Return the expected squared error of `mechanism` if its clip region were the ellipsoid with the semi-axes `axes`.
 
-    The clip region is the ellipsoid to which rows are shortened. Its semi-axis in column j is C / b_j, where C is the
-    clip norm and b the scaling. `mean` is the true mean of the rows. The error has a part by noise and a part by
-    clipping, which is the mean over the standard deviations that are sigma times each of the `factors`.
+    `mean` is the true mean of the rows. The error by clipping is averaged over the standard deviations sigma times each
+    of the `factors`.
     """
     z, center = mechanism.noise_multiplier, mechanism.center
     size = np.sum(axes**2)
@@ -72,14 +68,10 @@ def error_of(mechanism, axes, mean, factors):
 @pytest.mark.parametrize(("offset", "factor"), [(0.0, 1.0), (0.7, 1.0), (0.5, 1.25), (0.0, 3.0)])
 @pytest.mark.parametrize(("n", "epsilon"), [(100, 2.0), (1000, 1.0), (10**6, 0.1), (10**6, 3.0)])
 def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon):
-    """No pair of scaling and clip norm has less expected error than the best pair, up to a relative 1e-8.
+    """No pair of scaling and clip norm has less expected error than the "optimal" pair, up to a relative 1e-8.
 
-    The best pair is that of scaling="optimal" with clip_probability="optimal". The expected squared error is a convex
-    function of the semi-axes C / b, where C is the clip norm and b the scaling, and its part by noise is strongly
-    convex. A function with the modulus m of strong convexity and the gradient g is at most |g|^2 / (2 m) above its
-    minimum (chapter 15). This bound is computed with a numerical gradient. `neighbors`, `n` and `epsilon` are
-    parameters of the mechanism, `offset` is the distance of the true mean from the center in units of sigma, and
-    `factor` is the declared sigma_factor.
+    The error is strongly convex in the semi-axes of the clip region, so its gradient bounds how far it is above the
+    minimum (chapter 15). The true mean is `offset` sigma from the center, and `factor` is `sigma_factor`.
     """
     sigma, center = np.array([5.0, 1.0, 1.0, 0.02]), np.array([3.0, -1.0, 0.5, 0.0])
     options = BEST | {"center_std": offset * sigma, "sigma_factor": factor, "neighbors": neighbors, "center": center}
@@ -98,10 +90,8 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon
 def test_the_pair_has_less_error_than_one_after_the_other():
     """In the example of chapter 15, the error is over 3 % larger if first the scaling and then the clip norm is chosen.
 
-    The comparison is with the pair that is best together, and the error is the expected squared error. The scaling is
-    `scaling.optimal` for a clip probability p, and then the best clip norm for this scaling is taken. First p is 1/n,
-    and then the clip probability that results from this clip norm. For four other values of p, the error is above that
-    of the best pair, too.
+    The comparison is with the pair that is best together. The scaling is `scaling.optimal` for one of several clip
+    probabilities, and the clip norm the best one for this scaling.
     """
     sigma, n = zipf_sigma(100, 1.0), 10**5
     pair = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **BEST, **SURE)
@@ -119,9 +109,8 @@ def test_the_pair_has_less_error_than_one_after_the_other():
 def test_the_pair_is_never_worse_than_a_given_scaling(options):
     """The best pair of scaling and clip norm has no more expected error than three scalings with their best clip norms.
 
-    The three scalings are `scaling.expected_norm` (Lemma 4.1), `scaling.optimal` (least noise), and no scaling. The
-    tolerance is a relative 1e-9. `options` are further arguments of GaussianDataMechanism. In three of the four cases,
-    `error` assumes that the guesses of center and sigma may be wrong.
+    The three are `scaling.expected_norm`, `scaling.optimal`, and no scaling. `options` are further arguments of
+    GaussianDataMechanism.
     """
     for sigma, n in itertools.product((zipf_sigma(5, 0.5), zipf_sigma(60, 1.5)), (300, 10**4)):
         lemma, best = scaling.expected_norm(sigma), scaling.optimal(sigma, 1 / n)
@@ -132,11 +121,9 @@ def test_the_pair_is_never_worse_than_a_given_scaling(options):
 
 
 def test_the_pair_follows_units_and_order_of_the_columns():
-    """If the columns are permuted and the unit of all data changes, the semi-axes of the best pair change likewise.
+    """If the columns are permuted and the unit of the data changes, the best scaling and clip norm change likewise.
 
-    The best pair is the scaling b and the clip norm C of least expected error, and the semi-axes are C / b. They agree
-    to a relative 1e-3, and the errors to 1e-9: the search ends near the best pair, at a point that may depend on the
-    order of the columns.
+    The semi-axes of the clip region agree to a relative 1e-3, and the errors to 1e-9.
     """
     sigma, order, unit = zipf_sigma(30, 1.0), np.random.default_rng(1).permutation(30), 1e20
     one = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, **BEST)
@@ -146,11 +133,9 @@ def test_the_pair_follows_units_and_order_of_the_columns():
 
 
 def test_the_pair_keeps_the_least_clip_norm():
-    """For a tiny epsilon, the clip norm of the pair is a thousandth of a row's typical norm, the least that is allowed.
+    """For a tiny epsilon, the best clip norm is the least that is allowed: a thousandth of a row's typical norm.
 
-    Without this limit the clip norm would be smaller still, because the noise is so large. The typical norm is that for
-    standard deviations of sigma / 1.25, where 1.25 is the default of sigma_factor. Two other scalings, each with its
-    best clip norm, have no smaller error than the pair, up to a relative 1e-4.
+    Without this limit it would be smaller still, because the noise is so large.
     """
     sigma = zipf_sigma(10, 2.0)
     pair = GaussianDataMechanism(sigma, 1000, 1e-6, 1e-9, **BEST)
@@ -162,10 +147,10 @@ def test_the_pair_keeps_the_least_clip_norm():
 
 
 def test_the_pair_is_found_where_it_is_far_from_the_start():
-    """If the center of one of five columns is off by 1000 sigma, the semi-axis of this column alone becomes that long.
+    """The search for the best pair of scaling and clip norm succeeds even if one of five centers is off by 1000 sigma.
 
-    The semi-axes of the other four columns are between 4 and 100 sigma. So the error is at most 2 % more than the noise
-    that the long semi-axis causes. This tests the search, which begins at the best scaling of five equal columns.
+    Then the clip region becomes that long in this column alone. The error is at most 2 % more than the noise that this
+    causes.
     """
     it = GaussianDataMechanism(np.ones(5), 10**6, 1.0, 1e-9, center_std=[1000.0, 0, 0, 0, 0], **BEST)
     axes = it.clip_norm / it.b

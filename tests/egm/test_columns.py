@@ -45,12 +45,12 @@ def mechanism(**options):
 
 
 def columns_of(names=NAMES):
-    """Return the columns of the test data X that are called `names`, as a dictionary {name: vector}."""
+    """Return the columns `names` of the test data, as a dictionary {name: vector}."""
     return {name: X[:, NAMES.index(name)] for name in names}
 
 
 def frame(names=NAMES, make=pd.DataFrame):
-    """Return the columns of the test data X that are called `names` as a data frame, made by the function `make`."""
+    """Return the columns `names` of the test data as a data frame, made by the function `make`."""
     return make(columns_of(names))
 
 
@@ -60,7 +60,7 @@ def dask(*parts):
 
 
 def file(folder, suffix, names=NAMES):
-    """Write the columns `names` of the test data to a file in `folder`, and return the result of `files.rows` for it.
+    """Write the columns `names` of the test data to a file in `folder`, and return what `files.rows` reads from it.
 
     `suffix` is ".csv" or ".parquet".
     """
@@ -81,7 +81,7 @@ def from_parquet(folder):
 
 
 def blocks():
-    """Yield the rows of the test data X in blocks with different orders of columns; the last block has no names."""
+    """Yield the rows of the test data in blocks with different orders of columns; the last block has no names."""
     yield frame(OTHER)[:100]
     yield frame(make=pl.DataFrame)[100:150]
     yield from frame(OTHER, pa.table)[150:250].to_batches(max_chunksize=30)
@@ -118,10 +118,9 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
 
 @of_all_frames
 def test_a_table_in_another_order_is_not_copied_as_a_whole(make):
-    """If the columns of a table are not in the mechanism's order, a release takes less memory than a copy of the table.
+    """To put the columns of a table in the mechanism's order, a release needs less memory than a copy of the table.
 
-    The release takes less than 20 MB, and the table has 24 MB. The columns are put in the mechanism's order for a few
-    rows at a time.
+    It needs less than 20 MB for a table of 24 MB, because it does so for a few rows at a time.
     """
     n = 1_000_000
     held = make({name: np.ones(n) for name in OTHER})
@@ -135,10 +134,7 @@ def test_a_table_in_another_order_is_not_copied_as_a_whole(make):
 
 
 def test_vectors_are_matched_by_their_names():
-    """Vectors with names are put into the order of the mechanism's columns.
-
-    This is tested for `sigma`, `center`, `scaling`, and the mean in `error`.
-    """
+    """Vectors with names, such as `sigma` and `center`, are put into the order of the mechanism's columns."""
     named = mechanism(center=dict(zip(OTHER, [5.0, 45.0, 2500.0], strict=True)))
     assert named == mechanism() == GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER, columns=NAMES)
     assert named.columns == NAMES
@@ -155,8 +151,7 @@ def test_vectors_are_matched_by_their_names():
 def test_a_covariance_with_names_is_put_in_order():
     """`error` puts a covariance matrix with names, as pandas computes it, into the order of the mechanism's columns.
 
-    It raises a ValueError if the rows and columns of the matrix have different orders, or if the names are not those of
-    the mechanism.
+    It refuses the matrix if rows and columns have different orders, or names that are not those of the mechanism.
     """
     factor = np.random.default_rng(2).normal(size=(3, 3))
     covariance, names = factor @ factor.T, ["age", "income", "visits"]
@@ -220,7 +215,7 @@ def test_other_names_are_refused_by_name(held, message):
 def test_names_without_others_to_match_them_with_are_refused(tmp_path):
     """A mechanism without column names refuses a table or a vector with names, because it cannot check their order.
 
-    A table with one column is accepted, because one column has only one order. So is a table without names.
+    It accepts a table without names, or with only one column.
     """
     unnamed = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER)
     for held in (*(frame(make=make) for make in FRAMES.values()), dask(frame()), from_parquet(tmp_path)):
@@ -252,9 +247,9 @@ def test_bad_columns_are_named(columns, error, message):
 
 
 def test_many_names_are_matched_in_no_time():
-    """`check` matches the names of a table's 20 000 columns with those of the mechanism, although the order differs.
+    """20 000 column names are matched with those of the mechanism in a short time, although the order differs.
 
-    If each name were compared with all others, the test would take minutes. A name that is missing raises a ValueError.
+    If each name were compared with all others, the test would take minutes. A name that is missing is an error.
     """
     d = 20_000
     names = [f"column {j}" for j in range(d)]
@@ -282,9 +277,9 @@ WITHOUT_GAPS = "bool", "uint8"  # types of pandas
 
 
 def typed(library, values, dtype=None, names=OTHER):
-    """Return the test data as a data frame of `library` with the columns `names`, in which "visits" has the `values`.
+    """Return the test data as a data frame of `library`, in which the column "visits" has the `values` of type `dtype`.
 
-    The column gets the type `dtype`. A value None is missing.
+    The columns are called `names`. A value None is missing.
     """
     if dtype is None:
         column = values
@@ -402,7 +397,7 @@ WAYS_OUT = {
 
 @pytest.mark.parametrize("what", WAYS_OUT)
 def test_what_is_no_array_is_told_how_to_become_one(what):
-    """The TypeError for an object that cannot be summed as it is says how to make an array or a table of it.
+    """If an object cannot be summed as it is, the TypeError says how to make an array or a table of it.
 
     `what` is a case in WAYS_OUT. A lazy frame is not collected, and a sparse array is not made dense.
     """
@@ -433,11 +428,7 @@ def test_an_iterator_is_refused_by_name_where_rows_are_read_several_times():
 
 
 def test_adaptive_sums_are_in_the_order_of_the_table():
-    """The sums that AdaptiveDataMechanism releases are in the order of the table's columns.
-
-    With `radius` and `sigma_range`, no parameter of the mechanism has one entry for each column. So the mechanism knows
-    no other order.
-    """
+    """AdaptiveDataMechanism releases sums in the order of the table's columns if its parameters name no columns."""
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
     expected = adaptive.release(X[:, ORDER], rng=np.random.default_rng(5)).estimate
     for held in (*(frame(OTHER, make) for make in FRAMES.values()), frame(OTHER).astype("Int64")):
@@ -461,11 +452,9 @@ EMPTY = {
 @pytest.mark.parametrize("rng", [None, Silent()], ids=["secure", "simulated"])
 @pytest.mark.parametrize("empty", EMPTY)
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
-    """If the number of rows is private, `release` accepts data without rows; an error would reveal that there are none.
+    """If the number of rows is private, `release` accepts data without rows: an error would reveal that there are none.
 
-    `empty` is a case in EMPTY. `rng` is None for secure noise, or a generator whose noise is zero. Without noise, the
-    released sum and the released number of rows are 0. With secure noise, each sum is within eight standard deviations
-    of 0.
+    `empty` is a case in EMPTY. `rng` is None for secure noise, or a generator whose noise is zero.
     """
     release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
     assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
@@ -482,10 +471,7 @@ def test_parts_of_a_dask_frame_may_each_have_their_own_order():
 
 
 def test_rows_with_names_in_a_list_are_refused():
-    """`release` raises a TypeError for a list of rows that have names.
-
-    The entries of such rows would be added by their positions, and not by their names.
-    """
+    """`release` refuses a list of rows that have names, because it would ignore the names."""
     turned = [pd.Series(X[i, ORDER], OTHER) for i in range(N)]
     for held in (turned, iter([turned[:9], turned[9:]])):
         with pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names"):
@@ -495,11 +481,10 @@ def test_rows_with_names_in_a_list_are_refused():
 
 @pytest.mark.parametrize("kinds", [(np.int64, float), (np.int64, np.uint64)])
 def test_a_value_with_columns_of_different_types_is_refused(kinds):
-    """`GaussianMechanism` raises a TypeError for a table whose columns differ in type.
+    """`GaussianMechanism` refuses a table whose columns differ in type, because it would convert them to doubles.
 
-    The entries of such a table would become doubles. As doubles, large integers that differ by 1 could differ by 1024,
-    which is more than the sensitivity. `kinds` are the types of the two columns. A table whose columns have one type is
-    accepted.
+    Large integers that differ by 1 could then differ by 1024, which is more than the sensitivity. `kinds` are the types
+    of the two columns.
     """
     columns = {"visits": np.array([2**62 + 513]).astype(kinds[0]), "other": np.array([1]).astype(kinds[1])}
     for held in (make(columns) for make in FRAMES.values()):
@@ -514,10 +499,10 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 
 
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
-    """The labels 0, 1, 2 of a table's columns are taken as names only if the mechanism has a column with one of them.
+    """The labels 0, 1, 2 of a table's columns count as names only if the mechanism has a column with one of them.
 
-    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. A mechanism with the columns
-    "age", "income" and "visits" accepts the table, and takes the labels as mere positions.
+    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. For the columns "age", "income"
+    and "visits", the labels are mere positions, and the table is accepted.
     """
     counted = GaussianDataMechanism(pd.Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     with pytest.raises(
@@ -546,10 +531,9 @@ WHEN = [date(2024, 2, 29), date(1999, 12, 31), date(2024, 2, 29)]
 
 @of_all_frames
 def test_split_takes_columns_away_and_returns_their_entries(make):
-    """`_tables.split` takes the columns that are named out of a data frame, and returns their entries as arrays.
+    """`_tables.split` takes named columns out of a data frame, and returns the rest and the entries as arrays.
 
-    Its first result is a data frame of the same library with the remaining columns. The entries are unchanged, for
-    integers, text, flags and dates.
+    The rest is a data frame of the same library. The entries are unchanged, for integers, text, flags and dates.
     """
     labels = {"person": [7, 2**62 + 1, 7], "city": ["Ulm", "Å", ""], "flag": [True, False, True], "when": WHEN}
     held = make({"age": [1.0, 2.0, 3.0], **labels, "visits": [4, 5, 6]})

@@ -47,7 +47,7 @@ class Estimator(BaseEstimator):
 
 
 def numbers(release):
-    """Return the estimate of a release or, if `release` maps each group to a release, the list of their estimates."""
+    """Return the estimate of `release`, or the estimates of all groups if `release` maps each group to a release."""
     return [it.estimate for it in release.values()] if hasattr(release, "values") else release.estimate
 
 

@@ -35,7 +35,7 @@ N = 500
 def silent(monkeypatch):
     """Replace secure Gaussian noise by zeros until the test ends, and return a list.
 
-    Each call of the sampler appends to the list how many numbers are drawn. `monkeypatch` makes the replacement.
+    Each call of the sampler appends to the list how many numbers it draws.
     """
     sizes = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: sizes.append(size) or [0] * size)
@@ -44,9 +44,9 @@ def silent(monkeypatch):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Start a dask cluster of two worker processes, which are restarted if they die, and yield a client of the cluster.
+    """Start a dask cluster of two worker processes for the tests of this file, and yield its client.
 
-    The cluster uses free ports of the loopback interface. It ends after the last test of this file.
+    A worker is restarted if it dies. The cluster uses only this computer.
     """
     options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
     with LocalCluster(**options, silence_logs=logging.ERROR) as cluster, Client(cluster) as client:
@@ -60,7 +60,7 @@ def data():
 def estimate(X, n=N, **options):
     """Return the sum of the rows of `X` as GaussianDataMechanism releases it, with parameters that clip many rows.
 
-    `n` is the declared number of rows, and `options` are further arguments of the mechanism. The result is an array.
+    `n` is the declared number of rows, and `options` are further arguments of the mechanism.
     """
     options = {"center": MU, "clip_probability": 0.3, "columns": ("a", "b", "c"), **options}
     return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options).release(X).estimate
@@ -74,7 +74,7 @@ def seen(block):
 def unknown(X, chunks):
     """Return a dask array with the rows of the array `X`, for which dask does not know the number of rows.
 
-    The rows are selected by their values from a dask array with more rows, which is divided into blocks by `chunks`.
+    The rows are selected by their values from an array that `chunks` divides into blocks.
     """
     X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
     return X[X[:, 0] > -1e5]
@@ -95,10 +95,10 @@ CHUNKED = {
 
 @pytest.mark.parametrize("chunked", CHUNKED)
 def test_each_row_is_in_one_result_and_in_order(chunked):
-    """`results` makes a pair of each block by a function, here `seen`, and adds up pairs until at most 16 are left.
+    """`results` applies a function to each block of rows, and adds up the results, in order, until at most 16 are left.
 
-    With `seen`, a pair has a list of rows and the number of these rows. So the test sees that each row is added once
-    and in order. `chunked` is a case in CHUNKED, a way to divide an array into chunks.
+    The function `seen` returns the rows, so that the test sees each row once. `chunked` is a case in CHUNKED, a way to
+    divide an array into blocks.
     """
     X = CHUNKED[chunked](data())
     parts = results(X, seen)
@@ -192,8 +192,7 @@ def test_parquet_without_rows(tmp_path):
 def folder(path, second, **first):
     """Write the columns `first` and the table `second` to two Parquet files in the folder `path`, and return `path`.
 
-    `first` are keyword arguments of any name, one for each column of a.parquet. `second` is a dictionary with the
-    columns of b.parquet.
+    A column is a keyword argument, and `second` is a dictionary of columns.
     """
     for name, table in (("a.parquet", first), ("b.parquet", second)):
         pq.write_table(pa.table(table), path / name)
@@ -271,9 +270,8 @@ print(between - before, peak() - before, whole.nbytes)
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
     """A release of an array in 64 blocks needs less than a quarter of the array's size as additional memory.
 
-    The additional memory is the amount by which the peak of the process exceeds the peak of a release of four blocks.
-    `kind` is "zarr" or "parquet", the kind of file that holds the array. The peak is read from /proc, because getrusage
-    would include the memory of the parent process.
+    The additional memory is compared with a release of four blocks. `kind` is "zarr" or "parquet", the kind of file
+    that holds the array.
     """
     X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
     if kind == "zarr":
@@ -337,7 +335,7 @@ def test_bad_arrays_are_named(name):
 
 
 def test_unknown_columns_may_be_right(silent):
-    """A dask array whose number of columns is not known is summed if its blocks have the right number."""
+    """A dask array whose number of columns is not known is summed if its blocks have the right number of columns."""
     assert np.array_equal(estimate(nan_columns(data())), estimate(data()))
 
 
@@ -358,11 +356,10 @@ def test_arrays_in_memory_need_no_dask():
 
 
 def gated(block, folder, block_id):
-    """Return the array `block` unchanged, and create a file in `folder` that shows that this block was begun.
+    """Return the array `block` unchanged, and create a file in `folder` that shows that the block was begun.
 
-    The name of the file is the process id and the number of the block. `block_id` is the position of the block in the
-    dask array, a tuple that begins with the block's number. From its third block on, a process waits until the file
-    "go" appears in `folder`.
+    From its third block on, a process waits until the file "go" appears in `folder`. `block_id` begins with the block's
+    number.
     """
     before = len(list(folder.glob(f"{os.getpid()} *")))
     (folder / f"{os.getpid()} {block_id[0]}").touch()
@@ -372,7 +369,7 @@ def gated(block, folder, block_id):
 
 
 def begun(folder):
-    """Return, from the files in `folder`, the numbers of the blocks that each process has begun: {process id: set}."""
+    """Return the numbers of the blocks that each process has begun, from the files in `folder`: {process id: set}."""
     found = {}
     for process, block in (file.name.split() for file in folder.glob("* *")):
         found.setdefault(int(process), set()).add(int(block))
@@ -380,10 +377,9 @@ def begun(folder):
 
 
 def kill_one(folder):
-    """Kill one of two processes when each has begun three blocks, and return the set of blocks that it had begun.
+    """Kill one of two processes when each has begun three blocks, and return the numbers of these blocks as a set.
 
-    The blocks are given by their numbers. The files in `folder` show which blocks are begun (see `begun`). At the end
-    the file "go" is created in `folder`, for which the other process waits.
+    The files in `folder` show which blocks are begun. At the end the other process may go on.
     """
     try:
         for _ in range(3000):
@@ -399,11 +395,7 @@ def kill_one(folder):
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
-    """If a worker process is killed in its third block, the sum on a cluster is still right: each block is added once.
-
-    The three blocks that the killed worker had begun are computed again. The fixture `cluster` starts two workers, and
-    `silent` removes the noise.
-    """
+    """If a worker process is killed in its third block, the sum on a cluster still has each block once."""
     X = da.from_array(data(), chunks=(13, 3)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
     assert X.numblocks == (39, 1)
     with ThreadPoolExecutor(1) as pool:
@@ -421,8 +413,7 @@ def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
 def test_a_killed_worker_counts_each_person_once(tmp_path, cluster, silent):
     """If a worker process is killed, the sum over persons with rows in several blocks is still that of data in memory.
 
-    The rows of each person are added first (per_person="sum"). `cluster` starts two workers, and `silent` removes the
-    noise.
+    The rows of each person are added first (per_person="sum").
     """
     persons = np.random.default_rng(5).integers(0, 150, N)
     X = np.column_stack([persons, data()])
@@ -461,10 +452,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 @pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """If a Parquet file changes, `from_parquet` returns the new numbers, even while the cluster holds the old numbers.
-
-    The fixture `cluster` starts the dask cluster. Both arrays are computed on it.
-    """
+    """If a Parquet file changes, `from_parquet` returns the new numbers, even while a cluster holds the old ones."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())
@@ -473,10 +461,7 @@ def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
 
 
 def test_an_adaptive_release_on_a_cluster_is_that_in_memory(cluster):
-    """A release of AdaptiveDataMechanism for a dask array on a cluster is bit for bit that for the array in memory.
-
-    The simulated noise is the same for both. `cluster` is a client of a cluster of two processes.
-    """
+    """A release of AdaptiveDataMechanism for a dask array on a cluster is bit for bit that for the array in memory."""
     it = AdaptiveDataMechanism(N, 4.0, ranges=[(-50, 50)] * 3)
     expected, found = (it.release(X, rng=np.random.default_rng(1)) for X in (data(), da.from_array(data(), (70, 2))))
     assert found.method == "search"

@@ -44,9 +44,9 @@ def csv_text(X, names=NAMES):
 
 
 def write(path, X, names=NAMES):
-    """Write the table `X` to a CSV, NPY or Parquet file, according to the suffix of `path`, and return `path`.
+    """Write the array `X` to a CSV, NPY or Parquet file, according to the suffix of `path`, and return `path`.
 
-    `X` is an array. `names` are the names of the columns; an NPY file has no names.
+    `names` are the names of the columns; an NPY file has no names.
     """
     if path.suffix == ".csv":
         path.write_text(csv_text(X, names))
@@ -70,8 +70,8 @@ def whole_table(rows):
 def test_every_kind_has_the_same_numbers(tmp_path, kind, rows):
     """`files.rows` yields the same numbers, bit for bit, for a CSV, NPY or Parquet file with the same table.
 
-    The numbers come in blocks of rows, as arrays of doubles, and a second time if they are asked for again. `kind` is
-    the suffix of the file, and `rows` is the number of rows.
+    It yields them in blocks of rows, and again if they are asked for again. `kind` is the suffix of the file, and
+    `rows` is the number of rows.
     """
     X = table(rows)
     path = tmp_path / f"t.{kind}"
@@ -120,8 +120,7 @@ def test_flags_and_decimals_of_a_parquet_file_are_numbers(tmp_path):
 def test_a_folder_is_its_files_one_after_the_other(tmp_path):
     """`files.rows` of a folder yields the rows of all Parquet files in it and in its subfolders, in the order of names.
 
-    Files and folders whose names begin with a dot or an underscore are skipped. The columns may have another order in
-    each file.
+    Files and folders whose names begin with a dot or an underscore are skipped. The order of the columns may differ.
     """
     X = table(12)
     parts = {"month=1/b.pq": X[3:5], "month=1/a.parquet": X[:3], "month=2/a.parquet": X[5:5], "z.parquet": X[5:]}
@@ -156,7 +155,7 @@ def test_a_part_of_a_folder_that_cannot_be_read_is_an_error(tmp_path):
 def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
     """Reading a Parquet file with 300 columns asks pyarrow for the list of column names fewer than 10 times.
 
-    pyarrow makes a new list for each request. One request for each column took 20 seconds for 20 000 columns.
+    With one request for each column, 20 000 columns took 20 seconds.
     """
     pq.write_table(pa.table({f"c{i}": [0.5] for i in range(300)}), tmp_path / "t.parquet")
     with parquet._opened(tmp_path / "t.parquet") as real:
@@ -271,9 +270,9 @@ def test_one_column_is_a_table(tmp_path):
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
 def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
-    """`files.rows` reads a number in a CSV file as the same double, whether the number is in quotes or not.
+    """A number in a CSV file is the same double whether it is in quotes or not, although different code parses it.
 
-    Different code parses the two forms. `row` holds two random numbers, which form the only line of the file.
+    `row` holds two random numbers, which form the only line of the file.
     """
     path = tmp_path_factory.getbasetemp() / "quoted.csv"
     for quote in ("", '"'):
@@ -456,7 +455,7 @@ def test_labels_of_a_csv_file_are_texts_as_written(tmp_path, options):
 
 
 def test_labels_are_known_as_names_of_line_1(tmp_path):
-    """Line 1 of a CSV file is taken for a header if each of its texts is in `known` or `labels`, and else refused."""
+    """Line 1 of a CSV file is a header if each of its texts is in `known` or `labels`; else the file is refused."""
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
     assert it.names == ("age", "pay")
@@ -503,10 +502,10 @@ def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
 
 
 def bad_labels(tmp_path, content, name="t.csv", labels=("id",), at_once=False):
-    """Write `content` to the file `name` in `tmp_path`, and return a function that reads the file's labels.
+    """Write `content` to the file `name` in `tmp_path`, and return a function that reads the file's labels and fails.
 
-    The function reads the values of the column "a" (or "1" in an NPY file) and the columns `labels`. With `at_once`, it
-    asks for the labels but reads no row, so that only errors in the names or types of the columns appear.
+    The function reads the column "a" (or "1" in an NPY file) and the columns `labels`. With `at_once`, it reads no row,
+    so that only errors in the names or types of the columns appear.
     """
     path = tmp_path / name
     path.write_text(content) if isinstance(content, str) else write_any(path, content)
@@ -565,8 +564,7 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
     """The error for a wrong cell of a CSV file names the cell's row and column, but never shows its content.
 
-    `wrong` says what is wrong: the cell is empty, infinite, NaN or not a number. `row` is the number of the row, which
-    may be in a later block of rows than the first. The error is a FileError.
+    `wrong` is the kind of mistake, such as an empty cell. `row` is the number of the row.
     """
     blocks = 2 if row == 131_000 else 1
     lines = ["1.5,2"] * (131_100 if blocks == 2 else 10)
@@ -725,10 +723,8 @@ print(rows, peak() - before)
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
     """`files.rows` reads a table of 48 to 104 MB with less than 40 MB of additional memory.
 
-    The additional memory is the increase of the process's peak while it reads the table. `kind` is the kind of file:
-    CSV, CSV with quotes and gzip, NPY in row order, NPY in column order, or Parquet. `rows` and `columns` give the size
-    of the table. The rows of the Parquet file are all in one row group, so that a reader of whole row groups would
-    exceed the limit.
+    `kind` is the kind of file. The rows of the Parquet file are all in one row group, so that a reader of whole row
+    groups would need more. `rows` and `columns` are the size of the table.
     """
     names = [f"c{i}" for i in range(columns)]
     X = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", float, (rows, columns), fortran_order=kind == "F.npy")
@@ -838,10 +834,9 @@ def test_file_is_replaced_only_if_asked(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatch):
-    """`files.whole` raises a FileError if another program has meanwhile created a file at the same path.
+    """`files.whole`, which writes a file, fails if another program has meanwhile created a file with this name.
 
-    The other program's file is kept. `files.whole` is a context manager for writing: its file appears only when it is
-    complete. `links` says whether the file system has hard links.
+    The other program's file is kept. `links` says whether the file system has hard links.
     """
 
     def link(source, target):
@@ -864,10 +859,9 @@ def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatc
 
 
 def test_only_regular_files_are_replaced(tmp_path):
-    """`files.whole` raises a FileError for a folder or a device such as /dev/null, even with overwrite=True.
+    """`files.whole`, which writes a file, never replaces a folder or a device, even with overwrite=True.
 
-    `files.whole` is a context manager for writing a file. It raises a FileError, too, if the folder of the file does
-    not exist.
+    It raises a FileError, also if the folder of the file does not exist.
     """
     for path in (tmp_path, Path("/dev/null")):
         with pytest.raises(FileError, match="is not a regular file"), files.whole(path, overwrite=True):

@@ -19,8 +19,8 @@ FRACTIONS = [1e-8, 1e-4, 0.1, 0.5, 1.0, 2.0, 10.0]  # squared clip norm over the
 def chi_square_losses(d, radius):
     """Return E[L Q] and E[L^2 Q] for Q ~ chi2(`d`), where L = max(0, 1 - sqrt(`radius` / Q)), as two floats.
 
-    Q is the squared norm of a normal vector of `d` coordinates. L is the share of the vector that is lost if the vector
-    is shortened to the squared norm `radius`. The means are computed by the incomplete gamma function with 40 digits.
+    Q is the squared norm of a normal vector, and L the share that is lost if the vector is clipped to the squared norm
+    `radius`. The means are computed with 40 digits.
     """
     with mp.workdps(40):
         q, k = mp.mpf(radius), mp.mpf(d) / 2
@@ -34,11 +34,10 @@ def chi_square_losses(d, radius):
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 300])
 def test_moments_of_equal_weights(d, fraction):
-    """For `d` weights of 1, the moments of `gx2.clip_moments` add up to closed forms, within a relative 2e-12.
+    """For `d` equal weights, the moments of `gx2.clip_moments` add up to the closed forms of `chi_square_losses`.
 
-    The moments are E[L Y_j] and E[L^2 Y_j] for each coordinate j of a normal row. Y_j is the squared coordinate, and L
-    is the share of the row that is lost by clipping. `fraction` is the squared clip norm, divided by the mean of the
-    squared norm. `chi_square_losses` computes the closed forms.
+    They are moments of the part that a row loses by clipping. `fraction` is the squared clip norm, divided by the mean
+    squared norm of a row. The tolerance is a relative 2e-12.
     """
     _, lost, lost_square = gx2.clip_moments(d * fraction, np.ones(d))
     expected = chi_square_losses(d, d * fraction)
@@ -48,11 +47,10 @@ def test_moments_of_equal_weights(d, fraction):
 @pytest.mark.parametrize("fraction", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("nc", [0.0, 2.0])
 def test_moments_agree_with_the_density(fraction, nc):
-    """`gx2.clip_moments`, an integral over a tail, agrees with integrals over the density of the squared norm.
+    """`gx2.clip_moments`, which integrates over a tail, agrees with integrals over the density to a relative 1e-11.
 
-    The tolerance is a relative 1e-11. The results are moments of the part that a normal row loses by clipping.
-    `fraction` is the squared clip norm, divided by the mean of the squared norm of a row. The noncentralities of the
-    four coordinates are `nc` times 0, 1, 2 and 3.
+    The results are moments of the part that a row loses by clipping. `fraction` is the squared clip norm, divided by
+    the mean squared norm of a row. `nc` is a unit of the noncentralities.
     """
     weights, nc = 1 / np.arange(1.0, 5), nc * np.arange(4.0)
     x = fraction * gx2.mean(weights, nc=nc)
@@ -65,12 +63,10 @@ def test_moments_agree_with_the_density(fraction, nc):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_two_ways_to_the_moments_agree(seed):
-    """Two ways to compute moments of the part that a normal row loses by clipping agree, to a relative 2e-9.
+    """Two ways to compute moments of what a normal row loses by clipping agree, to a relative 2e-9.
 
-    `lost_in_tail` integrates over the rows that are longer than the clip norm. `lost_by_complement` integrates over all
-    rows, and subtracts the integral over the rows that are not clipped. `seed` determines random weights with large
-    ratios, noncentralities, and a squared clip norm of 1/3000 to 0.8 times the mean squared norm. The parameters are
-    drawn again if `lost_in_tail` fails.
+    One integrates over the clipped rows. The other integrates over all rows, and subtracts the unclipped ones. `seed`
+    determines the parameters, which are drawn again if the first way, `lost_in_tail`, fails.
     """
     rng, found = np.random.default_rng(seed), None
     while found is None:
@@ -87,11 +83,10 @@ def test_two_ways_to_the_moments_agree(seed):
 @pytest.mark.parametrize("narrow", [1e-1, 1e-3, 1e-6])
 @pytest.mark.parametrize("distance", [1.0, 2.83, 14.1, 1000.0])
 def test_a_center_that_is_off_in_a_narrow_column(narrow, distance):
-    """`error` forecasts the error by clipping if the center is off by `distance` in a column of small spread.
+    """`error` is right if the center is off by `distance` in a column with the small standard deviation `narrow`.
 
-    This column has the standard deviation `narrow`. The other column has the standard deviation 1.4, and its center is
-    right. The forecast is compared with numerical integration, at 41 points for the narrow column and 40,001 for the
-    other one. The tolerance is larger if many rows are near the clip norm, because the integrand has a kink there.
+    The other column has the standard deviation 1.4. The forecast is compared with numerical integration, which is less
+    exact if many rows are near the clip norm.
     """
     it = GaussianDataMechanism([1.0, 1.0], 1000, 1.0, 1e-6, clip_probability=0.3, scaling="none")
     z, (nodes, mass) = np.linspace(-12, 12, 40_001), np.polynomial.hermite_e.hermegauss(41)
@@ -107,9 +102,9 @@ def test_a_center_that_is_off_in_a_narrow_column(narrow, distance):
 
 
 def test_moments_of_clustered_weights():
-    """For 400 weights, `gx2.clip_moments` agrees with a computation that does not gather weights in groups.
+    """For 400 weights, `gx2.clip_moments` is right although it gathers similar weights in groups to be faster.
 
-    `gx2.clip_moments` gathers similar weights in groups in order to be faster. The tolerance is a relative 1e-11.
+    The tolerance is a relative 1e-11.
     """
     weights = zipf_sigma(400, 1.0) ** 2
     x = gx2.isf(1e-3, weights)
@@ -124,9 +119,8 @@ def test_moments_of_clustered_weights():
 def test_transforms_of_the_lost_share_agree_with_40_digits(size):
     """`_lost_shares` has a relative error of at most 3e-14, compared with values of 40 digits.
 
-    It returns the Laplace transforms of L and of L^2, where L is the share of a row that clipping removes, as a
-    function of the squared norm. Their argument z is complex, with the absolute value `size` and a real part >= 0. For
-    |z| >= 1 another method of computation is used than for smaller |z|.
+    It returns Laplace transforms of L and L^2, where L is the share of a row that clipping removes. `size` is the
+    absolute value of their complex argument; from 1 on, another method of computation is used.
     """
     z = size * np.exp(1j * np.linspace(-np.pi / 2, np.pi / 2, 9))
     share, square = clipping._lost_shares(z)
@@ -139,10 +133,10 @@ def test_transforms_of_the_lost_share_agree_with_40_digits(size):
 
 @given(st.floats(1e-3, 1e3), st.permutations(range(5)), st.floats(0.01, 20))
 def test_moments_scale_and_permute(factor, order, x):
-    """If weights and noncentralities are permuted by `order`, the results of `gx2.clip_moments` are permuted likewise.
+    """The results of `gx2.clip_moments` are permuted like the weights, and do not change with their unit.
 
-    If the weights and the squared clip norm `x` are multiplied by the same `factor`, the results do not change. The
-    tolerance is a relative 1e-10.
+    `order` is the permutation. The unit is that of the weights and of the squared clip norm `x`, and changes by
+    `factor`.
     """
     weights, nc, order = 1 / np.arange(1.0, 6), np.array([0, 1, 0, 0.5, 3]), list(order)
     once = np.array(gx2.clip_moments(x, weights, nc=nc))
@@ -170,9 +164,9 @@ SETTINGS = [
 def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
     """Simulate sums of `n` clipped normal rows without noise, and return their squared errors, shape (`draws`,).
 
-    A row x has the mean `offset`, relative to the center, and the standard deviations `sigma`. It is shortened so that
-    the norm of `b` x is at most `clip_norm`. The squared error is the squared distance of the sum from the sum of the
-    unclipped rows or, if `target` is "population", from `n` times `offset`. The rows are drawn by `rng`.
+    The rows have the mean `offset`, relative to the center, and the standard deviations `sigma`; the norm of a row
+    times `b` is clipped to `clip_norm`. `target` says whether the error is that for the sum of the rows or for
+    "population".
     """
     x = offset + sigma * rng.normal(size=(draws, n, sigma.size))
     norms = np.linalg.norm(b * x, axis=2, keepdims=True)
@@ -185,8 +179,7 @@ def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
 def test_forecast_agrees_with_simulation(setting):
     """`forecast.clipping` agrees with the mean squared error of simulated clipped sums, within 4.5 standard errors.
 
-    `setting` is the number of one of 200 random settings. In these settings, from one in a hundred to nearly all rows
-    are clipped.
+    `setting` is one of 200 random settings, in which from one in a hundred to nearly all rows are clipped.
     """
     d, alpha, n, p, shift, target = SETTINGS[setting]
     rng = np.random.default_rng([setting, 7])
@@ -199,11 +192,7 @@ def test_forecast_agrees_with_simulation(setting):
 
 
 def test_forecast_has_no_center_error_at_the_center():
-    """`forecast.clipping` returns a squared bias of exactly zero if the center is the true mean of the rows.
-
-    The parts of the rows that clipping removes are then symmetric around zero, so that only their variance adds to the
-    error.
-    """
+    """`forecast.clipping` returns a squared bias of exactly zero if the center is the true mean of the rows."""
     sigma = zipf_sigma(6, 1.0)
     variance, bias = forecast.clipping(sigma, 50, expected_norm(sigma), 0.8)
     assert variance > 0
@@ -217,9 +206,8 @@ ANYWHERE = np.random.default_rng(31).uniform(size=(12, 5))
 def test_clipping_error_is_convex_in_the_clip_norm(place):
     """The expected squared error by clipping, from `forecast.clipping`, is a convex function of the clip norm.
 
-    Its second differences on a grid of 60 clip norms are not negative, up to rounding. The standard deviations, the
-    number of rows and the offset of the center are random, and `place` holds the random numbers. Because of the
-    convexity, the search for the best clip norm can find only one minimum.
+    So the search for the best clip norm finds the only minimum. The parameters are random, and `place` holds the random
+    numbers.
     """
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
@@ -235,8 +223,7 @@ def test_clipping_error_is_convex_in_the_clip_norm(place):
 def test_best_clip_norm_is_the_least_of_a_grid(place):
     """No clip norm on a grid has a smaller forecast error than the one that `forecast.best_clip_norm` returns.
 
-    The error is the expected squared error of noise and clipping together, and the tolerance is a relative 1e-9. The
-    grid has 29 clip norms. The parameters are random, and `place` holds the random numbers.
+    The error is that of noise and clipping together. The parameters are random, and `place` holds the random numbers.
     """
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
@@ -256,9 +243,8 @@ SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 def test_optimal_clip_norm_is_stationary(doubts):
     """With clip_probability="optimal", the forecast error is smaller than with four other clip probabilities.
 
-    The error is the expected squared error. Two of the clip probabilities are near the optimal one, and two are far
-    from it. The scaling is the same for all. `doubts` are options of the mechanism that say how wrong the guesses of
-    center and sigma may be.
+    Two of these are near the optimal one, and two are far from it. `doubts` are options of the mechanism that say how
+    wrong the guesses of center and sigma may be.
     """
     sigma = zipf_sigma(30, 1.0)
     best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal", **doubts)
@@ -270,11 +256,9 @@ def test_optimal_clip_norm_is_stationary(doubts):
 
 @pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # with n = 10**6 the report's delta = 1e-6 is large
 def test_optimal_clip_probability_beats_the_report_by_far():
-    """If center and sigma are right, the error with clip probability 1/n is much larger than with the optimal one.
+    """If center and sigma are right, the report's clip probability 1/n gives much more error than the optimal one.
 
-    The clip probability 1/n is that of the report that introduced the mechanism. Its expected squared error is more
-    than 4 times as large for n = 1000, where the noise is large, and more than 1.5 times as large for n = 10**6. The
-    optimal clip probability is used with the optimal scaling.
+    The expected squared error is more than 4 times as large for n = 1000, and more than 1.5 times for n = 10**6.
     """
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)
@@ -289,12 +273,10 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
-    """`error()` of a mechanism with center_std and sigma_factor is the mean of two forecasts of `error`.
+    """With center_std and sigma_factor, `error()` is the mean of two forecasts of `error` for wrong guesses.
 
-    center_std and sigma_factor say how wrong the guesses of center and sigma may be. In both forecasts, the true mean
-    differs from the center by center_std, with any signs. The true sigma is sigma times sigma_factor in one forecast,
-    and sigma divided by sigma_factor in the other. The tolerance is a relative 1e-9. If center_std is 0 and
-    sigma_factor is 1, `error()` is the forecast for right guesses. The defaults are half of sigma, and 1.25.
+    In both, the true mean differs from the center by center_std. The true sigma is sigma times sigma_factor in one, and
+    sigma divided by sigma_factor in the other. The defaults are half of sigma, and 1.25.
     """
     sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
     for p in (1e-3, 0.3, "optimal"):
@@ -318,8 +300,8 @@ def test_forecast_under_doubt_is_the_mean_of_the_cases():
 def test_forecast_for_a_wrong_centre_and_sigma_is_what_simulation_shows(off, factor):
     """`error` with a true mean and a true sigma forecasts the mean squared error by clipping of simulated rows.
 
-    The true mean differs from the center by `off` times sigma in each column, and the true sigma is `factor` times
-    sigma. The tolerance is 4.5 standard errors.
+    The true mean is `off` sigma from the center in each column, and the true sigma is `factor` times sigma. The
+    tolerance is 4.5 standard errors.
     """
     sigma, n, draws = zipf_sigma(5, 1.0), 400, 3000
     it = GaussianDataMechanism(sigma, n, 1.0, 1e-6, clip_probability=0.02)
@@ -339,11 +321,8 @@ OFFSETS = (0.0, 0.1, 0.25, 0.5, 1.0)
 def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
     """If the center is off by up to one sigma, clip_probability="optimal" has at most 25 % more error than the default.
 
-    The error is the expected squared error, and the default clip probability is 1/n. The error is also at most 3.5
-    times that of the best of three fixed clip probabilities. This holds with the default center_std and sigma_factor,
-    which say how wrong the guesses of center and sigma may be. If they declare right guesses (0 and 1), the error can
-    be more than 100 times that of the default. `setting` holds the number of columns, the exponent of their Zipf-like
-    standard deviations, and the number of rows.
+    If the guesses are declared to be right, the error can be more than 100 times that of the default. `setting` holds
+    the number of columns, the exponent of their standard deviations (Zipf's law), and the number of rows.
     """
     d, alpha, n = setting
     sigma = zipf_sigma(d, alpha)
@@ -364,11 +343,8 @@ def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
 def test_the_optimal_clip_of_the_tutorial():
     """In the tutorial's example, the forecast of the squared error is right within 10 %, although guesses are wrong.
 
-    The centers of the three columns are off by 0.13, 0.23 and 0.5 true standard deviations. The forecast is that of
-    clip_probability="optimal" with the default center_std and sigma_factor, which say how wrong the guesses of center
-    and sigma may be. The true error is less than 1.15 times
-    that of the default clip probability. With center_std = 0 and sigma_factor = 1, the true error is more than 50 times
-    its forecast.
+    With clip_probability="optimal", the true error is less than 1.15 times that of the default. If the guesses are
+    declared to be right, the true error is more than 50 times its forecast.
     """
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}
@@ -384,8 +360,8 @@ def test_the_optimal_clip_of_the_tutorial():
 def test_confidence_radius_covers_a_doubtful_centre():
     """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
-    The radius holds for a release if the scaled distance from the estimate to the exact sum is at most the radius. If
-    center_std is 0, although the center is wrong, the radius holds for less than 10 % of the releases.
+    If center_std is 0 although the center is wrong, it holds for less than 10 %. It holds if the scaled distance from
+    the estimate to the exact sum is at most the radius.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma
@@ -425,9 +401,7 @@ def test_a_bad_true_sigma_is_named():
 def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
     """For a diagonal covariance matrix, `error` returns the forecast for the corresponding standard deviations.
 
-    The three parts of the expected error agree to a relative 1e-11. `d` is the number of columns. `target` says which
-    quantity is estimated: the sum of the rows, or n times the true mean. For 300 columns, similar weights are gathered
-    in clusters in one computation, and only partly in the other.
+    `d` is the number of columns. `target` is what is estimated: the sum of the rows, or n times the true mean.
     """
     sigma = zipf_sigma(d, 1.0)
     it = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability=0.1)
@@ -441,8 +415,7 @@ def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
 def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
     """Without scaling, the total error that `error` forecasts does not change if normal rows are rotated.
 
-    The rotation makes the coordinates correlated, and it rotates the mean of the rows, too. The smallest eigenvalue of
-    the covariance matrix is only 1e-10. The tolerance is a relative 1e-9.
+    The smallest eigenvalue of their covariance matrix is only 1e-10. The tolerance is a relative 1e-9.
     """
     rng = np.random.default_rng(4)
     V = np.linalg.qr(rng.normal(size=(4, 4)))[0]
@@ -476,8 +449,8 @@ def test_a_center_that_is_off_where_rows_have_no_variance(distance):
 def test_a_scaling_that_hides_a_column_does_not_change_the_forecast(narrow, target):
     """For independent columns, `error` returns the same for the argument `covariance` as for `sigma`.
 
-    The scaling multiplies the second column by `narrow`. Although this may be as small as 1e-30, the forecast errors
-    agree to a relative 1e-11. `target` is what is estimated, the sum of the rows or n times the true mean.
+    This holds even if the scaling of a column, `narrow`, is 1e-30. `target` is what is estimated: the sum of the rows,
+    or n times the true mean.
     """
     options = {"clip_probability": 0.3, "scaling": [1.0, narrow]}
     it = GaussianDataMechanism([1.0, 1.0], 1000, 1.0, 1e-6, **options)
@@ -491,9 +464,8 @@ def test_a_scaling_that_hides_a_column_does_not_change_the_forecast(narrow, targ
 def test_correlated_rows_lose_as_much_as_forecast(seed):
     """For correlated rows, `error` forecasts the variance and the bias by clipping that 20,000 simulated rows show.
 
-    `seed` determines a random covariance matrix, the mean of the rows and the scaling. In every third case the
-    covariance matrix has the rank 1. The tolerance is five standard errors. The forecast is tested for both targets:
-    the sum of the rows, and n times the true mean.
+    `seed` determines covariance matrix, mean and scaling. In every third case the matrix has the rank 1. The tolerance
+    is five standard errors.
     """
     rng = np.random.default_rng(seed)
     d, n = 2 + seed % 4, 20_000

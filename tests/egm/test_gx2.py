@@ -37,10 +37,9 @@ TAILS = [0.5, 0.1, 1e-3, 1e-12, 1e-100, 1e-300]
 
 
 def levels(form, p=TAILS):
-    """Return the upper quantiles of a chi-square form at the probabilities `p`, and its lower quantiles at p[1:5].
+    """Return points at which tails are tested: the upper quantiles of a chi-square form at the probabilities `p`.
 
-    `form` is a dictionary with the arguments weights, dof and nc of the functions of `egm.gx2`. The result is one
-    array.
+    The lower quantiles at p[1:5] follow. `form` is a dictionary with the weights, dof and nc of the form.
     """
     return np.concatenate([gx2.isf(p, **form), gx2.ppf(p[1:5], **form)])
 
@@ -54,7 +53,7 @@ def name_of(case):
 
 
 def relative_error(value, exact):
-    """Return `value` / `exact` - 1, computed with 40 digits, because a subtraction of doubles loses most digits."""
+    """Return `value` / `exact` - 1, computed with 40 digits, because a subtraction of doubles loses digits."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)
 
@@ -131,10 +130,7 @@ def test_a_million_weights_are_as_good_as_a_hundred(p):
 )
 @pytest.mark.parametrize("options", [{}, {"dof": 2.5}, {"nc": np.linspace(0, 3, 3000)}], ids=["plain", "dof", "nc"])
 def test_clusters_change_nothing(weights, options, monkeypatch):
-    """Tails, densities and conditional means are the same whether similar weights are gathered in clusters or not.
-
-    Clusters save time if there are many different weights. Without them, each weight is a term of its own.
-    """
+    """Tails, densities and conditional means do not change if similar weights are gathered in clusters to save time."""
     p = np.array([0.5, 1e-3, 1e-30, 1e-300])
     x, low = gx2.isf(p, weights, **options), gx2.ppf(p, weights, **options)
     clustered = gx2.logsf(x, weights, **options), gx2.logcdf(low, weights, **options), gx2.logpdf(x, weights, **options)
@@ -392,12 +388,11 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize(("heavy", "factor"), [(36, 1.3), (38, 1.3), (44, 1.2), (46, 1.2), (54, 1.1)])
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
-    """The tail of a chi-square form with three heavy weights and a hundred equal ones does not depend on the contour.
+    """A tail does not depend on the contour of its integral, even if a hundred terms have the same weight w.
 
-    The tail is computed by an integral along a contour in the complex plane. A contour that is bent too strongly passes
-    near the point 1 / (2 w), where w is the weight that a hundred terms share. There the integrand oscillates too
-    quickly for the steps of the quadrature. For contours whose ends have three other directions, the logarithm of the
-    tail must be the same, within 1e-12. `heavy` is the largest weight, and the tail starts at `factor` times the mean.
+    Near the point 1 / (2 w) the integrand oscillates too quickly. Three contours with other directions at their ends
+    give the same logarithm of the tail, within 1e-12. `heavy` is the largest weight, and the tail starts at `factor`
+    times the mean.
     """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()

@@ -30,12 +30,15 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}  # of logarithms of tails
 
 
 def points(form):
-    """Return upper and lower quantiles of the distribution whose parameters `form` holds, from its middle outwards."""
+    """Return points at which a distribution is tested: its upper and lower quantiles, from the middle outwards.
+
+    The dictionary `form` holds the parameters of the distribution.
+    """
     return np.concatenate([gx2.isf(TAILS, **form), gx2.ppf(TAILS[:4], **form)])
 
 
 def changed(form, **changes):
-    """Return the dictionary `form` with the weights as an array, all parameters present, and the `changes` made."""
+    """Return the dictionary `form` with all parameters present, the weights as an array, and the `changes` made."""
     full = {"dof": 1.0, "nc": 0.0, "normal": 0.0, "shift": 0.0, **form}
     return {**full, "weights": np.asarray(full["weights"], float), **changes}
 
@@ -56,8 +59,8 @@ def test_difference_of_equal_exponentials_is_laplace():
 def test_difference_of_exponentials(a, b):
     """The tails and the density of a X - b Y agree with closed forms, where X and Y are exponential variables.
 
-    X and Y are chi-square variables with two degrees of freedom, so they are exponential and have no memory. Therefore
-    a X - b Y is positive with the probability a / (a + b), and if it is positive, it has the distribution of a X.
+    They are chi-square variables with two degrees of freedom. a X - b Y is positive with the probability a / (a + b),
+    and then it has the distribution of a X.
     """
     x = np.array([1e-6, 0.3, 1.0, 40.0, 1400.0])
     density = -np.log(2 * (a + b))
@@ -74,8 +77,8 @@ def test_difference_of_exponentials(a, b):
 def test_exponentials_of_either_sign(weights, x):
     """The tail at `x` of a sum of exponential variables with distinct `weights` agrees with partial fractions.
 
-    For x = 0 and the weights cos(2 pi i / n) - r for i = 1, ..., 7, with n = 15 and r = 0.2, this is Anderson's formula
-    (1942) for the probability that the circular serial correlation of n normal numbers exceeds r.
+    For the second set of weights and x = 0, it is Anderson's (1942) probability that the circular serial correlation of
+    15 normal numbers exceeds 0.2.
     """
     with mp.workdps(60):
         w = [mpf(float(each)) for each in weights]
@@ -96,9 +99,9 @@ def test_exponential_and_normal_is_exponnorm(weight, normal, shift):
 
 @pytest.mark.parametrize("dof", [0.8, 1.0, 2.0, 3.0, 7.5, 100.0])
 def test_difference_of_equal_chi_squares_is_variance_gamma(dof):
-    """The density of the difference of two chi-square variables with `dof` degrees of freedom has a closed form.
+    """`gx2.logpdf` of the difference of two chi-square variables with `dof` degrees of freedom has its closed form.
 
-    `gx2.logpdf` agrees with it. It has a Bessel function, and for one degree of freedom it is K_0(|x| / 2) / (2 pi).
+    The form has a Bessel function. For one degree of freedom the density is K_0(|x| / 2) / (2 pi).
     """
     x = np.array([-1000.0, -7.0, -0.1, 1e-3, 0.5, 20.0])
     order, z = (dof - 1) / 2, np.abs(x) / 2
@@ -168,7 +171,7 @@ POSITIVE = {"weights": [3.0, 4.0, 5.0], "dof": [1, 2, 3], "nc": [2.0, 3.0, 7.0],
 
 
 def test_published_values_of_the_toolbox():
-    """Results agree with those of the getting-started pages of Das's toolbox gx2, as far as these pages have digits."""
+    """Results agree with all digits that the getting-started pages of Das's toolbox gx2 show."""
     law = gx2.rv(**TOOLBOX)
     assert law.stats() == (-17.0, 1771.0)
     assert law.pdf([10.0, 25.0]).round(8).tolist() == [0.01205709, 0.00879803]
@@ -210,9 +213,8 @@ def test_published_derivatives_of_the_toolbox():
 def test_published_far_tails_of_the_toolbox():
     """Tails of 1e-1000 and 1e-2000 agree with the approximations on the getting-started pages of gx2.
 
-    The toolbox has found the points by its approximations, one of an infinite tail and one of a finite tail. For the
-    finite tail the pages have the logarithm of the distance from its end, which is too small for a double. So close to
-    the end the tail is proportional to the third power of the distance, because there are six degrees of freedom.
+    Where the variable has a least value, the pages have the logarithm of the distance from this value. So near to it
+    the tail is proportional to the third power of the distance.
     """
     lower, upper = [-24365.14269438, -47950.03867407], [9723.84451406, 19159.3719629]
     np.testing.assert_allclose(gx2.logcdf(lower, **SIGNED) / np.log(10), [-1000, -2000], rtol=2e-5)
@@ -225,8 +227,7 @@ def test_published_far_tails_of_the_toolbox():
 def test_published_error_of_a_classification():
     """The smallest error of a classification agrees with that on the getting-started page of the Python version of gx2.
 
-    A point has one of two normal distributions, each with the probability 1/2. The quadratic form is the logarithm of
-    the ratio of their densities.
+    Each point has one of two normal distributions. The quadratic form is the log ratio of their densities.
     """
     means, covariances = ([-0.3, -0.3], [0.3, 0.3]), (np.eye(2), np.diag([0.4, 0.6]))
     first, second = (np.linalg.inv(covariance) for covariance in covariances)
@@ -309,8 +310,7 @@ def test_round_trip(form):
 def test_quantiles_of_many_probabilities_are_those_of_each(name):
     """For 80 probabilities at once, the tail at each quantile is the probability, and no two quantiles are equal.
 
-    If there are more than 48 probabilities, most quantiles are interpolated, and otherwise all are searched one by one.
-    The tolerance is a relative 1e-12, and in addition the rounding error of the quantile.
+    More than 48 quantiles are mostly interpolated, and fewer are searched one by one.
     """
     p = np.concatenate([np.linspace(0.01, 0.99, 40), np.geomspace(1e-100, 1e-3, 40)])
     for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
@@ -337,10 +337,10 @@ def test_density_is_the_slope(form):
 
 @pytest.mark.parametrize("name", ["pair", "mixed", "all"])
 def test_noncentral_is_a_poisson_mixture(name):
-    """The upper tail with a noncentral first term agrees with a Poisson mixture of tails with a central first term.
+    """The upper tail with a noncentral first term is a Poisson mixture of tails with a central first term.
 
-    This holds because a noncentral chi-square variable is a central one with dof + 2 N degrees of freedom, where N is a
-    Poisson variable with half the noncentrality as its mean. The tolerance is a relative 1e-10.
+    The degrees of freedom are dof + 2 N, where N is a Poisson variable whose mean is half the noncentrality. The
+    tolerance is a relative 1e-10.
     """
     full = changed(FORMS[name])
     dof, x, nc = np.broadcast_to(full["dof"], full["weights"].shape), points(FORMS[name])[:6], 1.5
@@ -402,8 +402,8 @@ TERM = st.tuples(
 def test_estimated_error_covers_the_difference_of_contours(terms, normal, distance):
     """Tails that are integrated along two different contours differ by at most the sum of their estimated errors.
 
-    `terms` are random terms: the size and the sign of the weight, degrees of freedom and noncentrality. `normal` is the
-    normal term. The tail is taken at the mean plus `distance` standard deviations.
+    `terms` are random terms, and `normal` is the normal term. The tail is taken at the mean plus `distance` standard
+    deviations.
     """
     sizes, signs, dof, nc = np.array(terms).T
     form = {"weights": sizes * signs, "dof": dof, "nc": nc, "normal": normal}
@@ -431,10 +431,7 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
     ],
 )
 def test_estimated_error_covers_a_certified_one(x, form):
-    """The upper tail from `gx2.sf` differs from the proved one by at most the error that `gx2.sf` estimates.
-
-    `gx2.certify` proves, by ball arithmetic, between which two doubles the tail lies.
-    """
+    """The upper tail from `gx2.sf` differs from the one that `gx2.certify` proves by at most its estimated error."""
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)
     assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)
@@ -448,8 +445,7 @@ SMALL = [name for name in FORMS if name not in ("harmonic", "many")]
 def slope(function, at, step):
     """Return the derivative of `function` at the number `at`, extrapolated from two central differences.
 
-    Its error has two parts. One is proportional to the fourth power of `step`, and one is the rounding error of
-    `function` divided by `step`.
+    The error is proportional to `step`**4, apart from the rounding error of `function` divided by `step`.
     """
     near, far = ((function(at + h) - function(at - h)) / (2 * h) for h in (step, 2 * step))
     return (4 * near - far) / 3
@@ -460,9 +456,7 @@ def slope(function, at, step):
 def test_gradients_are_slopes(name, p):
     """The derivatives of the upper tail from `gx2.gradients` agree with finite differences, to a relative 1e-8.
 
-    They are the derivatives by x and by each parameter, at the point where the upper tail is `p`. A step changes the
-    smaller tail by at most about a thousandth. So the finite differences have a relative error of about 1e-9: the
-    rounding error 1e-12, divided by 1e-3.
+    They are the derivatives by x and by each parameter, at the point where the upper tail is `p`.
     """
     full = changed(FORMS[name])
     d = full["weights"].size
@@ -496,9 +490,9 @@ def test_gradients_are_slopes(name, p):
 
 @forms
 def test_gradients_know_the_scale(form):
-    """The derivatives of `gx2.gradients`, each times its parameter, add up to 0, for x and all parameters with a unit.
+    """The derivatives of `gx2.gradients`, each times its parameter, add up to 0 over x and all parameters with a unit.
 
-    This is Euler's theorem: the tail does not change if x, weights, normal term and shift are multiplied by one factor.
+    This is Euler's theorem: the tail does not change if x, weights, normal term and shift get another unit.
     """
     full = changed(form)
     for x in points(form)[[0, 2, 3, 7]]:
@@ -621,8 +615,7 @@ def example(seed, d=4):
 def test_product_of_two_normal_variables(rho):
     """The product of two standard normal variables with the correlation `rho` has the known distribution.
 
-    It is negative with the probability arccos(rho) / pi (Sheppard 1899). Its density is an exponential function times
-    the Bessel function K_0.
+    It is negative with the probability arccos(rho) / pi (Sheppard 1899), and its density has the Bessel function K_0.
     """
     law = gx2.from_quadratic_form([[0, 1], [0, 0]], cov=[[1, rho], [rho, 1]])
     assert law.cdf(0.0) == pytest.approx(np.arccos(rho) / np.pi, rel=1e-12)
@@ -649,7 +642,7 @@ def test_other_basis_changes_nothing(seed):
 
 
 def test_whitened_vector_has_the_same_form():
-    """A form of x = L z, where L L^T is the covariance of x, has the distribution of the corresponding form of z."""
+    """A quadratic form of x = L z has the distribution of the corresponding form of z, a standard normal vector."""
     form = example(7)
     root = np.linalg.cholesky(form["cov"])
     white = {
@@ -800,9 +793,9 @@ def test_smallest_quantiles(sign):
 
 
 def test_quantile_between_mean_and_median_of_a_negative_weight():
-    """The upper quantile of -X for 0.7, which lies between mean and median, is minus the lower quantile of X for 0.7.
+    """The upper quantile of -X is minus the lower quantile of X, even between the mean and the median.
 
-    X is a chi-square variable with 0.3 degrees of freedom.
+    X is a chi-square variable with 0.3 degrees of freedom, and the probability is 0.7.
     """
     assert gx2.isf(0.7, [-1.0], 0.3) == pytest.approx(-stats.chi2.ppf(0.7, 0.3), rel=1e-11)
 

@@ -26,21 +26,20 @@ STRANGE = {"mpmath", "pandas", "polars", "sympy"}
 
 
 def packages(names):
-    """Return, for the module names `names`, the set of their top-level packages: "egm" for "egm.gx2"."""
+    """Return the set of the top-level packages of the modules `names`, such as "egm" for "egm.gx2"."""
     return {name.partition(".")[0] for name in names}
 
 
 def loaded_by(code):
-    """Run the string `code` in a new Python process, and return a list of the names of the modules that it loads."""
+    """Return the names of the modules that the program `code`, a string, loads in a new Python process."""
     code = f"import sys; before = {{*sys.modules}}; {code}; print(*{{*sys.modules}} - before)"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_import_is_light():
-    """`import egm` loads no other package, apart from the standard library.
+    """`import egm` loads no package but those of the standard library.
 
-    `from egm import *` loads NumPy and SciPy. It loads neither `egm.study` nor SQLite, nor one of the larger packages
-    in LATER and STRANGE, such as matplotlib or pandas.
+    `from egm import *` loads NumPy and SciPy, but no larger package such as pandas, and neither `egm.study` nor SQLite.
     """
     assert packages(loaded_by("import egm")) - sys.stdlib_module_names == {"egm"}
     loaded = loaded_by("from egm import *")
@@ -52,7 +51,7 @@ def test_import_is_light():
 def test_names_are_there_before_they_are_imported():
     """`dir(egm)` lists all public modules, although each of them is imported only when it is first used.
 
-    An attribute that `egm` does not have, such as `egm.nothing`, raises an AttributeError.
+    A name that `egm` does not have, such as `egm.nothing`, raises an AttributeError.
     """
     assert set(egm.__all__) <= set(dir(egm))
     assert {getattr(egm, name).__name__.removeprefix("egm.") for name in egm.__all__} == set(egm.__all__)
@@ -63,8 +62,8 @@ def test_names_are_there_before_they_are_imported():
 def test_nothing_else_is_imported():
     """The code of the package imports only NumPy, SciPy, the packages in LATER, and the standard library.
 
-    LATER holds the packages that are loaded only when they are needed, such as dask. The code imports no module of the
-    standard library that is missing on Windows.
+    LATER holds the packages that are loaded only when they are needed, such as dask. No module is imported that Windows
+    lacks.
     """
     imported = set()
     for file in PACKAGE.rglob("*.py"):

@@ -1,9 +1,7 @@
-"""Test the confidence intervals of releases: how often they contain the exact number, how long they are, and two laws.
+"""Test the confidence intervals of releases: how often they contain the exact number, and how long they are.
 
-How often is found by simulation. In each simulated release, each column is one observation, and columns are nearly
-independent. The share of the intervals that contain the exact number may be below the confidence by at most three
-standard errors. The laws are that wider intervals contain narrower ones, and that intervals follow units and order of
-the columns.
+In each simulated release, each column is one observation. The share of the intervals that contain the exact number may
+be below the confidence by at most three standard errors.
 """
 
 import dataclasses
@@ -29,14 +27,14 @@ def mechanism(n=200, d=3, **options):
 def covered(made, times, confidence, off=0.0, factor=1.0, simultaneous=False, rows=None):
     """Simulate `times` releases by `made`; return how often their intervals contain the truth, and how long they are.
 
-    `made` is a GaussianDataMechanism, or a GroupedDataMechanism with all rows in one group. The rows are normal. Their
-    mean is off the center by `off` declared standard deviations, and their standard deviations are `factor` times the
-    declared ones. There are `rows` rows, by default as many as declared.
+    `made` is a GaussianDataMechanism, or a GroupedDataMechanism with all rows in one group. The mean of the `rows`
+    normal rows is off the center by `off` declared standard deviations, and their standard deviations are `factor`
+    times the declared ones.
 
     The result is a dictionary from "sum", "mean" and "population" to a tuple (share, length, number). `share` is the
-    share of the columns whose interval contains the exact number; if `simultaneous` is true, it is the share of the
-    releases in which all intervals do. `length` is the mean length of the finite intervals, divided by the standard
-    deviation of the noise in the sum. `number` is the number of observations in `share`.
+    share of the intervals, or of the releases if `simultaneous` is true, that contain the truth. `length` is the mean
+    length of the finite intervals in standard deviations of the noise. `number` is the number of observations in
+    `share`.
     """
     rng, seen, lengths = np.random.default_rng(8), {of: [] for of in OF}, {of: [] for of in OF}
     grouped = isinstance(made, GroupedDataMechanism)
@@ -93,18 +91,17 @@ def test_simultaneous_intervals_hold_together(options):
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_intervals_of_groups(neighbors):
-    """A group's intervals of confidence 0.9 contain the exact numbers of this group in at least 90 % of all cases."""
+    """A group's intervals of confidence 0.9 contain its exact numbers in at least 90 % of all cases."""
     made = GroupedDataMechanism(mechanism(neighbors=neighbors), [1, 2])
     for share, _, number in covered(made, 400, 0.9, off=0.3).values():
         assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
 
 
 def test_no_interval_is_much_longer_than_necessary():
-    """If no row is clipped, an interval is at least as long as for the noise alone, and at most 25 % or 2 % longer.
+    """If no row is clipped, an interval is at most 25 % longer than the noise alone needs for the confidence 0.95.
 
-    The length for the noise alone is the one that normal noise needs for a confidence of 0.95. For "population", the
-    noise includes the spread of the rows. The limit is 2 % if the guesses are declared to be right (KNOWN). It is 25 %
-    by default, when `sigma` may be too small by a factor of 1.25.
+    If the guesses of center and sigma are declared to be right, it is at most 2 % longer. For "population", the noise
+    includes the spread of the rows.
     """
     q = 2 * stats.norm.isf(0.025)
     for options, most in (({}, 1.25), (KNOWN, 1.02)):  # sigma may be too small by the factor 1.25
@@ -122,9 +119,8 @@ def test_no_interval_is_much_longer_than_necessary():
 def test_laws(of, options):
     """Intervals contain the estimate, do not shrink if the confidence grows, and follow units and order of the columns.
 
-    A simultaneous interval contains the interval of one column. Units and order are tested without a basis: if all
-    columns are multiplied by 8 and reversed, then so are the intervals. `of` says what the interval is for, and
-    `options` are those of the mechanism.
+    A simultaneous interval contains the interval of one column. `of` says what the interval is for, and `options` are
+    those of the mechanism.
     """
     made, X = mechanism(**options), np.random.default_rng(2).normal(CENTER, SIGMA, (200, 3))
     release = made.release(X, rng=np.random.default_rng(1))
@@ -147,8 +143,7 @@ def test_laws(of, options):
 def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
     """The 95 % interval of a mean is infinite if the noisy number of rows is below 1.9 of its standard deviations.
 
-    A true number of 0 rows is then possible, and 0 rows have no mean. From 2.1 standard deviations on, the interval is
-    finite.
+    Then there may be no rows, and so no mean. From 2.1 standard deviations on, the interval is finite.
     """
     made = mechanism(5, neighbors="add_remove", clip_probability=0.1)
     release = made.release(np.tile(CENTER, (5, 1)), rng=np.random.default_rng(1))
@@ -162,9 +157,8 @@ def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
 def test_the_ends_solve_the_equation_of_fieller():
     """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count.
 
-    The count is the number of rows. The equation says that |sum - t * count|, less the bound of the bias, is the normal
-    quantile times the standard deviation of sum - t * count. Here the confidence is 0.9, and sum and t are measured
-    from the center.
+    The equation says that |sum - t * count|, minus the bound of the bias, is just as large as the noise allows. The
+    count is the number of rows.
     """
     made = mechanism(40, neighbors="add_remove", **KNOWN)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))
@@ -182,10 +176,9 @@ TAILS = [0.49999, 0.4, 0.1, 0.025, 1e-6, 1e-12]
 
 
 def test_one_coordinate_of_l2_noise():
-    """`coordinate_quantile`, the quantile of one coordinate of l2 noise, has its known values in three cases.
+    """`coordinate_quantile`, a quantile of one coordinate of l2 noise, is that of Laplace noise in one dimension.
 
-    Its unit is the standard deviation of the noise. If there is one coordinate, l2 noise is Laplace noise. The quantile
-    for the tail 1/2 is 0. If there are a million coordinates, the quantile is nearly that of the normal distribution.
+    In a million dimensions it is nearly that of the normal distribution. The quantile for the tail 1/2 is 0.
     """
     assert [coordinate_quantile(tail, 1) for tail in TAILS] == pytest.approx(
         [np.log(1 / (2 * tail)) / np.sqrt(2) for tail in TAILS],

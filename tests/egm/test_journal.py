@@ -40,9 +40,9 @@ def adaptive(rho):
 
 
 def fill(budget, mechanism, most=1000):
-    """Record the cost of `mechanism` in `budget` until the budget refuses, but at most `most` times; return how often.
+    """Record the cost of `mechanism` in `budget` until it refuses, and return how often it did not refuse.
 
-    The result is the number of times that the budget recorded the cost.
+    After `most` times, the function stops.
     """
     for number in range(most):
         try:
@@ -53,10 +53,7 @@ def fill(budget, mechanism, most=1000):
 
 
 def made(path, charges=2):
-    """Return a new Budget with the total rho = 0.5, which keeps its costs in the file `path`.
-
-    The budget has already recorded `charges` costs of rho = 0.125 each.
-    """
+    """Return a new Budget with the total rho = 0.5, kept in the file `path`, with `charges` costs of 0.125 each."""
     budget = Budget(path, rho=0.5)
     for _ in range(charges):
         budget.charge(adaptive(0.125))
@@ -64,10 +61,7 @@ def made(path, charges=2):
 
 
 def change(path, *statements):
-    """Execute the SQL `statements`, which are strings, on the SQLite database in the file `path`.
-
-    Another program could change the file of a budget in this way.
-    """
+    """Execute the SQL `statements` on the SQLite database in the file `path`, as another program could do."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -107,9 +101,7 @@ TOTALS = [
 def test_a_restart_changes_nothing(total, tmp_path):
     """A budget that is opened again from its file before each cost behaves like a budget in memory.
 
-    The two budgets have the same `total`, for example {"rho": 0.3}. They grant or refuse the same costs, and report the
-    same history of costs, the same sum and the same remainder. The folder `tmp_path` then holds no file but that of the
-    budget.
+    Both have the same `total`, grant the same costs, and report the same history. No other file is left in the folder.
     """
     path, memory = tmp_path / "a journal? #1%20", Budget(**total)
     for epsilon in (0.1, 0.07, 1 / 3, 0.2):
@@ -135,10 +127,7 @@ def test_a_restart_cannot_change_the_terms(other, tmp_path):
 
 
 def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypatch):
-    """If another process creates a budget's file just after `Budget` looked for it in vain, `Budget` uses this file.
-
-    The costs in the file are kept.
-    """
+    """If another process creates a budget's file just after `Budget` found none, `Budget` keeps the file's costs."""
     made(tmp_path / "journal", 1)
     monkeypatch.setattr(Path, "exists", lambda path: False)
     assert Budget(tmp_path / "journal", rho=0.5).spent == 0.125
@@ -157,8 +146,8 @@ def test_a_new_journal_is_for_its_owner(tmp_path):
 def test_links(tmp_path):
     """`Budget` accepts a symbolic link to its file, but a file with two names (hard links) raises a JournalError.
 
-    After a crash, SQLite needs its rollback file, whose name is made from a name of the budget's file. SQLite would not
-    find this rollback file if the budget were opened by the second name.
+    After a crash, SQLite looks for a rollback file whose name is made from that of the budget's file. By the second
+    name SQLite would not find it.
     """
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()
@@ -176,8 +165,7 @@ def test_links(tmp_path):
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
     """If a process is killed while it creates a budget's file, another process can use this file.
 
-    The killed process leaves a file with two names: the right name and that of a draft. The next use of the budget
-    removes the name of the draft. A draft that is a different file stays.
+    The killed process leaves a second name of the file, that of a draft. The next use of the budget removes this name.
     """
     Budget(tmp_path / "journal", rho=0.5)
     os.link(tmp_path / "journal", tmp_path / ".egm-1.part")
@@ -192,8 +180,8 @@ def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
 def fork(function):
     """Call `function` in a forked process, and return the pair (process id, stream of the text that `function` writes).
 
-    `function` is called with one argument. This argument is a function write(text), which writes a string to the
-    stream. If `function` raises an Exception, the type and the text of the exception are written to the stream.
+    `function` gets one argument, a function write(text). If `function` raises an Exception, its type and text are
+    written to the stream.
     """
     out, back = os.pipe()
     if (child := os.fork()) == 0:
@@ -208,10 +196,7 @@ def fork(function):
 
 
 def ended(child, out):
-    """Wait for the end of the forked process `child`, and return the text that the process wrote to the stream `out`.
-
-    `child` is a process id. Both arguments come from `fork`.
-    """
+    """Wait for the end of the forked process `child`, a process id, and return the text that it wrote to `out`."""
     with out:
         text = out.read()
     os.waitpid(child, 0)
@@ -219,18 +204,12 @@ def ended(child, out):
 
 
 def in_a_fork(function):
-    """Call `function` without arguments in a forked process, and return its result or its error as a string.
-
-    A result is shown by its `repr`, and an error by its type and its text.
-    """
+    """Call `function` without arguments in a forked process, and return its result or its error as a string."""
     return ended(*fork(lambda write: write(repr(function()))))
 
 
 def test_processes_share_what_there_is(tmp_path):
-    """Three processes that use the file of one budget at the same time are together granted exactly 50 costs.
-
-    The total is epsilon = 1, and each cost is epsilon = 0.02, so that the total is enough for 50 costs.
-    """
+    """Three processes that use the file of one budget at the same time are together granted the 50 costs in it."""
     path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50
@@ -255,7 +234,7 @@ def test_threads_share_what_there_is(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["journal", None])
 def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
-    """If one thread records a cost in a budget, a second thread waits before the budget decides about a second cost.
+    """While one thread records a cost in a budget, a second thread must wait.
 
     The first cost is half of the total, and the second is three quarters, so that the second one is refused. `name` is
     the name of the budget's file, or None for a budget in memory.
@@ -274,7 +253,7 @@ def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
 def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
     """If another program keeps the file of a budget locked, `Budget.release` raises a TimeoutError.
 
-    The data are not read, and no cost is recorded. When the lock is gone, the budget can be used again.
+    No data are read, and no cost is recorded. When the lock is gone, the budget can be used again.
     """
     monkeypatch.setattr(journal, "_PATIENCE", 0.2)
     path = tmp_path / "journal"
@@ -291,10 +270,9 @@ def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
 
 
 def test_a_fork_is_no_second_budget(tmp_path):
-    """In a forked process, each use of a budget that the parent has in memory raises a RuntimeError.
+    """A forked process cannot use a budget that its parent has in memory, since both could spend the total.
 
-    Otherwise parent and child could both spend the total. A budget with a file can be used in the child: parent and
-    child record their costs in the same file.
+    It can use a budget with a file: parent and child record their costs in the same file.
     """
     budget = Budget(epsilon=1)
     budget.charge(laplace(0.25))
@@ -313,8 +291,8 @@ def test_a_fork_is_no_second_budget(tmp_path):
 def test_a_fork_during_a_charge_grants_nothing_and_keeps_no_lock(tmp_path):
     """If a process is forked while it records a cost, each use of the budget in the child raises a RuntimeError.
 
-    The child has a copy of SQLite's state, by which the child would wrongly hold the lock of the file. The parent can
-    finish the recording. Child processes that are forked after that can use the budget.
+    The child has a copy of SQLite's state, by which it would wrongly hold the lock of the file. The parent is not
+    disturbed.
     """
     budget = Budget(tmp_path / "journal", epsilon=1)
     with budget._store.changing() as (_, record):
@@ -350,10 +328,7 @@ def test_a_journal_that_goes_away_is_not_made_again(tmp_path):
 
 
 def replace(path):
-    """Replace the file `path` by a copy with the same content and another inode.
-
-    Editors do this if they save a new file and then rename it.
-    """
+    """Replace the file `path` by a copy with the same content and another inode, as editors do."""
     copy = path.with_name("copy")
     copy.write_bytes(path.read_bytes())
     os.replace(copy, path)
@@ -364,9 +339,8 @@ def replace(path):
 def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
     """If a budget's file is replaced or removed during a release, the release fails before data are read.
 
-    `way` is the function that replaces or removes the file. `moment` says when this happens: before the file is opened,
-    before the budget decides about the cost, or after the cost is written. The error is a JournalError or a
-    PermissionError. A budget whose file was replaced can be used afterwards.
+    `way` is the function that replaces or removes the file, and `moment` says when. A budget whose file was replaced
+    can be used afterwards.
     """
     path, calls = tmp_path / "journal", []
     budget = Budget(path, epsilon=1)
@@ -391,9 +365,7 @@ def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path,
 def test_an_open_budget_notices_an_older_copy(tmp_path):
     """If a budget's file is replaced by an older copy, every Budget object that is open refuses to record a cost.
 
-    The refusal is a JournalError. It comes from the object that recorded the last cost, and from objects that were
-    opened later, even from one that has only read the costs. An object that is opened after the replacement cannot
-    notice the replacement.
+    An object that is opened after the replacement cannot notice it.
     """
     path = tmp_path / "journal"
     budget = made(path, 1)
@@ -414,8 +386,7 @@ def test_an_open_budget_notices_an_older_copy(tmp_path):
 def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
     """The file of a budget holds every granted cost, although twenty processes that use the budget are killed.
 
-    After k kills, the file may hold up to k more costs than were granted: a process can be killed after its cost is
-    recorded and before the process learns that the cost is granted.
+    After k kills, it may hold up to k more: a process can be killed before it learns that its cost is granted.
     """
     path, draw, granted = tmp_path / "journal", random.Random(5), 0
 
@@ -438,7 +409,7 @@ def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
 def cut_short(path):
     """Leave the budget's file `path` as after a crash during a write, and return the path of SQLite's rollback file.
 
-    The budget's file then holds a part of a change, and the rollback file holds what is needed to undo this part.
+    The budget's file holds a part of a change, and the rollback file what is needed to undo this part.
     """
 
     def crash(_):
@@ -467,9 +438,9 @@ def test_a_charge_that_was_cut_short_is_undone(tmp_path):
 
 
 def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
-    """`Budget` refuses to create a file if SQLite's rollback file of an earlier budget with the same path still exists.
+    """`Budget` refuses to create a file if a rollback file of SQLite for the same path is left from an earlier budget.
 
-    The refusal is a JournalError. SQLite would otherwise write parts of the earlier budget into the new file.
+    SQLite would otherwise write parts of the earlier budget into the new file.
     """
     path = tmp_path / "journal"
     made(path)
@@ -484,8 +455,8 @@ def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
 def test_a_half_written_charge_is_there_or_refused(tmp_path):
     """If a new cost is half written to a budget's file, `Budget` counts it in full or not at all, or raises an error.
 
-    SQLite writes the file in pages of 4096 bytes. All combinations of written and unwritten pages are tried, without
-    SQLite's rollback file. The error is a JournalError. A file with all or none of the new pages never raises it.
+    SQLite writes the file in pages. All combinations of written and unwritten pages are tried, without SQLite's
+    rollback file.
     """
     path = tmp_path / "journal"
     budget, size = made(path), 4096
@@ -512,8 +483,8 @@ def test_a_half_written_charge_is_there_or_refused(tmp_path):
 def test_a_full_disk_grants_nothing(tmp_path):
     """If the disk is too full to record the cost of a release, `Budget.release` raises an OSError before data are read.
 
-    The message has the path of the budget's file. When there is space again, the budget can be used again. The test
-    limits the size of files instead of filling a disk.
+    When there is space again, the budget can be used again. The test limits the size of files instead of filling a
+    disk.
     """
     path = tmp_path / "journal"
     budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -549,8 +520,7 @@ def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
 def test_what_may_not_be_written_can_be_read(file, folder):
     """If a budget's file or its folder is read-only, the recorded costs can be read, but no new cost can be recorded.
 
-    The attempt to record a new cost raises a PermissionError. `file` and `folder` are the permissions (mode bits) of
-    the budget's file and of its folder.
+    `file` and `folder` are the permissions (mode bits) of the two.
     """
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "journal"
@@ -583,9 +553,8 @@ def refused(path):
 def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
     """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the right costs.
 
-    One bit is flipped in each byte that is not zero, and in every 97th byte. The costs are still right for fewer than
-    200 of these bits, which have no meaning or mark the file as read-only. A new cost is then recorded correctly, or
-    raises an OSError.
+    One bit is flipped in each byte that is not zero, and in every 97th byte. For fewer than 200 of these bits the costs
+    are right, and then a new cost is recorded correctly or raises an OSError.
     """
     path = tmp_path / "journal"
     history = made(path).history
@@ -679,11 +648,10 @@ def test_another_format_is_named(tmp_path):
     ],
 )
 def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
-    """`Budget` raises a JournalError, and no other error, if its file has impossible values.
+    """`Budget` raises a JournalError, and no other error, if its file has impossible values, such as rho = -0.5.
 
-    `terms` are impossible values of the budget's total or neighbors, and `charge` are impossible values of a recorded
-    cost, for example rho = -0.5. The test computes the checksums (digests) in the file again, so that only the values
-    are wrong.
+    `terms` are values of the budget's total or neighbors, and `charge` of a recorded cost. The checksums in the file
+    are right.
     """
     path = tmp_path / "journal"
     made(path, 1)
@@ -719,10 +687,9 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
 
 
 def test_labels_and_times_are_kept(tmp_path):
-    """The history of a budget has the label of each recorded cost, and the time in UTC at which the cost was recorded.
+    """The history of a budget has the label of each recorded cost, and the time in UTC at which it was recorded.
 
-    Labels with any characters are kept, both by a budget in memory and by a budget with a file. Two records that differ
-    only in their time are equal.
+    A label may have any characters. Two records that differ only in their time are equal.
     """
     path, labels = tmp_path / "journal", ["", "March", "é\n\x00\U0001f600'; --"]
     before = datetime.now(UTC).replace(microsecond=0)
@@ -753,8 +720,8 @@ def test_a_label_that_is_no_text_costs_nothing(tmp_path, label, error):
 def test_places_where_no_journal_can_be_are_named(tmp_path):
     """If the path of a budget's file cannot be used, the error of `Budget` has the path, and no file is created.
 
-    Such a path is a folder, a pipe, a device or a broken link, or lies in a folder that does not exist, or has too long
-    a name. The longest allowed name leaves eight characters for the suffix of SQLite's rollback file.
+    Such a path is, for example, a folder, a broken link, or a name that is too long for the suffix of SQLite's rollback
+    file.
     """
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")

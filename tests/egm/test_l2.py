@@ -86,10 +86,10 @@ def test_error_relative_to_gaussian_noise_is_that_of_another_program(epsilon, d)
 
 
 def test_curve_tends_to_that_of_gaussian_noise():
-    """The delta of l2 noise in d coordinates differs from the delta of Gaussian noise by a relative amount c/d.
+    """The delta of l2 noise in d coordinates differs from that of Gaussian noise by a relative amount c/d.
 
-    Both kinds of noise have the same standard deviation, and epsilon is 1. The product of d and the relative difference
-    is the same number c for d from 1e4 to 1e6, within 5 %.
+    Both kinds of noise have the same standard deviation, and epsilon is 1. The number c is the same for d from 1e4 to
+    1e6, within 5 %.
     """
     d = np.array([1e4, 1e5, 1e6])
     far = l2_delta(1.0, 4.0 / np.sqrt(d + 1), d) / gaussian_delta(1.0, 4.0) - 1
@@ -153,11 +153,10 @@ def simulated(d, size=4000):
 
 
 def fit(drawn):
-    """Return the least p-value of tests that the rows of `drawn`, shape (size, d), are l2 noise of scale 1.
+    """Return a p-value for the hypothesis that the rows of `drawn`, shape (size, d), are l2 noise of scale 1.
 
-    The norm has a gamma distribution with the shape d, and so the mean d. The squared first coordinate of the direction
-    has a beta distribution. The norm and the direction are independent, so that their ranks are not correlated. There
-    are four tests, or two tests of the norm if d is 1.
+    It is the least of four tests. The norm has a gamma distribution, the squared first coordinate of the direction has
+    a beta distribution, and the two are independent. If d is 1, there are only two tests of the norm.
     """
     d = drawn.shape[1]
     norm = np.linalg.norm(drawn, axis=1)
@@ -181,8 +180,8 @@ def test_noise_has_its_law(draw, d):
 def test_a_wrong_law_is_noticed(draw, bug, monkeypatch):
     """`fit`, a test of the distribution of l2 noise, returns a p-value below 1e-6 for three wrong samplers.
 
-    `bug` says what is wrong: the shape of the gamma variable is too small, each coordinate has a random variance of its
-    own, or the scale is 5 percent too small. `draw` is the function that draws the noise, secure or simulated.
+    `bug` says what is wrong, such as a scale that is 5 percent too small. The function `draw` draws secure or simulated
+    noise.
     """
     d, right = 8, {"secure_l2": samplers.secure_l2, "simulated_l2": samplers.simulated_l2}
     one_by_one = {
@@ -205,10 +204,9 @@ def test_random_variance_has_a_gamma_distribution(twice):
 
 
 def test_uniforms_have_all_digits_of_a_double(monkeypatch):
-    """The least number that `uniforms` can draw is 2**-129, and the largest is 1/2.
+    """The random numbers of `uniforms` are between 2**-129 and 1/2, and use more than 64 random bits if they are small.
 
-    A small number has digits beyond the first 64 random bits. `monkeypatch` replaces the random bits of the operating
-    system by given ones.
+    The random bits of the operating system are replaced by given ones.
     """
     bits = {"least": bytes(16), "largest": b"\xff" * 7 + b"\x7f" + b"\xff" * 8, "small": bytes(8) + b"\x01" * 8}
     found = {}
@@ -226,9 +224,8 @@ def test_uniforms_have_all_digits_of_a_double(monkeypatch):
 def distance_of_discrete(s, d):
     """Return the total variation distance of discrete and rounded l2 noise, both of scale `s`, for `d` = 1 or 2.
 
-    `d` is the number of coordinates. l2 noise is normal noise with a random variance. Discrete l2 noise has the
-    discrete Gaussian distribution in place of the normal one. Rounded l2 noise is l2 noise rounded to integers. The
-    distance is computed by integrals over the random variance.
+    l2 noise is normal noise with a random variance. For discrete l2 noise, a discrete Gaussian takes the place of the
+    normal distribution. Rounded l2 noise is rounded to integers. `d` is the number of coordinates.
     """
     reach, (nodes, weights) = int(40 * s) + 40, np.polynomial.legendre.leggauss(400)
     u = 14 * nodes - 11  # log of the gamma variable, from exp(-25) to exp(3)
@@ -253,8 +250,8 @@ def test_discrete_noise_is_as_near_as_proved(s, d):
 def test_standard_deviation_on_the_lattice_pays_for_rounding():
     """`l2_std` returns more noise than the exact calibration, because rounding to integers costs a part of delta.
 
-    `l2_std` returns a standard deviation. It exceeds the exact one by less than a relative 1e-6, and is enough for
-    delta minus the cost of rounding. A delta that is too small for this cost raises a ValueError.
+    The standard deviation exceeds the exact one by less than a relative 1e-6. A delta that is too small for this cost
+    raises a ValueError.
     """
     exact = 2.0**40 * l2_noise_scale(1.0, 1e-9, 3) * 2
     found = lattice.l2_std(2.0**40, 3, 1.0, 1e-9)
@@ -313,11 +310,10 @@ def test_confidence_radius_covers(count_clipped):
     ],
 )
 def test_noise_is_scaled_like_gaussian_noise(make):
-    """The standard deviations of l2 noise are those of Gaussian noise times one number; "best" takes the smaller noise.
+    """The standard deviations of l2 noise are those of Gaussian noise, times one factor for all coordinates.
 
-    `make` is a function of the option noise, "gaussian", "l2" or "best", and returns a mechanism for four coordinates.
-    The number is the ratio of the standard deviations that are calibrated for sensitivity 1, within 1e-12. In this test
-    the l2 noise is the smaller one.
+    `make` is a function of the option noise, "gaussian", "l2" or "best", and returns a mechanism. "best" takes the
+    smaller noise, here l2.
     """
     normal, l2, best = map(make, ("gaussian", "l2", "best"))
     ratio = math.sqrt(5) * l2_noise_scale(1.0, 1e-6, 4) / analytic_noise_multiplier(1.0, 1e-6)
@@ -343,11 +339,10 @@ def test_a_release_says_its_law_and_has_its_spread(path):
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 100.0])
 @pytest.mark.parametrize("d", [1, 2, 50])
 def test_secure_releases_fit_the_lattice(epsilon, d):
-    """Secure releases with l2 noise work for tiny `epsilon`, and their noise has nearly the stated standard deviations.
+    """Secure releases with l2 noise work even for tiny `epsilon`, and their noise has nearly the stated variance.
 
-    The mean square of the noise, in units of its stated variance, is between 0.5 and 2. The number of rows and the
-    number of clipped rows are released, too. For `epsilon` = 100 the release raises a ValueError, because rounding
-    would cost too much of delta. `d` is the number of columns.
+    For `epsilon` = 100 the release raises a ValueError, because rounding would cost too much of delta. `d` is the
+    number of columns.
     """
     options = {"noise": "l2", "count_clipped": True, "neighbors": "add_remove"}
     it, X = GaussianDataMechanism(np.ones(d), 20, epsilon, 1e-4, **options), np.zeros((20, d))
@@ -403,8 +398,8 @@ def test_cost_of_noise_that_hides_nothing_is_infinite(epsilon, d):
 def losses(mechanism, grid):
     """Return the probabilities of the privacy losses of `mechanism` at the points of `grid`, as an array.
 
-    The privacy loss is the log-likelihood ratio for two neighboring values. Each loss is rounded up to a point of
-    `grid`, which is a sorted array. For l2 noise the probabilities are frequencies of 400 000 random losses.
+    The privacy loss is the log-likelihood ratio for two neighboring values, rounded up to a point of `grid`. For l2
+    noise the probabilities are frequencies of 400 000 random losses.
     """
     if mechanism.noise_law == "gaussian":
         mu = 1 / mechanism.noise_multiplier
@@ -421,8 +416,8 @@ def losses(mechanism, grid):
 def test_releases_together_are_as_private_as_the_budget_says():
     """At the epsilon that a budget reports for a Gaussian and two l2 releases, their joint delta is below the budget's.
 
-    The joint delta is computed by convolution of the distributions of the privacy losses. It is between 1e-3 and the
-    budget's 1e-2. The reported epsilon does not depend on the order of the releases.
+    The joint delta is computed by convolution of the distributions of the privacy losses, and is at least a tenth of
+    the budget's.
     """
     one, other = GaussianMechanism(1.0, 0.5, 1e-3), GaussianMechanism(1.0, 0.8, 1e-3, noise="l2", d=3)
     spent = []

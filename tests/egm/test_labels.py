@@ -39,10 +39,9 @@ def grouped(keys):
 
 
 def as_dates(library, kind, labels):
-    """Return the list `labels` as an array of NumPy's dates if a table of `library` needs that, else unchanged.
+    """Return the list `labels` in the form that a table of `library` needs for labels of this `kind`.
 
-    `library` is a key of MAKERS and `kind` a key of LABELS. An array is needed for dates in pandas and dask, because
-    pandas would keep a list of Python's dates as objects.
+    Dates in pandas and dask must be an array of NumPy's dates: pandas would keep a list of Python's dates as objects.
     """
     objects = kind == "dates" and library in ("pandas", "dask", "categories")
     return np.array(labels, dtype="M8[us]") if objects else labels
@@ -52,7 +51,7 @@ def charges(mechanism, X, **labels):
     """Try to release `X` by `mechanism` within a budget, and return whether the budget recorded the cost.
 
     `X` is a table, or an array that becomes the column x of a table. `labels` are the arguments for labels, such as by.
-    If the release is refused, the error must be the one for labels of a wrong type, and no cost may be recorded.
+    If the release is refused, the error must be the one for labels of a wrong type.
     """
     budget = Budget(epsilon=1, delta=1e-6)
     if isinstance(X, np.ndarray):
@@ -119,10 +118,10 @@ def test_labels_of_no_allowed_type_cost_nothing(column):
 
 
 def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
-    """`codes` gives a row the index of its label among the keys, and -1 if a date cannot be the label in its unit.
+    """`codes` gives a row no key if its date cannot be represented in the unit of the keys.
 
-    In nanoseconds, the date 2300-01-01 is too large for 64 bits. It must not be confused with the date in 1715 that has
-    the same 64 bits. In days, 12 o'clock is the label of no row.
+    In nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be confused with the date in 1715 that has
+    the same 64 bits.
     """
     labels = np.array(
         ["2262-01-01", "1715-06-13T00:25:26.290448384"], "M8[ns]"
@@ -155,8 +154,8 @@ GROUPS = {  # (values of --keys, the keys as they are written, the sums of the g
 def egm(tmp_path, monkeypatch, capsys):
     """Return a function that runs `egm sum` without noise, and returns (exit code, standard output, standard error).
 
-    The function takes further options of the command line, and the name `data` of a Parquet file. The default file has
-    the column x, which is summed, and the columns of labels in COLUMNS.
+    The function takes further options, and the name `data` of a Parquet file. The default file has the column x, which
+    is summed, and the columns of labels in COLUMNS.
     """
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"x": [1.0, 2.0, 4.0, 8.0], **COLUMNS}), "t.parquet")

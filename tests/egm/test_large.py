@@ -21,8 +21,7 @@ RUN = "import sys, egm.cli; sys.exit(egm.cli.main(sys.argv[1:]))"
 def test_a_folder_of_two_gigabytes_is_summed_within_one(tmp_path):
     """`egm sum` releases the sum of 2 GB of Parquet files in a folder, although its memory is limited to 1 GB.
 
-    The estimate is, bit for bit, that of a release from equal blocks of rows in memory. To save disk space, the folder
-    has 100 names of one file.
+    The estimate is, bit for bit, that for rows in memory. To save disk space, the folder has 100 names of one file.
     """
     sigma = 1 / np.arange(1.0, COLUMNS + 1)
     X = np.random.default_rng(1).normal(0, sigma, size=(ROWS, COLUMNS))

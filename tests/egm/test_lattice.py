@@ -28,10 +28,9 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure Gaussian noise by zeros, and return a list of the standard deviations that were asked for.
+    """Replace secure Gaussian noise by zeros, and return a list.
 
-    Each release by a mechanism appends the standard deviation of its integer noise to this list. `monkeypatch` makes
-    the replacement.
+    Each release appends to the list the standard deviation of the noise that it asks for, in its integer unit.
     """
     stds = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
@@ -63,10 +62,9 @@ def test_no_row_is_longer_than_the_radius(row, clip_norm):
 
 @pytest.mark.parametrize("d", [1, 2, 100, 10_000])
 def test_clipped_rows_fill_the_radius_and_never_exceed_it(d):
-    """`Lattice.rows` turns rows at the clip norm or beyond into integer vectors of norm at most the attribute `radius`.
+    """`Lattice.rows` turns clipped rows into integer vectors whose norm is at most the attribute `radius`.
 
-    The norm of each of these vectors is also at least (1 - 1e-9) `radius` - sqrt(`d`), where `d` is the number of
-    entries. Rows with exactly the clip norm are tested, too, because a rounding error would show there.
+    The norm is also at least (1 - 1e-9) `radius` - sqrt(`d`), where `d` is the number of entries.
     """
     rng, grid = np.random.default_rng(d), Lattice(0.7, d, 8.0)
     Y = rng.normal(size=(200, d))
@@ -86,7 +84,7 @@ def test_rounding_is_towards_zero():
 def test_order_and_blocks_do_not_matter(silent):
     """Without noise, a release is bit for bit the same for any order of the rows and any division into blocks.
 
-    The reason is that the rows are rounded to integers before they are added. The fixture `silent` removes the noise.
+    The reason is that the rows are rounded to integers before they are added.
     """
     X = rows()
     cuts = np.split(X, [1, 7, 400])
@@ -103,9 +101,8 @@ def test_the_sum_is_that_of_the_clipped_rows(silent):
 def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
     """Two clipped rows on opposite sides become integer vectors with a distance of at most 2 `radius`, and nearly that.
 
-    `radius` is the attribute of `Lattice` that limits the norm of the integer vector of a row. For this distance, the
-    noise that a secure release asks for gives exactly the promised (1, 1e-6)-privacy, within a relative 1e-9. The
-    fixture `silent` notes the standard deviation of this noise.
+    `radius` is the largest norm of such a vector. For this distance, the noise of a secure release gives exactly the
+    promised privacy.
     """
     it = mechanism(n=1, clip_probability=0.002)
     grid = Lattice(it.clip_norm, 3, 2 * it.noise_multiplier)
@@ -121,7 +118,7 @@ def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
 def awkward(kind, d, clip_norm, rng):
     """Return 120 rows of `d` entries that provoke rounding errors, shape (120, `d`); `kind` says in which way.
 
-    For some kinds the norms of the rows are very near to `clip_norm`. `rng` draws the rows.
+    For some kinds the norms of the rows are very near to `clip_norm`.
     """
     n, directions = 120, rng.normal(size=(120, d))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
@@ -147,11 +144,10 @@ KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entr
 @pytest.mark.parametrize("d", [1, 2, 3, 17, 200])
 @pytest.mark.parametrize("kind", KINDS_OF_ROWS)
 def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
-    """`Lattice.rows` turns rows that provoke rounding errors into integer vectors of norm at most `radius`.
+    """Rows that provoke rounding errors become integer vectors of norm at most `Lattice.radius`.
 
-    `radius` is an attribute of `Lattice`. The sum of the vectors by `Lattice.sum` is exact. The sum does not change if
-    the rows are permuted, reversed or split, or stored in another way in memory. `kind` says how the rows provoke
-    rounding errors, and `d` is the number of their entries.
+    The sum of the vectors is exact, and does not depend on their order or layout in memory. `kind` says how the rows
+    provoke rounding errors, and `d` is the number of their entries.
     """
     rng = np.random.default_rng([d, KINDS_OF_ROWS.index(kind)])
     for clip_norm in (1.0, 1e-249, 1e249, 0.1):
@@ -170,9 +166,8 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
     """If the number of rows is private, a release has the same noise for any number of rows, even for no rows.
 
-    The noise is drawn for four numbers, three sums and the number of rows, with one standard deviation. In exact
-    arithmetic this noise is enough for the joint release of the four numbers. The standard deviations that the release
-    publishes are the same for any number of rows, too. `center` is the center of the mechanism.
+    The noise is enough for the joint release of three sums and the number of rows. `center` is the center of the
+    mechanism.
     """
     it = mechanism(neighbors="add_remove", center=center)
     asked, releases = [], []
@@ -229,7 +224,7 @@ FAR = [2**53, 2**62, 2**63 - 2, 2**64 - 2, 2**70, 1_700_000_000_000_000_128]  # 
 def handed(monkeypatch):
     """Replace secure noise by zeros, and return a list of the integers to which the mechanisms add their noise.
 
-    Each release of a value appends its integers to this list, as one element. `monkeypatch` makes the replacement.
+    Each release of a value appends its integers to this list, as one element.
     """
     lists = []
     monkeypatch.setattr(lattice, "rounded", lambda *given: lists.append(rounded(*given)) or lists[-1])
@@ -274,11 +269,9 @@ AT_ONE = {
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
     """A secure release turns x and x + 1 into integers whose difference is that of the integers for 0 and 1, within 1.
 
-    Here x is a large number, such as 2**62. A secure release first divides a value by a small unit, rounds the result
-    to a Python integer, and adds its noise to this integer. The fixture `handed` notes these integers. The integers for
-    0 and for 1 differ by more than 2**36 and less than 2**42. `kind` is a type of number in KINDS: the values 0, 1, x
-    and x + 1 are all given in this type. `it` is the name of a mechanism in AT_ONE. A mechanism that converted x and
-    x + 1 to doubles would fail, because large neighboring doubles are more than 1 apart.
+    Here x is a large number, such as 2**62. The test would fail if x and x + 1 were converted to doubles, because large
+    neighboring doubles are more than 1 apart. `kind` is a type of number in KINDS, and `it` the name of a mechanism in
+    AT_ONE.
     """
     make, values = KINDS[kind]
     for value in values:
@@ -306,9 +299,8 @@ def test_a_budget_pays_for_them_too(kind):
 def test_releases_of_large_integers_do_not_tell_them_apart():
     """Releases of 2**62 + 512 and of 2**62 + 513 show no larger epsilon than the 1 that the mechanism promises.
 
-    `audit.lower_bound` estimates the epsilon from 3000 secure releases of each number, for the delta 0.3 of the
-    mechanism. Doubles are 1024 apart there, so that the noise alone decides to which of two doubles an estimate is
-    rounded.
+    Doubles are 1024 apart there, so the noise alone decides to which of two doubles an estimate is rounded.
+    `audit.lower_bound` estimates the epsilon from 3000 secure releases of each.
     """
     it = GaussianMechanism(1.0, 1.0, 0.3)
     one, other = (np.array([it.release(v).estimate for _ in range(3000)]) for v in (2**62 + 512, 2**62 + 513))
@@ -353,8 +345,7 @@ def test_a_simulation_takes_the_nearest_double():
 def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
     """The total variation distance of a discrete Gaussian and a rounded normal variable is at most 1 / (24 `s`**2).
 
-    Here `s` is the standard deviation of both, and the distance is computed with 30 digits. The mechanisms reserve six
-    times as much of delta for this distance.
+    `s` is the standard deviation of both. The mechanisms reserve six times as much of delta for this distance.
     """
     with mp.workdps(30):
         k = range(-int(40 * s), int(40 * s) + 1)
@@ -368,9 +359,8 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
 def test_rounding_is_charged():
     """`gaussian_std` returns more noise for a value that is rounded to coarse units, because rounding costs delta.
 
-    `gaussian_std` returns the standard deviation of the integer noise. If the rounding would cost half of delta or
-    more, it raises a ValueError. `Lattice`, which rounds rows to integers of 64 bits, raises a ValueError if the noise
-    is too large for such integers.
+    If this would cost half of delta or more, it raises a ValueError. So does `Lattice` if the noise is too large for
+    integers of 64 bits.
     """
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
@@ -418,8 +408,7 @@ def test_simulation_warns_once(monkeypatch):
 def test_noise_is_never_cut_off_by_64_bits(epsilon, monkeypatch):
     """For any `epsilon`, the integer noise that a secure release draws has a standard deviation of at most 2**58.
 
-    For a small `epsilon`, values must therefore be rounded to multiples of a larger unit. Otherwise noise beyond 2**63
-    would be cut off, which would reveal the value. Four mechanisms are tested.
+    Noise beyond 2**63 would be cut off, which would reveal the value. Four mechanisms are tested.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
@@ -446,8 +435,8 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
     """`gaussian_std` returns at least the declared noise, whose zCDP cost is then at most the recorded cost.
 
-    Both comparisons are exact. The declared noise is `sensitivity` times the noise multiplier z for `epsilon` and
-    `delta`. The recorded cost is 1 / (2 z**2). `d` is the number of integers that get noise.
+    The declared noise is `sensitivity` times the noise multiplier z for `epsilon` and `delta`, and the recorded cost is
+    1 / (2 z**2). `d` is the number of integers that get noise.
     """
     assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
     multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)
@@ -457,10 +446,9 @@ def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity
 
 
 def test_the_charge_is_not_lost_in_rounding():
-    """The delta of the noise of `gaussian_std` is below the demanded 1e-6 by what the rounding of rows costs.
+    """`gaussian_std` subtracts the cost of rounding rows from the demanded delta of 1e-6 without loss of digits.
 
-    `gaussian_std` subtracts this cost from the demanded delta. Here the cost is so small that a subtraction of doubles
-    could lose it.
+    Here the cost is so small that a subtraction of doubles could lose it.
     """
     std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
     assert gaussian_delta(1.0, std / 2.0**41) < 1e-6
@@ -474,8 +462,8 @@ def test_the_charge_is_not_lost_in_rounding():
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
     """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for `delta` near 1.
 
-    The noise multiplier is the one for `epsilon` and `delta`, and `d` is the number of integers that get noise. For
-    `delta` near 1, the last digits of the computed multiplier do not always decrease when `delta` increases.
+    There the last digits of the computed multiplier do not always decrease when `delta` increases. `d` is the number of
+    integers that get noise.
     """
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

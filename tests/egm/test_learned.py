@@ -19,7 +19,7 @@ def mechanism(basis=None, n=N, rho=RHO):
 
 
 def run(covariance, basis, seed, n=N):
-    """Release the sum of normal rows with simulated noise; return the release and its squared error."""
+    """Release the sum of `n` random normal rows with simulated noise; return the release and its squared error."""
     X = MEAN + np.random.default_rng(seed).normal(size=(n, len(covariance))) @ np.linalg.cholesky(covariance).T
     release = mechanism(basis, n).release(X, rng=np.random.default_rng([seed, 1]))
     return release, float(np.sum((release.estimate - X.sum(axis=0)) ** 2))
@@ -34,16 +34,19 @@ def noise_of(d, std, seed):
 @pytest.mark.parametrize("covariance", [EQUAL, NEIGHBORS, np.eye(D)], ids=["equal", "neighbors", "none"])
 @pytest.mark.parametrize("factor", [1.0, 7.0])
 def test_without_noise_the_correlation_is_exact(covariance, factor):
-    """`correlation` returns the correlation matrix of noise-free moments, which are `factor` times `covariance`."""
+    """`correlation` computes the correlation matrix of rows from their second moments, exactly if these have no noise.
+
+    The moments are `factor` times the matrix `covariance`.
+    """
     np.testing.assert_allclose(correlation(factor * covariance, 0.0, 10**14), covariance, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_shrinking_makes_the_error_smaller(seed):
-    """The estimated correlation matrix is nearer to the true one than the noisy matrix and the identity matrix are.
+    """The estimate of a correlation matrix from noisy moments has less than half of the error of the noisy matrix.
 
-    Its error, in the Frobenius norm, is less than half of theirs. The estimate is a correlation matrix: symmetric and
-    positive definite, with ones on the diagonal.
+    Its error is also less than half of that of the identity matrix, in the Frobenius norm. It is symmetric and positive
+    definite, with ones on the diagonal.
     """
     d, std = 60, 1.0
     R = 0.7 + 0.3 * np.eye(d)
@@ -71,8 +74,7 @@ def test_noise_alone_shows_no_correlation():
 def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
     """With a learned basis, the mean squared error of ten releases is less than half of that without a basis.
 
-    It agrees with the forecast that was made before there were data, up to five standard errors and a tenth of the
-    forecast. The basis costs less than 3 % of the budget.
+    It agrees with the forecast that was made before there were data. The basis costs less than 3 % of the budget.
     """
     plain, learned = ([run(covariance, basis, seed) for seed in range(10)] for basis in (None, "learn"))
     errors = np.array([error for _, error in learned])
@@ -87,7 +89,7 @@ def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
 
 
 def one_hot(seed):
-    """Return 10 000 rows of five categories that follow a common class, each as zeros and a one, shape (10 000, 26)."""
+    """Return 10 000 rows of five categories that depend on each other, each as zeros and a one, shape (10 000, 26)."""
     rng = np.random.default_rng(seed)
     common, columns = rng.integers(0, 4, N), []
     for k in (3, 4, 5, 6, 8):
@@ -96,10 +98,10 @@ def one_hot(seed):
 
 
 def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
-    """Rows of zeros and ones have equal norms in the columns only, and there the release is made in all of ten runs.
+    """A release gives up the basis that it has learned if the noise is smaller in the columns.
 
-    The variance of the noise is at most 1.15 times that of releases that do not look for a basis, in the mean. Along
-    the learned basis, it would be more than 1.3 times as large.
+    This is so for rows of zeros and ones, whose norms are equal in the columns only. The search for a basis costs at
+    most 15 % in the variance of the noise; along the basis this would be more than 1.3 times as large.
     """
     errors = {}
     for seed, basis in itertools.product(range(10), (None, "learn")):
@@ -112,10 +114,7 @@ def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
 
 
 def test_independent_columns_stay_the_coordinates():
-    """With independent columns, a release looks for a basis at less than 3 % of the budget, and then uses none.
-
-    The noise is then nearly that of a release without the option "learn".
-    """
+    """With independent columns, a release looks for a basis at less than 3 % of the budget, and then uses none."""
     release, _ = run(np.eye(D), "learn", 1)
     assert release.basis is None
     assert release.spent["basis"] < 0.03 * RHO
@@ -124,7 +123,7 @@ def test_independent_columns_stay_the_coordinates():
 
 
 def test_where_nothing_could_be_seen_nothing_is_asked():
-    """With only 3000 rows, "learn" asks no question for a basis: the release and its costs are those without it."""
+    """With only 3000 rows, a release does not look for a basis, and costs what it costs without the option "learn"."""
     learned, _ = run(EQUAL, "learn", 1, n=3000)
     plain, _ = run(EQUAL, None, 1, n=3000)
     assert learned.basis is None
@@ -134,11 +133,10 @@ def test_where_nothing_could_be_seen_nothing_is_asked():
 
 @pytest.mark.parametrize("basis", ["dct", "haar", bases.from_covariance(NEIGHBORS), np.eye(D)[::-1]], ids=repr)
 def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
-    """With a public `basis`, errors of releases agree with their forecasts, and center and spread are found.
+    """With a public `basis`, the errors of sixteen releases agree with their forecasts.
 
-    Up to five standard errors and a tenth, the mean squared error of sixteen releases is the forecast that was made
-    before there were data; this is checked for the eigenvectors of the true covariance only. At most one of the sixteen
-    squared errors is more than five times its own forecast, by large noise.
+    For the eigenvectors of the covariance, the mean squared error is the forecast that was made before there were data.
+    At most one error is more than five times its own forecast.
     """
     found = [run(NEIGHBORS, basis, seed) for seed in range(16)]
     errors = np.array([error for _, error in found])
@@ -162,9 +160,9 @@ def test_a_forecast_along_a_basis_takes_its_standard_deviations():
 
 
 def test_the_center_stays_in_the_declared_range_of_the_columns():
-    """Along a basis, too, the center of each column is within the radius, and the sum within n times the radius.
+    """If the true mean is outside the declared radius, the center is put inside, even along a basis.
 
-    The true mean is 79, the declared radius 50.
+    The true mean is 79 and the radius is 50. The released sum is at most the number of rows times the radius.
     """
     X = 49 + np.random.default_rng(1).normal(size=(N, D)) @ np.linalg.cholesky(EQUAL).T + 30  # beyond the declared 50
     release = mechanism("dct").release(X, rng=np.random.default_rng(2))

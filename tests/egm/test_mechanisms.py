@@ -165,9 +165,9 @@ def test_adding_a_row_moves_sum_and_count_by_at_most_the_sensitivity(center):
 
 
 def test_count_has_its_best_share():
-    """If the number of rows is private, its weight in the joint release with the sum is the one of least total noise.
+    """If the number of rows is private, it is released with the weight for which the sum has the least noise.
 
-    The variances of the sum, added up over the columns, are larger for a weight that is 1 % larger or smaller.
+    The variances of the sum, added up over the columns, grow if the weight is 1 % larger or smaller.
     """
     mechanism = data_mechanism(neighbors="add_remove")
     a, b, c = np.sum(mechanism.b**-2), np.sum(MU**2), mechanism.clip_norm
@@ -179,7 +179,7 @@ def test_count_has_its_best_share():
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
     """With center 0, the release of the number of rows increases the variance of the sum by 1 %.
 
-    The factor 1/4 is there because an added row changes the sum by half as much as a replaced one.
+    In the test there is a factor 1/4, because an added row changes the sum by half as much as a replaced one.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)
@@ -302,8 +302,7 @@ class Seen:
 def joint(mechanism, X, monkeypatch):
     """Release the rows of `X` securely by `mechanism` with zero noise; return (integers, standard deviation, release).
 
-    The integers are the numbers to which the noise is added, as a list. The standard deviation is the one that the
-    mechanism asks for. `monkeypatch` replaces the sampler of the noise.
+    The integers are the numbers to which the noise is added, and the standard deviation is that of the noise.
     """
     notes, stds = [], []
     monkeypatch.setattr(
@@ -314,7 +313,7 @@ def joint(mechanism, X, monkeypatch):
 
 
 def row(mechanism, length):
-    """Return a row, shape (3,), whose scaled distance from the center of `mechanism` is |`length`| times the clip norm.
+    """Return a row, shape (3,), whose scaled distance from the center of `mechanism` is |`length`| clip norms.
 
     The sign of `length` says on which side of the center the row is.
     """
@@ -334,12 +333,9 @@ def row(mechanism, length):
 def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neighbors, one, other, center, monkeypatch):
     """For the worst neighboring data sets, the noise is exactly as large as the change of sum and counts demands.
 
-    `neighbors` says whether a row is replaced, or added. At worst, a clipped row is replaced by a row on the other side
-    that is just not clipped, or a clipped row is added. The counts are the number of clipped rows and, for
-    "add_remove", the number of rows. `one` and `other` are the two data sets: each row is given by its distance from
-    `center` in clip norms. The vector of sum and counts differs between the two data sets. The standard deviation of
-    the noise is at least the norm of this difference times the noise multiplier, and agrees with this product to a
-    relative 1e-6.
+    `one` and `other` are the two data sets: each row is given by its distance from `center` in clip norms. The counts
+    are the number of clipped rows and, for "add_remove", the number of rows. The standard deviation of the noise is the
+    norm of the change, times the noise multiplier, and at most a relative 1e-6 more.
     """
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
@@ -412,9 +408,8 @@ def test_confidence_radius_knows_the_price_of_the_number_of_clipped_rows():
 def test_excess_is_a_standard_score_where_the_guesses_are_as_good_as_declared(neighbors, declared, offset, factor):
     """`excess_clipped`, the standardized number of clipped rows, is standard normal if guesses are as good as declared.
 
-    The options `declared` say how good the guesses of center and standard deviations are. The true mean is off the
-    center by `offset` standard deviations, or by the vector that is declared if `offset` is None. The true standard
-    deviations are the guessed ones times `factor`. A Kolmogorov-Smirnov test of 500 releases must not reject.
+    The options `declared` say how good they are. The true mean is off the center by `offset` standard deviations, or as
+    declared if `offset` is None, and the true standard deviations are the guessed ones times `factor`.
     """
     mechanism = data_mechanism(n=3000, clip_probability=0.1, neighbors=neighbors, count_clipped=True, **declared)
     mean, rng = MU + (np.array([1.0, 0.0, 0.1]) if offset is None else offset * SIGMA), np.random.default_rng(4)
@@ -431,8 +426,7 @@ def excess(X, **arguments):
 def test_excess_shows_a_wrong_centre_a_wrong_spread_and_rows_of_one_entry():
     """`excess_clipped` is below 3 for normal rows that are as declared, and above 10 for three wrong declarations.
 
-    They are a wrong center, standard deviations that are too small, and rows with a single entry that is not 0, which
-    are far from normal.
+    These are a wrong center, too small standard deviations, and rows that are far from normal.
     """
     n, d = 40_000, 20
     rng = np.random.default_rng(6)
@@ -506,8 +500,7 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
     """`dataclasses.replace` of one parameter in `mechanism` gives the mechanism that the constructor makes with it.
 
-    `name` is the parameter that is changed: n, epsilon or delta. The other parameters that the user gave are kept, and
-    everything that follows from the parameters is computed again.
+    `name` is the parameter: n, epsilon or delta. Everything that follows from the parameters is computed again.
     """
     wishes = {wish.name: getattr(mechanism, wish.name) for wish in dataclasses.fields(mechanism) if wish.init}
     if name not in wishes:
@@ -599,10 +592,10 @@ def test_what_may_be_right_passes_unread():
 
 @pytest.mark.parametrize("p", [0.5, pytest.param(0.9, marks=pytest.mark.slow)])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
-    """For normal rows, `excess_clipped`, the standardized number of clipped rows, has standard deviation 1.
+    """`excess_clipped`, the standardized number of clipped rows, has standard deviation 1 for normal rows.
 
-    The number of rows is private here, so that the standardization must take the noise of this number into account,
-    too. `p` is the clip probability. The tolerance is four standard errors of 1000 releases.
+    The number of rows is private here, and its noise is taken into account. `p` is the clip probability. The tolerance
+    is four standard errors of 1000 releases.
     """
     options = {"center": MU, "clip_probability": p, "neighbors": "add_remove", "count_clipped": True}
     mechanism = GaussianDataMechanism(SIGMA, 200, 1.0, 1e-6, center_std=0.0, sigma_factor=1.0, **options)

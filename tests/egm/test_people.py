@@ -1,8 +1,7 @@
 """Test releases for persons with several rows, for groups of rows, and with missing values.
 
-The expected result is always that of another table, which plain Python or NumPy computes from the whole data: it has
-only the rows, sums or means that the mechanism keeps of each person or group. Entries are multiples of 1/8, so that
-sums of doubles are exact in any order.
+The expected result is that of a smaller table, which has only the rows, sums or means that the mechanism keeps of each
+person or group. Entries are multiples of 1/8, so that sums of doubles are exact in any order.
 """
 
 import dataclasses
@@ -51,9 +50,8 @@ def mechanism(n=PERSONS, **options):
 def released(made, *given, rng=None, **labels):
     """Simulate a release of the data `given` by `made`, and return all its numbers as one list.
 
-    For each group, these are the estimate of each column, the number of rows and the number of clipped rows (None if
-    not released). A mechanism without groups has one group. `labels` are the arguments person and by. The default `rng`
-    has always the seed 1, so that two releases of the same sums are equal.
+    For each group, these are the estimate of each column, the number of rows and the number of clipped rows. `labels`
+    are the arguments person and by. By default two calls have equal noise.
     """
     found = made.release(*given, rng=rng or np.random.default_rng(1), **labels)
     parts = found.values() if isinstance(made, GroupedDataMechanism) else [found]
@@ -61,11 +59,10 @@ def released(made, *given, rng=None, **labels):
 
 
 def left(X, who, how):
-    """Return an array of the rows that the mechanism keeps of the rows `X`, in ascending order of the persons.
+    """Return the rows of `X` that the mechanism keeps, as an array, in ascending order of the persons.
 
-    `who` has the person of each row. If `how` is a number k, the first k rows of each person are kept. If `how` is
-    "sum" or "mean", each person has one row: the sums or means of the columns over the entries that are not missing,
-    and NaN if all are missing.
+    `who` has the person of each row. If `how` is a number k, the first k rows of each person are kept. If it is "sum"
+    or "mean", each person has one row, the sums or means of the entries that are not missing.
     """
     rows = [X[who == person] for person in np.unique(who)]
     if isinstance(how, int):
@@ -142,10 +139,9 @@ def test_arrays_columns_and_blocks_agree(library, kind):
 
 
 class Table:
-    """Stand-in for the table of a file: it yields blocks of the rows of X, sorted by person, with column b before a.
+    """Stand-in for the table of a file, which yields the rows of X in blocks, sorted by person, with column b before a.
 
-    `places` are the indices of the sorted rows at which a new block begins. `labels` has the columns of labels by name;
-    "id" has the persons. `labelled` yields the labels of each block, too.
+    A new block begins at each index in `places`. `labels` has the columns of labels by name; "id" has the persons.
     """
 
     names, count = ("b", "a"), None
@@ -196,8 +192,7 @@ def test_tables_of_files_agree():
 def test_l2_noise_of_a_group_is_that_of_a_mechanism_for_this_group_alone():
     """If each person is in one group only, l2 noise in a group is as large as in a release of this group's rows alone.
 
-    With random numbers from the same seed, estimates are equal and intervals nearly so. If a person may be in several
-    groups, l2 noise is refused.
+    If a person may be in several groups, l2 noise is refused.
     """
     made = mechanism(N, neighbors="add_remove", noise="l2")
     grouped, rng = GroupedDataMechanism(made, KEYS), np.random.default_rng(4)
@@ -270,8 +265,7 @@ def test_sums_of_a_person_are_finite():
 def one_by_one(made, X, groups, keys):
     """Release the rows of each of the groups `keys` separately and without noise, and return all numbers as one list.
 
-    `groups` has the group of each row of `X`. The mechanism is `made` without labels of persons, and with neighbors
-    that add or remove a row.
+    `groups` has the group of each row of `X`. The mechanism is `made`, but each row counts as a person of its own.
     """
     single = dataclasses.replace(made, per_person=None, neighbors="add_remove")
     return [number for key in keys for number in released(single, X[groups == key], rng=Silent())]
@@ -307,7 +301,7 @@ def test_groups_of_columns_and_blocks_agree(library):
 
 
 def first_groups(who, groups, most, keys):
-    """Return a dictionary from each person to the list of the first `most` groups among the person's rows.
+    """Return the first `most` groups of each person, in the order of the rows, as a dictionary {person: list}.
 
     `who` and `groups` have the person and the group of each row. Groups that are not in `keys` are left out.
     """
@@ -394,13 +388,11 @@ def test_large_groups_do_not_overflow(monkeypatch):
 
 
 def joint_vectors(rng, radius, weights, rows, groups, extreme):
-    """Return the sums of the joint vectors of one artificial person in each group, as integers, shape (`groups`, 4).
+    """Return what one artificial person adds to the release of each group, as integers, shape (`groups`, 4).
 
-    The joint vector of a row has two clipped entries, then `weights`[0] for the number of rows, and then `weights`[1]
-    for the number of clipped rows, or 0 if the row is not clipped. The person has `rows` rows, which go to the groups
-    in turn. If `extreme` is 0, `rng` draws the rows in the ball with the norm `radius`, and draws which of them are
-    clipped. If `extreme` is 1 or -1, each row has the entries (`extreme` * `radius`, 0), and is clipped if `extreme` is
-    1.
+    The four numbers are sums over the person's `rows` rows, which go to the groups in turn: two clipped entries,
+    `weights`[0] for each row, and `weights`[1] for each clipped row. `rng` draws the rows in the ball with the norm
+    `radius`. If `extreme` is 1 or -1, all rows are (`extreme` * `radius`, 0) instead.
     """
     total = np.zeros((groups, 4), dtype=object)
     for i in range(rows):
@@ -417,13 +409,11 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
 @pytest.mark.parametrize(("rows", "groups"), [(1, 1), (3, 1), (4, 4)])
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, clipped, share):
-    """The rows of one person change the joint vectors of all groups by at most the sensitivity that `Joint` computes.
+    """The rows of one person change a release by at most the sensitivity that `Joint` computes.
 
-    A joint vector has the sum of the clipped rows, the number of rows and the number of clipped rows, as integers. The
-    person has `rows` rows in `groups` groups. All of them are replaced or, for "add_remove", removed. `clipped` says
-    whether the number of clipped rows is released, and `share` is the weight of the number of rows in tenths of the
-    radius. For `share` = 0 the number of rows is not released. Some rows reach the sensitivity, unless rows are
-    replaced and this weight is above the radius.
+    The person has `rows` rows in `groups` groups. They change the sums, the number of rows and the number of clipped
+    rows (if `clipped`) of each group. `share` is the weight of the number of rows in tenths of the radius, or 0 if this
+    number is not released.
     """
     rng, radius = np.random.default_rng(3), 1 << 40
     weight, added = radius * share // 10, neighbors == "add_remove"
@@ -447,9 +437,8 @@ def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, cl
 def test_rounding_sums_is_charged(neighbors, radius):
     """The sensitivity allows for the rounding of the sums of all groups in which a person has rows.
 
-    Real sums of four groups with five entries each are changed as much as the sensitivity allows, and rounded before
-    and after the change. Each entry then changes by nearly 1 more. For `radius`, the change is slightly above an
-    integer.
+    The sums of four groups are changed as much as the sensitivity allows, and rounded before and after. Each entry then
+    changes by nearly 1 more. `radius` is that of the clipped rows.
     """
     groups, d, times = 4, 5, 1 if neighbors == "add_remove" else 2  # a row is added, or replaced by the opposite one
     joint = Joint(neighbors, True, reach_squared=groups, groups=True)
@@ -475,9 +464,8 @@ COMBINATIONS = [
 def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, monkeypatch):
     """Estimates and counts have the standard deviations that the mechanism states, for 20 000 simulated releases.
 
-    The tolerance is five standard errors of the variance. A secure release asks for the same noise, up to a relative
-    1e-6. `neighbors`, `how` (per_person), `missing` and `clipped` (count_clipped) are options. `groups` is the number
-    of groups of a person, or 0 for a mechanism without groups.
+    The tolerance is five standard errors. A secure release asks for the same noise. `how` is the option per_person, and
+    `groups` the number of groups of a person, or 0 for a mechanism without groups.
     """
     options = {"neighbors": neighbors, "per_person": how, "missing": missing, "count_clipped": clipped}
     made = mechanism(n=2, center=[40.0, -400.0], **options)

@@ -62,10 +62,8 @@ SLOW = [
 def test_what_is_found_is_enough_and_a_little_less_is_not(mechanism, field, value, question):
     """`solve` returns the least value of `field` ("epsilon", "rho" or "n") for which the forecast error meets a target.
 
-    A value that is smaller by a relative 1e-6, or by one row, does not meet the target. The target is 0.9995 times the
-    error at `value`, so that it is not exactly the error for a whole number of rows. The result of `solve` is
-    `mechanism` with another value of `field`. Except for an adaptive mechanism, it does not depend on the value that
-    `mechanism` had. `question` has further arguments of `solve`, such as the column.
+    A value that is smaller by a relative 1e-6, or by one row, does not meet it. The target is nearly the error at
+    `value`. `question` has further arguments of `solve`, such as the column.
     """
     target = 0.9995 * curve(mechanism, value, field, **question)
     found = solve(mechanism, target, field, **question)
@@ -121,10 +119,10 @@ def test_measures_are_those_of_the_forecast():
 
 @pytest.mark.parametrize("basis", [None, "dct"])
 def test_interval_without_a_bias_is_normal(basis):
-    """If center and sigma are declared exact, the measure "interval" is the normal quantile times the error of a mean.
+    """If center and sigma are exact, the measure "interval" is the normal quantile times the error of a mean.
 
-    The interval has no bias then. The measure is half of the interval's width, and the confidence is 0.95. `basis` is
-    an option of the mechanism.
+    The measure is half of the width of the 95 % interval, which has no bias then. `basis` is an option of the
+    mechanism.
     """
     it = GaussianDataMechanism(
         [3.0, 2.0, 1.0], 900, 1.0, 1e-6, center_std=0, sigma_factor=1, clip_probability=0.2, basis=basis
@@ -137,10 +135,7 @@ def test_interval_without_a_bias_is_normal(basis):
 def test_interval_contains_the_mean_as_often_as_it_says():
     """The error of a mean is at most the measure "interval", for the confidence 0.9, in at least 90 % of all releases.
 
-    The error is the difference from the mean of the rows. The mechanism clips many rows, and the center is as wrong as
-    declared, so that bias and variance of clipping are as large as the noise. The share is found from 600 releases, and
-    may be below 0.9 by three standard errors. It may be larger, because the measure allows for the bias on both sides.
-    Half of the measure is not enough.
+    The mechanism clips many rows, and its center is as wrong as declared. Half of the measure is not enough.
     """
     sigma, n, rng = np.array([4.0, 1.0]), 400, np.random.default_rng(1)
     it = GaussianDataMechanism(
@@ -173,10 +168,7 @@ def test_interval_of_an_adaptive_mechanism_is_that_of_its_release():
 
 
 def test_a_target_that_clipping_alone_exceeds_is_refused():
-    """`solve` refuses a target that no epsilon or n reaches because of clipping, and its message names the least error.
-
-    An epsilon exists for the named error, but not for 0.99 times this error.
-    """
+    """`solve` refuses a target that clipping alone exceeds for any epsilon or n, and names the least possible error."""
     with pytest.raises(ValueError, match=r"^target must be at least 0\.\d+, the least error of all epsilon") as refusal:
         solve(DATA, 1e-6, column="age")
     least = float(re.search(r"least (0\.\d+),", str(refusal.value))[1])
@@ -200,10 +192,9 @@ def test_the_smallest_value_is_returned_if_it_is_enough():
 
 
 def test_only_the_result_is_warned_about():
-    """`solve` warns of a delta that is not below 1/n only if this holds for the mechanism that it returns.
+    """`solve` warns of a delta of 1/n or more only if the mechanism that it returns has such a delta.
 
-    Its search may try other numbers n of rows for which it holds, without a DeltaWarning. `curve` never gives this
-    warning.
+    During its search it may try other numbers n of rows. `curve` never gives this warning.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -262,7 +253,7 @@ def test_only_mechanisms_are_solved_for():
 def test_earlier_answers_need_more():
     """For the same error, the least epsilon grows in the order: best noise, exact calibration, zCDP, classic formula.
 
-    The last three have the same Gaussian noise. The table in the tutorial shows this order.
+    The table in the tutorial shows this order.
     """
     from egm import calibration
 

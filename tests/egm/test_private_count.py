@@ -28,7 +28,7 @@ def mechanism(bounds="radius", n=N, rho=RHO, **options):
 def releases(made, times, rows=people):
     """Yield `times` pairs (X, release): random rows X, and a simulated release of them by the mechanism `made`.
 
-    Each pair has new rows and new noise. `rows` is a function that returns the rows for an argument seed.
+    The function `rows` returns the rows for an argument seed.
     """
     for seed in range(times):
         X = rows(seed=seed)
@@ -38,11 +38,10 @@ def releases(made, times, rows=people):
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("declared", [N, 2 * N])
 def test_intervals_contain_the_exact_numbers(bounds, declared):
-    """The 95 % intervals of sums and means have this coverage, also if twice the true number of rows is declared.
+    """The 95 % intervals contain the exact sums and means, even if twice the true number of rows is declared.
 
-    The noise is as large as stated: the mean squares of the standardized errors of the sums are below 2, and that of
-    the number of rows is below 1 plus four standard errors. A release spends at most its budget, and a tenth of the
-    budget on the number of rows. `declared` is the declared number of rows, and `bounds` the kind of bounds in BOUNDS.
+    The noise is as large as stated, and a release spends at most its budget, a tenth of it on the number of rows.
+    `declared` is the declared number of rows, and `bounds` the kind of bounds in BOUNDS.
     """
     made, inside, far = mechanism(bounds, declared), {"sum": [], "mean": []}, []
     for X, release in releases(made, 60):
@@ -61,8 +60,7 @@ def test_intervals_contain_the_exact_numbers(bounds, declared):
 def test_the_noise_of_means_is_less_than_if_a_row_is_replaced():
     """For one budget, means have a smaller squared error if neighbors add or remove a row than if they replace a row.
 
-    A removed row changes a sum by half as much as a replaced row. This gains more than the number of rows costs, which
-    is a tenth of the budget.
+    A removed row changes a sum by half as much as a replaced row. This gains more than the noisy number of rows costs.
     """
     errors = {
         neighbors: [r.mean - X.mean(axis=0) for X, r in releases(mechanism(neighbors=neighbors), 60)]
@@ -87,9 +85,8 @@ def test_forecasts_agree_with_errors(bounds):
 def test_any_number_of_rows_is_released(bounds, number):
     """A release works for any true `number` of rows, even 0, although 4000 rows are declared.
 
-    The noisy number of rows is within six standard deviations of the true one. With at most 1000 rows there is no
-    search for the center: the method of the release is "ranges". The 95 % intervals of the means are infinite if 0 rows
-    are possible, and only then. `bounds` is the kind of bounds in BOUNDS.
+    With at most 1000 rows there is no search for the center. The 95 % intervals of the means are infinite if, and only
+    if, there may be 0 rows. `bounds` is the kind of bounds in BOUNDS.
     """
     made, X = mechanism(bounds), people(number)
     made.check(X)
@@ -116,7 +113,7 @@ def test_what_holds_the_rows_changes_nothing(tmp_path):
 def test_the_least_budget_is_enough():
     """With the budget `least_rho`, a release searches for the center, even if there are 50 rows fewer than declared.
 
-    With 0.99 times this budget, `check` raises a ValueError. Tables with one and two columns are tested.
+    With 0.99 times this budget, `check` raises a ValueError.
     """
     for d in (1, 2):
         least = mechanism().least_rho(d)

@@ -19,9 +19,8 @@ VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values ou
 def density(values, q, low, high, epsilon, edges):
     """Return the documented density of a private `q`-quantile of `values` on each interval between successive `edges`.
 
-    `low` and `high` are the ends of the range of the quantile, and `epsilon` is its privacy parameter. Each of the
-    `values` between `low` and `high` must be one of the `edges`, so that the density is constant on each interval. The
-    result is an array with one number for each interval.
+    The quantile lies between `low` and `high`, and `epsilon` is its privacy parameter. Each of the `values` must be one
+    of the `edges`, so that the density is constant on each interval.
     """
     middle = (edges[1:] + edges[:-1]) / 2
     ranks = np.sum(np.clip(values, low, high) <= middle[:, None], axis=1)
@@ -42,10 +41,7 @@ def test_what_is_drawn_has_the_promised_density(q, epsilon):
 
 
 def neighbors(n, grid):
-    """Yield all pairs of samples of `n` points of `grid` that agree in all points but one.
-
-    Each sample is an array. Each pair comes in one order only.
-    """
+    """Yield once each pair of samples of `n` points of `grid` that agree in all points but one."""
     for rest in combinations_with_replacement(grid, n - 1):
         for old, new in product(grid, grid):
             if old < new:
@@ -56,9 +52,8 @@ def neighbors(n, grid):
 def test_the_density_is_private(q):
     """The documented density of a private `q`-quantile satisfies epsilon-privacy and epsilon**2 / 8 zCDP.
 
-    The privacy loss, the logarithm of the ratio of the densities for two neighboring samples, is at most epsilon = 0.7.
-    For some neighbors, the largest value of the privacy loss exceeds its least value by exactly epsilon. zCDP is
-    checked at five orders of the Rényi divergence. The samples have four points.
+    The logarithm of the ratio of the densities for two neighboring samples is at most epsilon = 0.7. The samples have
+    four points. zCDP is checked at five orders of the Rényi divergence.
     """
     epsilon, grid = 0.7, np.linspace(0.0, 1.0, 6)
     orders = np.array([1.001, 1.5, 2.0, 5.0, 30.0])
@@ -83,11 +78,10 @@ COUNTS = (0, 3, 1, 0, 0, 2, 7, 0, 1)
 
 
 def law(counts, q, epsilon):
-    """Return the probability with which a private `q`-quantile falls into each interval, by the documentation.
+    """Return the documented probability with which a private `q`-quantile falls into each interval, as an array.
 
     `counts` holds the number of values in each interval. The probability is proportional to exp(-`epsilon` / 2 *
-    misses), where misses is the number of values between the interval and the rank of the quantile. The result is an
-    array.
+    misses), where misses is the number of values between the interval and the rank of the quantile.
     """
     ends, rank = np.cumsum(counts), round(q * np.sum(counts))
     misses = [min(abs(r - rank) for r in range(end - held, end + 1)) for end, held in zip(ends, counts, strict=True)]
@@ -106,8 +100,7 @@ def test_intervals_have_the_promised_law(path, q):
 def test_secure_quantiles_have_the_promised_law():
     """`secure_quantile` draws each of its equally spaced points with the documented probability.
 
-    A point stands for all values above the previous point, up to the point itself. The p-value of a chi-square test
-    with 4000 draws must be above 1e-4.
+    A point stands for all values from the previous point to itself. The p-value of a chi-square test is above 1e-4.
     """
     points, draws = np.arange(-2.0, 5.0, 0.25), 4000
     places = [np.argmax(np.append(value <= points[:-1], True)) for value in VALUES]
@@ -122,11 +115,8 @@ def test_secure_quantiles_have_the_promised_law():
 def scores(monkeypatch):
     """Return a function found(counts, q), which returns the scores by which `quantiles.interval` draws an interval.
 
-    `counts` holds the number of values in each interval, and q, between 0 and 1, says which quantile is meant. The
-    scores are an array with one number for each interval: minus the number of values between the interval and the
-    q-quantile. They are the utilities of the exponential mechanism, not yet multiplied by epsilon / 2. They do not
-    depend on epsilon, and so `interval` is called with an arbitrary epsilon, 1.0. `monkeypatch` replaces the random
-    choice.
+    `counts` holds the number of values in each interval. The score of an interval is minus the number of values between
+    it and the q-quantile. The function replaces the random choice to see the scores.
     """
 
     def found(counts, q):
@@ -139,10 +129,9 @@ def scores(monkeypatch):
 
 
 def moved(n, k):
-    """Yield all pairs of counts of `n` values in `k` intervals that differ by the move of one value.
+    """Yield all pairs of counts of `n` values in `k` intervals that differ only in the interval of one value.
 
-    The value moves from one interval to another. A pair is a list of two arrays, which have one count for each
-    interval.
+    Each of the two counts is an array with one number for each interval.
     """
     for places in combinations_with_replacement(range(k), n - 1):
         for old, new in product(range(k), repeat=2):
@@ -154,10 +143,8 @@ def moved(n, k):
 def test_an_interval_is_private(scores, q):
     """If one value moves to another interval, each score that `quantiles.interval` uses changes by at most one.
 
-    The fixture `scores` returns these scores for the `q`-quantile of five values. `quantiles.interval` draws an
-    interval with probability proportional to exp(epsilon / 2 * score). Therefore the privacy losses, the logarithms of
-    the ratios of these probabilities, differ from each other by at most epsilon. Both limits are reached for some
-    values.
+    An interval has a probability proportional to exp(epsilon / 2 * score). So the logarithms of the ratios of
+    probabilities differ by at most epsilon. `scores` returns the scores for the `q`-quantile of five values.
     """
     epsilon, steps, lengths, losses = 0.7, [], [], []
     for one, other in moved(5, 5):
@@ -175,8 +162,8 @@ def test_an_interval_is_private(scores, q):
 def test_a_score_moves_by_at_most_one(counts, q, data):
     """If one value moves to another interval, each score that `quantiles.interval` uses changes by at most one.
 
-    This is tested for random `counts` of values in up to 40 intervals, and for random levels `q` of the quantile.
-    `data` draws the value that moves and its new interval. The largest score is always 0.
+    The `counts` of values in up to 40 intervals and the level `q` are random, and `data` draws the move. The largest
+    score is always 0.
     """
     counts[data.draw(st.integers(0, len(counts) - 1))] += 1
     other = list(counts)
@@ -194,9 +181,8 @@ def test_a_score_moves_by_at_most_one(counts, q, data):
 def test_a_score_moves_by_at_most_one_if_a_value_is_added(counts, q, data):
     """If one value is added, or removed, each score that `quantiles.interval` uses changes by at most one.
 
-    The random `counts` say how many values are in each of up to 40 intervals, and `q` is a random level of the
-    quantile. `data` draws the interval of the added value. The rank of the quantile can change, too, because it depends
-    on the number of values. The largest score is always 0.
+    The `counts` of values in up to 40 intervals and the level `q` are random, and `data` draws the interval of the
+    value. The largest score is always 0.
     """
     other = list(counts)
     other[data.draw(st.integers(0, len(counts) - 1))] += 1
@@ -212,8 +198,7 @@ def test_a_score_moves_by_at_most_one_if_a_value_is_added(counts, q, data):
 def test_values_that_are_all_the_same_are_found(path):
     """If 300 values are equal, `interval` and `secure_quantile` return the right interval or point in every draw.
 
-    `path` says whether the noise of `interval` is secure or simulated. In one draw, each wrong interval has a
-    probability of at most exp(-300 / 4).
+    The probability of a wrong one is tiny. `path` says whether the noise of `interval` is secure or simulated.
     """
     rng, counts = np.random.default_rng(6) if path == "simulated" else None, np.zeros(1000, dtype=int)
     for place in (0, 437, 999):
@@ -226,8 +211,7 @@ def test_values_that_are_all_the_same_are_found(path):
 def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
     """If one of four values is replaced, each score by which `secure_quantile` draws a point changes by at most one.
 
-    Therefore the exponential mechanism with these scores is private for its epsilon. All samples from a grid of six
-    values are tested.
+    Therefore the exponential mechanism with these scores is private. All samples from a grid of six values are tested.
     """
     scores = []
     monkeypatch.setattr(samplers, "secure_index", lambda found, epsilon: scores.append(np.array(found)) or 0)
@@ -242,9 +226,8 @@ def test_scores_of_secure_quantiles_change_by_at_most_one(monkeypatch):
 def test_choices_cost_an_eighth_of_epsilon_squared(epsilon):
     """If scores change by at most one, the exponential mechanism satisfies `epsilon`**2 / 8 zCDP.
 
-    The Rényi divergence is computed for random scores and random changes, at six orders. Divided by its order, it is at
-    most `epsilon`**2 / 8, and for `epsilon` below 1 it reaches more than 90 % of this bound. `secure_index` draws with
-    the probabilities of the exponential mechanism.
+    The Rényi divergence is computed for random scores and changes, at six orders. It reaches more than 90 % of the
+    bound if `epsilon` is below 1.
     """
     rng, orders = np.random.default_rng(4), np.array([1.0001, 1.5, 2.0, 4.0, 20.0, 100.0])
     largest = np.zeros_like(orders)

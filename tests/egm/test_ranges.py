@@ -64,7 +64,7 @@ MANY = [(2000, 1, 1500.0), (20_000, 3, 3000.0), (4000, 10, 700.0), (20_000, 10, 
 def clipped(d, rho, width):
     """Return the expected squared error of a noisy sum of rows that are clipped to ranges of equal `width`.
 
-    `rho` is the budget in zCDP, and `d` is the number of columns.
+    `d` is the number of columns, and `rho` is the budget in zCDP.
     """
     return d * (d * width**2) / (2 * rho)
 
@@ -72,11 +72,9 @@ def clipped(d, rho, width):
 def errors(law, n, d, reach, runs):
     """Release `runs` random tables, and return the arrays (errors, forecasts, searched), one entry for each release.
 
-    The first has the squared errors and the second their forecasts, both divided by the result of `clipped`, which is
-    the expected squared error of a sum of rows clipped to the ranges. The third says whether the release searched for
-    center and spread. The rows have the distribution with the name `law` in LAWS. `n` and `d` are the numbers of rows
-    and columns, and the budget is rho = (`reach` / `n`)**2. Each release is also checked to stay within its budget and
-    the ranges.
+    The first two are the squared errors and their forecasts, divided by the result of `clipped`. The third says whether
+    the release searched for center and spread. `law` names a distribution of the `n` rows with `d` columns, and the
+    budget is rho = (`reach` / `n`)**2.
     """
     make, (low, high) = LAWS[law]
     found, rho = [], (reach / n) ** 2
@@ -97,9 +95,8 @@ def errors(law, n, d, reach, runs):
 def test_few_rows_have_the_error_of_a_clipped_sum(law):
     """If the budget is small for the number of rows, a release is the noisy sum of rows that are clipped to the ranges.
 
-    There is no search for center and spread, and so the whole budget goes into the noise of this sum: the forecast is
-    exactly the error that `clipped` computes. The mean squared error of 40 runs is at most 1.1 times that, plus four
-    standard errors. `law` is the name of a distribution of rows in LAWS.
+    There is no search for center and spread, so that the forecast is exactly the error that `clipped` computes. The
+    mean squared error agrees with it. `law` is the name of a distribution of rows in LAWS.
     """
     for n, d, reach in FEW:
         error, forecast, search = errors(law, n, d, reach, 40)
@@ -129,11 +126,9 @@ def test_very_many_columns_are_released_quickly():
 def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
     """If the budget allows a search, the forecast error is nearly never above 1.1 times the error of a clipped sum.
 
-    A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. In more than 90 % of
-    the runs the forecast is at most 1.1 times its error, and it is never above 1.3 times. For each choice of (n, d,
-    budget) in MANY, the median is at most 1.1 times. The true squared error, divided by its forecast, is on average at
-    most 1.3. For normal or constant rows a search is always made, and the median is below 0.3 times. `law` is the name
-    of a distribution of rows in LAWS.
+    A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. For normal or constant
+    rows, a search makes the forecast less than 0.3 times as large in the median. `law` is the name of a distribution in
+    LAWS.
     """
     ratios, forecasts = [], []
     for place in MANY:
@@ -153,8 +148,7 @@ def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
 def test_a_clipped_sum_is_what_it_says(monkeypatch):
     """With few rows and no noise, a release is the sum of the rows, with each entry clipped to its column's range.
 
-    By `monkeypatch` the noise is 0. The noise, center, sigma, bias and forecast that the release states must be those
-    of this sum.
+    The noise, center, sigma, bias and forecast that the release states are those of this sum.
     """
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
     X = people(50)
@@ -170,11 +164,10 @@ def test_a_clipped_sum_is_what_it_says(monkeypatch):
 
 
 def test_what_a_first_mean_has_cost_is_not_lost():
-    """If rows fill their ranges, no search is made, and all of the budget but the cost of a median is used for the sum.
+    """If rows fill their ranges, all of the budget but the cost of one median is used for the sum.
 
-    The mechanism first buys a noisy mean of the clipped rows, and the median of the distances from this mean ("radii").
-    The median shows that a search does not pay. A second noisy mean is averaged with the first one, so that the noise
-    is that of a single sum with the whole budget minus the cost of the median.
+    The mechanism first buys a noisy mean of the clipped rows, and a median which shows that a search does not pay. Then
+    a second noisy mean is averaged with the first.
     """
     X = np.random.default_rng(1).uniform(0, WIDTH, (4000, 3))
     release = mechanism().release(X, rng=np.random.default_rng(2))
@@ -187,8 +180,8 @@ def test_what_a_first_mean_has_cost_is_not_lost():
 def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch):
     """If the center that a search finds is far from the first noisy mean of the clipped rows, this mean is released.
 
-    By `monkeypatch` the center of the search is wrong in each column, by more than the noise explains. The first mean
-    costs a quarter of the budget, and so its noise is twice that of a mean for the whole budget.
+    The test makes the center wrong in each column. The first mean costs a quarter of the budget, so its noise is twice
+    that for the whole budget.
     """
     right = choice.last_round_below
 
@@ -207,8 +200,8 @@ def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch
 def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
     """A release with ranges does not fail or exceed its budget if the private results have nothing to do with the data.
 
-    By `monkeypatch`, random numbers from the generator with this `seed` replace the private choices and the noise. The
-    estimates are within the ranges, and all other numbers are finite.
+    The results are random numbers with this `seed`. The estimates are within the ranges, and all other numbers are
+    finite.
     """
     rng = np.random.default_rng(seed)
     monkeypatch.setattr(samplers, "secure_index", lambda scores, eps: int(rng.random() * len(scores)))
@@ -233,8 +226,7 @@ def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
 def test_the_unit_of_a_column_is_the_unit_of_its_results(n):
     """If a column and its range are converted to another unit with another zero, the results are those in this unit.
 
-    The random numbers are the same. The method does not change: for `n` = 40 rows they are clipped to the ranges, and
-    for 4000 rows there is a search.
+    For `n` = 40 rows there is no search for center and spread, and for 4000 rows there is one.
     """
     X, factor, shift = people(n), np.array([12.0, 1.0, 1 / 7]), np.array([-600.0, 0.0, 3.0])
     changed = {
@@ -310,9 +302,9 @@ def test_a_search_is_considered_from_the_least_budget_on():
 
 @pytest.mark.parametrize("basis", ["dct", "learn"])
 def test_a_basis_is_one_of_standardized_columns(basis):
-    """With a `basis`, a table whose columns are correlated and differ in their units is released with small errors.
+    """A `basis` works for columns of different units, because their ranges are first scaled to [-1, 1].
 
-    The basis, public ("dct") or learned from the data, is for columns whose ranges are scaled to [-1, 1].
+    The basis is public ("dct") or learned from the data. The columns are correlated, and the errors must be small.
     """
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))
@@ -400,19 +392,16 @@ MODES = {
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Make releases in a test read the rows in blocks of 341 rows of three numbers, instead of 349 525 rows.
-
-    So small tables have several blocks, too.
-    """
+    """Make releases in a test read the rows in blocks of 341 rows, so that small tables have several blocks, too."""
     monkeypatch.setattr(passes, "_BLOCK", 1 << 10)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", HELD)
 def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
-    """A release from any of the holders in HELD, such as a file or a dask array, is bit for bit that of a NumPy array.
+    """A release is bit for bit the same whether an array, a file or a dask array holds the rows.
 
-    `kind` is a key of HELD, and `mode` is a key of MODES, which has options of the mechanism. The rows are not changed.
+    `kind` is a key of HELD, and `mode` is a key of MODES, which has options of the mechanism.
     """
     X, it = people(), mechanism(**MODES[mode])
     expected = it.release(X, rng=np.random.default_rng(2))
@@ -435,8 +424,7 @@ def test_without_names_a_table_has_its_own_order(tmp_path):
 def test_there_is_one_pass_for_each_question(kind, mode, tmp_path, monkeypatch, small_blocks):
     """A release reads all rows once to check them, and once for each private query, fewer than 60 times in these cases.
 
-    `monkeypatch` counts both. With few rows there is one query, so that the rows are read twice. `kind` says what holds
-    the rows, and `mode` is a key of MODES, which has options of the mechanism.
+    With few rows there is one query. `kind` is a key of HELD, which holds the rows, and `mode` is a key of MODES.
     """
     asked, number = [], []
     total, of_passes = PrivateRows._total, Passes.total
@@ -515,8 +503,7 @@ def test_a_function_that_returns_a_new_iterator_gives_the_release_of_its_rows(ki
 def test_a_function_is_called_only_if_all_else_is_right_and_must_return_a_new_iterator():
     """If rows come from a function, it must return a new iterator of right blocks at each call, or `release` fails.
 
-    The error comes before the first private query. `check` does not call the function, and `release` does not call it
-    if another argument is wrong.
+    It fails before the first private query. If another argument is wrong, the function is not called.
     """
     one = iter([people()])
     wrong = {

@@ -1,9 +1,8 @@
 """Test that the secure samplers draw from their exact distributions, at small scales, where a bias would show.
 
-At the scale of a release, 2**41 and more, one cannot see a bias of a few parts in a thousand in the probability of a
-single integer. At scale 3, 300 000 draws show the probability of every integer. In this way the bias of the samplers of
-OpenDP before 0.14.2 was seen (opendp issue 2638). How often OpenDP 0.14.1 drew each integer is stored below, and the
-test of fit must reject these numbers.
+At the scale of a release, 2**41 and more, no test can see a small bias in the probability of an integer. At scale 3,
+300 000 draws show it. The test of fit must reject the stored draws of OpenDP 0.14.1, which was biased (opendp issue
+2638).
 """
 
 import numpy as np
@@ -22,8 +21,7 @@ LEVEL = 5e-8
 def fit(seen, p):
     """Return the p-value of Pearson's chi-square test of the counts `seen` against the probabilities `p`.
 
-    `seen` is an array with the number of draws of each value, and `p` is an array with the probability of each value.
-    All values with fewer than 100 expected draws are merged into one class.
+    Both are arrays with one entry for each value. Values with fewer than 100 expected draws are merged into one class.
     """
     total = np.sum(seen)
     common = total * p >= 100
@@ -36,7 +34,7 @@ def fit(seen, p):
 def gaussian(std):
     """Return the integers k with |k| up to 40 `std`, and their probabilities in the discrete Gaussian distribution.
 
-    Both results are arrays. The probability of k is proportional to exp(-k**2 / (2 `std`**2)).
+    The probability of k is proportional to exp(-k**2 / (2 `std`**2)).
     """
     k = np.arange(-np.ceil(40 * std), np.ceil(40 * std) + 1)
     weights = np.exp(-((k / std) ** 2) / 2)
@@ -46,7 +44,7 @@ def gaussian(std):
 def laplace(scale):
     """Return the integers k with |k| up to 100 `scale`, and their probabilities in the discrete Laplace distribution.
 
-    Both results are arrays. The probability of k is proportional to exp(-|k| / `scale`).
+    The probability of k is proportional to exp(-|k| / `scale`).
     """
     k = np.arange(-np.ceil(100 * scale), np.ceil(100 * scale) + 1)
     weights = np.exp(-np.abs(k) / scale)
@@ -54,10 +52,7 @@ def laplace(scale):
 
 
 def counts(draws, k):
-    """Return how often each integer of the array `k` occurs among `draws`, as an array of the length of `k`.
-
-    `k` holds successive integers. The function fails if one of the `draws` is not in `k`.
-    """
+    """Return how often each of the successive integers `k` occurs among `draws`, which has no other integers."""
     seen = np.bincount(np.array(draws) - int(k[0]), minlength=k.size)
     assert seen.size == k.size
     return seen
@@ -95,9 +90,8 @@ def test_a_draw_tells_nothing_of_another(sampler, law, order):
 def test_large_scales_keep_the_shape_and_the_last_bits(sampler, law):
     """At the scale of a release, the integers that `sampler` draws have the shape of `law`, and uniform last bits.
 
-    `sampler` draws secure noise, and `law` is the continuous normal or Laplace distribution of SciPy. Two chi-square
-    tests of 60 000 draws must not reject: the frequencies of 100 intervals with equal probability, and those of the
-    last six bits.
+    `law` is the continuous normal or Laplace distribution. Two chi-square tests compare the frequencies of 100
+    intervals, and those of the last six bits.
     """
     scale = 1.2345 * 2.0**41
     drawn = np.array(sampler(scale, 60_000))
@@ -114,8 +108,7 @@ SCORES = [([1, -1], 2.0), ([0, -1, 0, -3, -1, -8], 2.0), ([-1_000_000, 5, 4, 3, 
 def exponential(scores, epsilon):
     """Return the probability with which the exponential mechanism chooses each of several candidates, as an array.
 
-    `scores` holds one number for each candidate. The probability of a candidate is proportional to exp(`epsilon` / 2 *
-    score).
+    It is proportional to exp(`epsilon` / 2 * score), and `scores` has the score of each candidate.
     """
     weights = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     return weights / np.sum(weights)
@@ -124,11 +117,8 @@ def exponential(scores, epsilon):
 def permute_and_flip(scores, epsilon):
     """Return the probability with which permute-and-flip, another private mechanism, chooses each candidate.
 
-    `scores` holds one number for each candidate. Permute-and-flip takes the candidates in random order, and accepts a
-    candidate with probability exp(-`epsilon` / 2 * gap), where the gap is the best score minus the candidate's score.
-    The first accepted candidate is chosen. The probabilities are computed as integrals: each candidate gets a uniform
-    random time, and candidate i is chosen at its time t if it is accepted and no accepted candidate has an earlier
-    time. The result is an array.
+    It takes the candidates in random order, and chooses the first that is accepted. It accepts a candidate with
+    probability exp(-`epsilon` / 2 * gap), where the gap is the best of the `scores` minus the candidate's score.
     """
     accepted = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     law = []
@@ -150,9 +140,8 @@ def test_secure_index_has_the_law_it_states(scores, epsilon):
 def test_permute_and_flip_would_be_refused(scores, epsilon):
     """`fit`, the chi-square test, rejects permute-and-flip as a sampler of the exponential mechanism.
 
-    The p-value is below 1e-13 for the mean frequencies of 10 000 choices by permute-and-flip. `scores` are the scores
-    of the candidates, and `epsilon` is the parameter of both mechanisms. A sampler of permute-and-flip would be wrong,
-    because its zCDP cost is larger than the cost that a budget records.
+    Such a sampler would be wrong, because its zCDP cost is larger than the cost that a budget records. `scores` are the
+    scores of the candidates, and `epsilon` is the parameter of both mechanisms.
     """
     law = permute_and_flip(scores, epsilon)
     assert np.sum(law) == pytest.approx(1, rel=1e-12)
@@ -162,8 +151,8 @@ def test_permute_and_flip_would_be_refused(scores, epsilon):
 def test_permute_and_flip_is_what_it_is_called():
     """For two candidates with the scores 1 and -1, `permute_and_flip` agrees with a computation by hand.
 
-    epsilon is 2. With probability 1/2 the candidate with the lower score comes first, and this candidate is then
-    accepted with probability exp(-2).
+    epsilon is 2. With probability 1/2 the candidate with the lower score comes first, and is accepted with probability
+    exp(-2).
     """
     assert permute_and_flip([1, -1], 2.0)[1] == pytest.approx(np.exp(-2) / 2, rel=1e-12)
 

@@ -1,7 +1,7 @@
-"""Test releases from Poisson samples: what a `Budget` charges for them, and how it draws the samples.
+"""Test releases from Poisson samples, in which each row or person is with some probability: their cost and their law.
 
-No charge is below the truth, which is computed by integrals with mpmath or bounded from below by dp-accounting. A
-sample has the law that the charge assumes, for rows and for persons, in every form that data may have.
+No recorded cost is below the truth, which integrals or dp-accounting give. A sample has the law that the cost assumes,
+in every form that data may have.
 """
 
 import hashlib
@@ -38,7 +38,11 @@ def budget(path=None, **terms):
 
 
 def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
-    """Return the epsilon of `steps`, each a tuple (z, q, number), and of other releases together."""
+    """Return the epsilon for `delta` of releases from samples, together with other releases.
+
+    `steps` are tuples (z, q, number): noise multiplier, sampling probability and number of releases. `mu_squared`,
+    `private` and `rho` are the costs of the others, as in `composed_epsilon`.
+    """
     parts = tuple(Steps(z**-2, q, number) for z, q, number in steps)
     return composed_epsilon(parts, mu_squared, private, mu_squared / 2 if rho is None else rho, delta)
 
@@ -47,12 +51,11 @@ def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
 
 
 def hockey_stick(epsilon, z, q, added):
-    """Return the exact delta that goes with `epsilon` for one sum from a sample, plus Gaussian noise, by mpmath.
+    """Return the exact delta at `epsilon` for one sum from a sample, plus Gaussian noise, by mpmath.
 
-    The noise multiplier is `z`, and the sampling probability is `q`. The delta is the integral of the positive part of
-    p - exp(epsilon) p', where p is the density of the release with the person and p' the one without; if `added` is
-    true, it is the other way round. The integrand changes its sign at one point, where the likelihood ratio is
-    exp(epsilon), and so the integral is a difference of normal tails.
+    `z` is the noise multiplier, and `q` the sampling probability. The delta is the integral of the positive part of p -
+    exp(epsilon) p', where p is the density of the release with a person, and p' without. If `added` is true, it is the
+    other way round.
     """
     grow = mp.exp(epsilon)
 
@@ -73,7 +76,7 @@ def hockey_stick(epsilon, z, q, added):
 
 
 def test_the_closed_form_is_the_integral():
-    """`hockey_stick`, which other tests rely on, agrees with numerical integration of the densities, both ways."""
+    """`hockey_stick`, the exact delta of a sum from a sample, agrees with numerical integration of the densities."""
     for epsilon, z, q in [(0.05, 1.1, 0.1), (0.3, 0.8, 0.5), (1.0, 0.5, 0.9), (-0.02, 1.1, 0.1)]:
 
         def density(x, mean, z=z):
@@ -93,10 +96,9 @@ def test_the_closed_form_is_the_integral():
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])
 @pytest.mark.parametrize(("z", "q"), [(1.1, Q), (1.1, 0.3), (0.4, 0.05), (5.0, 0.9), (3.0, 1e-5)])
 def test_one_release_costs_no_less_than_the_truth_and_hardly_more(z, q, delta):
-    """The epsilon of one release from a sample is at least the exact one, for a person added and for one removed.
+    """The epsilon of one release from a sample is at least the exact one, and at most 1 percent or 1e-4 more.
 
-    It is at most 1 percent, or 1e-4, above the exact one unless `delta` is 1e-10, of which rounding errors may take a
-    half.
+    For `delta` = 1e-10 it may be more. `z` is the noise multiplier, and `q` the sampling probability.
     """
     epsilon = composed((z, q, 1), delta=delta)
     with mp.workdps(40):
@@ -108,7 +110,7 @@ def test_one_release_costs_no_less_than_the_truth_and_hardly_more(z, q, delta):
 
 
 def two_releases(epsilon, z, q, added):
-    """Return the exact delta of two releases from samples together, by integrating `hockey_stick` over the first."""
+    """Return the exact delta at `epsilon` of two releases from samples together, by integrating `hockey_stick`."""
     z, q = mp.mpf(z), mp.mpf(q)
 
     def of_first(x):
@@ -123,7 +125,10 @@ def two_releases(epsilon, z, q, added):
 
 @pytest.mark.parametrize(("z", "q"), [(1.1, 0.05), (0.7, 0.4), (3.0, 0.2)])
 def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
-    """For two releases the exact delta, an integral, is between 0.97 times the delta of the computed epsilon and it."""
+    """At the epsilon that is computed for two releases from samples, their exact delta is nearly the given 1e-6.
+
+    It is between 0.97e-6 and 1e-6. `z` is the noise multiplier, and `q` the sampling probability.
+    """
     delta = 1e-6
     epsilon = composed((z, q, 2), delta=delta)
     truth = max(two_releases(mp.mpf(epsilon), z, q, added) for added in (False, True))
@@ -133,7 +138,10 @@ def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 1.000001, 5.0, 50.0, 1e4])
 @pytest.mark.parametrize("q", [1e-12, 1e-3, 0.5, 1 - 1e-9])
 def test_amplification_has_its_closed_form(epsilon, q):
-    """A release that is private for epsilon costs log(1 + q (exp(epsilon) - 1)), rounded up by at most 1e-11 of it."""
+    """A release with `epsilon`, from a sample with probability `q`, has the epsilon log(1 + q (exp(epsilon) - 1)).
+
+    It is rounded up by at most a relative 1e-11.
+    """
     with mp.workdps(50):
         truth = mp.log1p(mp.mpf(q) * mp.expm1(mp.mpf(epsilon)))
         found = mp.mpf(amplified_epsilon(epsilon, q))
@@ -141,7 +149,7 @@ def test_amplification_has_its_closed_form(epsilon, q):
 
 
 def test_amplification_of_a_gaussian_release_is_no_less_than_the_truth():
-    """The charge of a Gaussian mechanism on a sample is (epsilon, delta)-private by the exact curve, both ways."""
+    """The (epsilon, delta) that a budget records for a Gaussian mechanism on a sample agrees with the exact delta."""
     for epsilon, delta, q in [(1.0, 1e-6, 0.1), (0.2, 1e-3, 0.5), (3.0, 1e-9, 0.01)]:
         mechanism = GaussianMechanism(1.0, epsilon, delta)
         charge = budget(epsilon=10.0, delta=0.1).charge(mechanism, sampling_probability=q)
@@ -154,10 +162,10 @@ def test_amplification_of_a_gaussian_release_is_no_less_than_the_truth():
 
 
 def test_training_costs_what_dp_accounting_says():
-    """1000 steps with z = 1.1 and batches of 256 of 60 000 rows cost at most 0.89, which Rényi divergences give.
+    """The cost of 1000 steps on batches of 256 of 60 000 rows agrees with dp-accounting's, within 0.002.
 
-    dp-accounting's privacy loss distribution gives 0.5987 on a finer grid. Its optimistic rounding gives a lower bound
-    of the truth. The charge lies between both, up to 0.002.
+    The noise multiplier is 1.1. dp-accounting has 0.5987 on a finer grid, a lower bound of the truth, and 0.89 by Rényi
+    divergences.
     """
     event = dp_accounting.PoissonSampledDpEvent(Q, dp_accounting.GaussianDpEvent(Z))
     event = dp_accounting.SelfComposedDpEvent(event, STEPS)
@@ -177,11 +185,10 @@ def test_training_costs_what_dp_accounting_says():
     ("z", "number", "delta", "excess"), [(2.0, 10, 1e-5, 0.01), (30.0, 1000, 1e-7, 0.01), (300.0, 100_000, 1e-5, 0.03)]
 )
 def test_rounding_errors_are_covered(z, number, delta, excess):
-    """If nearly everybody is in a sample, steps cost no less than those of all rows, whose curve is known exactly.
+    """If nearly everybody is in each sample, releases cost no less than without sampling, up to a relative 1e-6.
 
-    With a sampling probability of 1 - 1e-9 the truth is below the exact curve of one Gaussian mechanism, but by far
-    less than the rounding of the loss distribution. The cost is at most 1 percent above it, or 3 percent for 100 000
-    steps, for whose rounding errors a third of delta is taken off. `excess` is this share.
+    Without sampling the exact cost is known. The releases cost more by at most the share `excess`, for rounding errors.
+    `z` is the noise multiplier, and `number` the number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)
@@ -199,7 +206,7 @@ def test_the_cost_grows_with_probability_steps_and_less_noise(delta):
 
 
 def test_a_probability_of_one_is_the_charge_of_all_rows():
-    """With the probability 1, every mechanism costs what it costs without a sample, and steps cost one Gaussian sum."""
+    """With the probability 1, one or many releases from samples cost what they cost without sampling."""
     for mechanism in (
         GaussianMechanism(1.0, 0.3, 1e-6),
         LaplaceMechanism(1.0, 0.2),
@@ -217,9 +224,9 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
 
 
 def test_a_plan_composes_samples_with_other_releases():
-    """By the rule "planned", steps and other releases cost together less than the sum, and no less than the largest.
+    """By the rule "planned", samples and other releases cost together less than the sum, but more than each alone.
 
-    Gaussian noise for all rows is composed exactly: with hardly any steps, the total is that of the noise alone.
+    Gaussian noise for all rows is composed exactly: with hardly any samples, the total is that of the noise alone.
     """
     steps, others = (1.1, 0.01, 100), {"mu_squared": 0.01}
     alone, noise = composed(steps), float(gaussian_epsilon(DELTA, 10.0))
@@ -238,7 +245,7 @@ def test_a_plan_composes_samples_with_other_releases():
 
 
 def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """With a mechanism of which only rho is known, the total is finite, and at least that of rho alone by zCDP."""
+    """The rule "planned" has a finite total even for an adaptive mechanism, whose cost is known in zCDP only."""
     spent = budget(epsilon=3.0, **PLANNED)
     spent.charge_steps(Z, Q, 100)
     alone = spent.spent.epsilon
@@ -251,7 +258,10 @@ def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
     "terms", [{"rule": "gaussian"}, {"rule": "zcdp"}, {"epsilon": None, "delta": None, "rho": 1.0}]
 )
 def test_other_rules_count_a_sample_like_all_rows_and_say_so(terms):
-    """ "gaussian", "zcdp" and a total rho count a release from a sample like one from all rows; a refusal says so."""
+    """All rules but "basic" and "planned" count a release from a sample like one from all rows.
+
+    If they refuse it, the error says so.
+    """
     mechanism = GaussianMechanism(1.0, 0.5, 1e-6)
     sampled, plain = budget(**terms), budget(**terms)
     for _ in range(2):
@@ -264,7 +274,7 @@ def test_other_rules_count_a_sample_like_all_rows_and_say_so(terms):
 
 
 def test_the_first_charge_for_a_sample_makes_the_rule_basic():
-    """Then epsilons and deltas are added, and each release may be chosen after seeing the releases before it."""
+    """A budget without a rule chooses "basic", which adds epsilons and deltas, at the first release from a sample."""
     spent = budget()
     spent.charge(GaussianMechanism(1.0, 1.0, 1e-6), sampling_probability=0.1)
     spent.charge_steps(2.0, 0.001, 100, delta=1e-6)
@@ -326,7 +336,7 @@ class Unread:
 
 
 def test_replacement_is_refused_by_name():
-    """A budget for "replace_one" refuses a sample, and one for "add_remove" a mechanism for "replace_one"."""
+    """A budget for "replace_one" refuses a sample, and a budget for "add_remove" a mechanism for "replace_one"."""
     mechanism = GaussianDataMechanism([1.0], 10, 1.0, 1e-6)
     made = Budget(epsilon=100.0, delta=DELTA)
     for call in (
@@ -355,7 +365,10 @@ def test_mechanisms_without_rows_or_epsilon_are_refused():
 
 
 def test_a_missing_package_is_named_and_costs_nothing(monkeypatch):
-    """Without dp-accounting, steps are refused by a message with the name of the extra; a single release needs none."""
+    """Without dp-accounting, a budget refuses many releases from samples, and says what to install.
+
+    A single release from a sample does not need the package.
+    """
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     made = budget()
     with pytest.raises(ImportError, match=r"elliptical-gaussian-mechanism\[budget\]"):
@@ -368,7 +381,7 @@ def test_a_missing_package_is_named_and_costs_nothing(monkeypatch):
 
 
 def old_journal(path):
-    """Write a journal of the format 2 to `path`, with one charge, by SQL alone, as earlier versions of egm have."""
+    """Write a budget's file in format 2, as earlier versions of egm have, to `path`, with one recorded cost."""
 
     def digest(*values):
         return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()
@@ -393,13 +406,13 @@ def old_journal(path):
 
 
 def version(path):
-    """Return the number of the format of the journal in the file `path`."""
+    """Return the number of the format of the budget's file `path`."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute("PRAGMA user_version").fetchone()[0]
 
 
 def test_an_old_journal_is_read_and_goes_on(tmp_path):
-    """A journal of the format 2 keeps its format until the first charge for a sample, and loses no charge."""
+    """A budget's file in format 2 keeps its format until the first release from a sample, and loses no cost."""
     path = tmp_path / "journal"
     old_journal(path)
     made = Budget(path)
@@ -416,7 +429,7 @@ def test_an_old_journal_is_read_and_goes_on(tmp_path):
 
 
 def test_charges_survive_processes(tmp_path):
-    """Another process reads the same charges and the same total, and its own charge is seen here."""
+    """Two processes that use one budget's file see the costs that the other has recorded, and the same total."""
     path = tmp_path / "journal"
     made = budget(path, **PLANNED)
     made.charge_steps(Z, Q, 100, label="training")
@@ -462,7 +475,10 @@ def test_a_changed_sample_is_noticed(statement, tmp_path):
 
 
 def masks(probability, size, times, source=None):
-    """Return a matrix of flags with a row for each of `times` samples of `size` rows, drawn as for `Budget.release`."""
+    """Return which of `size` rows are in each of `times` samples, drawn as for `Budget.release`, as a matrix of flags.
+
+    `probability` is that of each row, and `source` is a generator or None for secure samples.
+    """
     X = np.arange(float(size))[:, None]
     found = np.zeros((times, size), dtype=bool)
     for row in found:
@@ -474,10 +490,10 @@ def masks(probability, size, times, source=None):
 @pytest.mark.parametrize("source", [None, 5])
 @pytest.mark.parametrize("probability", [0.05, 0.5, 0.9])
 def test_each_row_is_kept_with_its_probability_and_independently(probability, source):
-    """The pattern of 6 rows, the size of a sample and the number of times that a row is kept have their exact laws.
+    """Each of 6 rows is in a sample with the given `probability`, independently of the others.
 
-    There are 64 patterns, whose numbers in 20 000 samples are compared with their probabilities by a chi-square test.
-    The same is done for the numbers of samples of each size. Each test fails with probability 1e-6 if the law is right.
+    Chi-square tests of 20 000 samples compare the frequencies of the 64 possible samples, and of their sizes. `source`
+    is a seed, or None for secure samples.
     """
     rng = None if source is None else np.random.default_rng(source)
     found = masks(probability, 6, 20_000, rng)
@@ -512,7 +528,7 @@ def people_and_rows():
 
 
 def table_of(persons, values, folder):
-    """Write the rows to a CSV file in `folder`, and return it as an `egm.files.Table` with small blocks."""
+    """Write the vectors `persons` and `values` to a CSV file in `folder`, and return it as an `egm.files.Table`."""
     path = folder / "rows.csv"
     pd.DataFrame({"who": persons, "x": values}).to_csv(path, index=False)
     return files.rows(path, ["x"], labels=("who",))
@@ -538,9 +554,9 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_persons_are_kept_as_a_whole(form, tmp_path):
-    """All rows of a person are in a sample, or none, in each form of data; the rest of the rows is as it was.
+    """Either all rows of a person are in a sample or none, in each `form` of data.
 
-    Each person is kept with the probability 0.3: the number of persons is binomial, within 6 standard deviations.
+    The number of persons in a sample is within 6 standard deviations of its mean, for the probability 0.3.
     """
     persons, values = people_and_rows()
     X, person = FORMS[form](persons, values, tmp_path)
@@ -563,7 +579,7 @@ def test_persons_are_kept_as_a_whole(form, tmp_path):
 
 
 def test_a_person_in_two_blocks_is_drawn_once_and_unsorted_blocks_are_refused():
-    """Blocks of one row each of one person are all kept, or none; a person who comes again later is an error."""
+    """If the rows of a person are in several blocks, all are in a sample or none; unsorted persons are an error."""
 
     def blocks(persons):
         return iter([pd.DataFrame({"who": [p], "x": [1.0]}) for p in persons])
@@ -587,9 +603,9 @@ def test_dask_is_refused_before_it_is_charged():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("probability", [1e-12, 0.5])
 def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
-    """The release has the rows of a sample, also if the sample is empty, which must not show by an error.
+    """A release from a sample has the persons in the sample, and does not fail if there is nobody in it.
 
-    With little noise, the noisy number of persons tells how many there are: 0 for the smallest probability.
+    The released number of persons, with little noise, shows how many there are. `form` is a form of data in FORMS.
     """
     persons, values = people_and_rows()
     X, person = FORMS[form](persons, values, tmp_path)
@@ -612,7 +628,7 @@ def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
 
 @pytest.mark.parametrize("as_blocks", [False, True])
 def test_rows_and_groups_are_those_of_the_sample(as_blocks):
-    """Without persons, rows are drawn: sums and groups of a sample of half of the rows have about half of them."""
+    """Without persons, a release from a sample of half of the rows has about half of the rows, in each group."""
     rng = np.random.default_rng(3)
     X, by = rng.normal(0, 1, (4000, 1)), np.repeat(["a", "b"], 2000)
     data = GaussianDataMechanism(
@@ -649,7 +665,10 @@ def test_a_rehearsal_draws_from_the_generator():
 
 
 def test_a_sample_is_charged_before_it_is_drawn(monkeypatch):
-    """If the sample cannot be drawn, the charge stays; if the charge is refused, nothing is drawn."""
+    """The cost of a sample is recorded before it is drawn: it stays if the drawing fails.
+
+    If the budget refuses the cost, nothing is drawn.
+    """
 
     def fails(*_):
         raise OSError("no random bits")

@@ -112,9 +112,8 @@ CHORDS = [(d, p) for d in (2, 5, 100) for p in (1e-300, 1e-30, 1e-6, 1e-2, 0.5, 
 def test_log_quantile_is_convex_in_log_weights(d, p):
     """The logarithm of the upper quantile of a chi-square form is a convex function of the logarithms of its weights.
 
-    A chi-square form is a weighted sum of chi-square variables. `d` is the number of weights, and `p` is the
-    probability of the upper tail. The convexity follows from a theorem of Prekopa (1973). It means that the noise
-    factor, which `scaling.optimal` minimizes, has only one minimum.
+    So the noise factor, which `scaling.optimal` minimizes, has only one minimum. This follows from a theorem of Prekopa
+    (1973). `d` is the number of weights, and `p` the probability of the upper tail.
     """
     rng = np.random.default_rng([d, int(-np.log10(p))])
     for share, dof in ((0.5, 1), (0.1, 1), (0.3, rng.integers(1, 6, d))):
@@ -128,8 +127,7 @@ def test_log_quantile_is_convex_in_log_weights(d, p):
 def test_optimal_is_where_another_minimiser_ends_from_anywhere(seed):
     """`scaling.optimal` agrees with the minimum of the noise factor that the algorithm BFGS finds.
 
-    BFGS starts from three random points, which `seed` determines. It minimizes the logarithm of the noise factor as a
-    function of the logarithms of the weights, with numerical gradients. The logarithms of the minima agree within 1e-9.
+    BFGS starts from three random points, which `seed` determines. The logarithms of the minima agree within 1e-9.
     """
     rng = np.random.default_rng(seed)
     sigma, p = np.exp(rng.normal(0, 1, rng.integers(2, 5))), [1e-12, 1e-3, 0.2, 0.6, 0.95, 0.999][seed]
@@ -160,10 +158,8 @@ def test_excess_bound_is_never_below_the_excess(sigma, p, size, seed):
 def test_excess_bound_knows_of_minima_that_it_has_not_seen(d, p):
     """BFGS from random starts finds no noise factor below the lower limit that `scaling.excess_bound` gives.
 
-    The noise factor of a scaling is proportional to the sum of the variances of the noise. `excess_bound` is an upper
-    bound of how far the logarithm of the noise factor is above its minimum. So the logarithm minus the bound is a lower
-    limit of the logarithm of the minimum. This limit is computed at each of the five starts. `d` is the number of
-    columns, and `p` is the clip probability.
+    `excess_bound` bounds how far the logarithm of a scaling's noise factor (the sum of the noise variances, up to a
+    constant) is above its minimum. `d` is the number of columns, and `p` is the clip probability.
     """
     rng = np.random.default_rng(d)
     sigma = np.exp(rng.normal(0, 1, d))
@@ -199,10 +195,8 @@ def test_excess_bound_ignores_units_and_order(sigma, factor, random):
 def test_excess_bound_notices_a_wrong_gradient(monkeypatch):
     """If the gradient is wrong in one coordinate, `scaling.excess_bound` shows that the scaling is wrong.
 
-    `excess_bound` is an upper bound of how far the logarithm of a scaling's noise factor is above its minimum. The
-    noise factor is proportional to the sum of the variances of the noise. With the wrong gradient, which `monkeypatch`
-    installs, the bound is above 1e-3 at the best scaling, and `scaling.optimal` finds a wrong scaling. With the right
-    gradient, the bound at the wrong scaling is larger than the true distance from the minimum, which is above 1e-3.
+    `excess_bound` bounds how far the logarithm of a scaling's noise factor is above its minimum. At the scaling that
+    the wrong gradient gives, this is more than 1e-3, and the bound is larger.
     """
     sigma, p, right = tables.zipf_sigma(6, 1.0), 1e-4, gx2.conditional_means
     best = scaling.optimal(sigma, p)
@@ -256,12 +250,10 @@ def test_lengths_must_agree():
 
 @pytest.mark.parametrize("law", ["zipf", "lognormal", "repeated"])
 def test_optimal_for_many_columns_is_as_good_as_for_few(law):
-    """`scaling.optimal` is optimal for 9000 or 10 000 columns, too, and its search starts from a right smaller problem.
+    """`scaling.optimal` is optimal for 9000 or 10 000 columns, too, because its search starts from a smaller problem.
 
-    Optimal means that `excess_bound`, an upper bound of log F above its minimum for the noise factor F, is below 1e-20.
-    The search starts from the solution for fewer standard deviations (`nodes`), each of which stands for `count`
-    columns. Sums of powers over the nodes must agree with those over all columns. `law` says how the standard
-    deviations are distributed: by Zipf's law, lognormal, or three values for 3000 columns each.
+    The smaller problem has fewer standard deviations (`nodes`), each of which stands for `count` columns. `law` says
+    how the standard deviations are distributed.
     """
     sigma = {
         "zipf": 1 / np.arange(1, 10_001),

@@ -1,4 +1,4 @@
-"""Test that `egm` reads CSV from standard input, which cannot be read twice, as it reads a file."""
+"""Test that `egm` gives the same results for CSV from standard input, which cannot be read twice, as for a file."""
 
 import io
 import json
@@ -24,9 +24,8 @@ COMMANDS = {  # the last two read the rows twice
 def egm(tmp_path, monkeypatch, capsys):
     """Return a function run(data, command, *options, text=TEXT) that runs `egm` with a seed for the noise.
 
-    `data` is "-" for standard input, which has `text`, or the name of a file; the file t.csv has TEXT. `command` is
-    "sum", "mean" or "adaptive". The function returns (exit code, standard output, standard error). Each call has a new
-    budget.
+    `data` is "-" for standard input, which has `text`, or the name of a file. `command` is "sum", "mean" or "adaptive".
+    The function returns (exit code, standard output, standard error).
     """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sigma.csv").write_text("age,1\npay,1\n")
@@ -51,7 +50,7 @@ def test_standard_input_gives_the_release_of_a_file(egm, name):
 
 
 def test_a_wrong_number_of_rows_is_that_of_standard_input(egm):
-    """If standard input has another number of rows than --rows says, the message names it and both numbers."""
+    """If standard input has not as many rows as --rows says, the error names standard input and both numbers."""
     command, *options = COMMANDS["charged"]
     code, out, err = egm("-", command, *options, text=TEXT + "1,2\n")
     assert (code, out, err) == (2, "", "egm: standard input: has 901 rows, --rows says 900\n")

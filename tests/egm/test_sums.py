@@ -20,7 +20,7 @@ GRID = Lattice(2.0, D, 8.0)
 def rows(n=1003, seed=1):
     """Return `n` random rows, shape (`n`, 7), of which about half are clipped and one is equal to the center.
 
-    About four of the rows are a million times longer than the others. `seed` is the seed of the random numbers.
+    About four of the rows are a million times longer than the others.
     """
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[:: n // 4 or 1] *= 1e6
@@ -93,8 +93,7 @@ def test_sum_is_that_of_single_rows(n):
 def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
     """If the number `n` of rows is no multiple of four, the sum is right even if unused memory was full of NaN.
 
-    `kernel.add_rows`, the compiled function that adds rows, takes four rows at a time. The test calls this function
-    without compilation, and fills all memory that it requests with NaN.
+    `kernel.add_rows`, which adds rows, takes four at a time.
     """
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))
@@ -108,9 +107,8 @@ def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
 def test_a_row_is_the_clipped_row_in_units_rounded_towards_zero(row, clip_norm):
     """`Lattice.rows` returns the clipped `row` as integers: each entry is divided by a unit and rounded towards zero.
 
-    `row` is clipped to the norm `clip_norm`. The test compares with exact fractions. The absolute value of each integer
-    is at most that of the exact quotient, and smaller by at most one, up to a relative 1e-12. The norm of the integers
-    is never above the lattice's attribute `radius`.
+    `row` is clipped to the norm `clip_norm`. The test compares with exact fractions. The norm of the integers is never
+    above the lattice's attribute `radius`.
     """
     grid = Lattice(clip_norm, 3, 8.0)
     (steps,) = grid.rows(np.array([row]))
@@ -139,10 +137,9 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
 
 
 def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
-    """`kernel.add_rows` returns the index of an entry that is NaN when first read, even if it is finite when reread.
+    """If an entry is NaN when first read, it is refused, even if another program has meanwhile made it finite.
 
-    An entry can change because another thread or program may write to the rows meanwhile. `kernel.add_rows` is the
-    compiled function that adds rows, and an index is its way to refuse an entry.
+    `kernel.add_rows`, which adds rows, refuses an entry by returning its index.
     """
     X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan

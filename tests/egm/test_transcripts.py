@@ -1,12 +1,9 @@
 """Test that a release depends on the data only through noisy primitives, whose cost is at most the recorded one.
 
-The primitives are the samplers of noise and of random choices, together with the sums and scores that the samplers get.
-There are two methods. First, the primitives are replaced by functions with fixed answers, and then releases of
-different data must be equal byte by byte. Second, a run is repeated on a neighboring data set, with noise that forces
-the same answers. This gives the exact log-likelihood ratio of the transcript, which is the sequence of all answers. The
-second method needs many runs, so it replaces slow computations on released numbers by fast ones.
-
-Both methods see the numbers to which noise is added, because the noise is an integer of a special type.
+The primitives are the samplers of noise and of random choices. There are two methods. First, the primitives get fixed
+answers, and then releases of different data must be equal byte by byte. Second, a run is repeated on a neighboring data
+set, with noise that forces the same answers. This gives the exact log-likelihood ratio of the transcript, which is the
+sequence of all answers.
 """
 
 import collections
@@ -59,10 +56,9 @@ def data_sets(n, d):
 
 
 def outcome(release, *given):
-    """Call the function `release` with the arguments `given`, and return what a user sees, in a comparable form.
+    """Call the function `release` with the arguments `given`, and return what a user sees, so that it can be compared.
 
-    If there is no exception, the result is the pickled fields of the release, as bytes. If there is an exception, the
-    result is the pair of its type and text. A warning is an exception in the tests.
+    This is the release as bytes or, if there is an exception or a warning, the pair of its type and text.
     """
     try:
         return pickle.dumps(vars(release(*given)))
@@ -83,9 +79,8 @@ class Answer(int):
 def blind(stack, rows, seed, counted=False):
     """Replace the samplers, and the sums that they get, so that the answers depend on `seed` and not on the data.
 
-    If `counted` is true, the first answer of normal noise is a noisy number of rows, `rows`. The sums are still
-    computed, because this must not fail or warn. `stack` is the ExitStack that ends the replacement, and `rows` is the
-    number of rows that is reported for every data set.
+    The number of rows is reported as `rows` for every data set; if `counted` is true, the first answer is `rows` plus
+    noise. `stack` is the ExitStack that ends the replacement.
     """
     rng = np.random.default_rng(seed)
     clipped_sum, group_sums, rounded = sums.clipped_sum, sums.group_sums, lattice.rounded
@@ -121,10 +116,9 @@ def blind(stack, rows, seed, counted=False):
 def outcomes(mechanism, data, rows, seed=2, **labels):
     """Release each data set with samplers whose answers do not depend on it, and return the set of different outcomes.
 
-    `mechanism` makes the releases, and `data` is a list of data sets. An outcome is what a user sees (see `outcome`).
-    The set has one element if the release depends on the data only through its samplers. `rows` is the number of rows
-    that is reported for every data set, and `seed` determines the answers of the samplers. `labels` are further
-    arguments of `release`.
+    It has one element if the releases by `mechanism` depend on the data only through the samplers. `data` is a list of
+    data sets, `rows` the number of rows that is reported for each, and `seed` determines the answers. `labels` are
+    further arguments of `release`.
     """
     seen = set()
     for X in data:
@@ -150,7 +144,7 @@ def test_gaussian_releases_depend_on_nothing_else(case):
     """If the noise is fixed, a release of GaussianDataMechanism is byte for byte the same for different data.
 
     So the data have an effect only through the sums to which noise is added. `case` is a case in FIXED, with options of
-    the mechanism. In the case "too private to be released", all data give the same exception.
+    the mechanism.
     """
     options = {"epsilon": 1.0, "delta": 1e-6, **FIXED[case]}
     mechanism = GaussianDataMechanism([1.0, 0.2, 30.0], 40, **options)
@@ -169,7 +163,7 @@ PERSONAL = {"sum": {}, "mean": {"count_clipped": True}, "two rows": {}, "groups"
 def test_releases_for_persons_and_groups_depend_on_nothing_else(case, missing):
     """If the noise is fixed, a release is byte for byte the same, also for persons with several rows and for groups.
 
-    `case` is a case in PERSONAL, and `missing` says what becomes of missing values. Some of the data sets have them.
+    `case` is a case in PERSONAL, and `missing` says what becomes of missing values.
     """
     how = {"sum": "sum", "mean": "mean", "two rows": 2, "groups of persons": "mean"}.get(case)
     options = {"neighbors": "add_remove", "per_person": how, "missing": missing, **PERSONAL[case]}
@@ -204,10 +198,7 @@ QUESTIONS = ("radius", "spreads", "mean", "parts", "within", "squares", "product
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Return a list to which each query about private rows appends its name, in the order of the queries.
-
-    A query is a method of `PrivateRows`. `monkeypatch` installs the recording.
-    """
+    """Return a list to which each query about private rows appends its name; a query is a method of `PrivateRows`."""
     names = []
     for name in QUESTIONS:
         question = getattr(PrivateRows, name)
@@ -235,9 +226,8 @@ def asked(monkeypatch):
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unasked, asked):
     """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
 
-    So all decisions within a release depend on released numbers alone. `n` and `d` are the numbers of rows and columns,
-    `rho` is the budget, and `basis` and `unseen` are arguments of the mechanism. The fixture `asked` notes the queries,
-    which are all of their kinds but `unasked`.
+    `n` and `d` are the numbers of rows and columns, `rho` is the budget, and `basis` and `unseen` are arguments of the
+    mechanism. `asked` notes the queries: all kinds occur except `unasked`.
     """
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0), basis=basis, unseen=unseen)
     for seed in range(6):
@@ -250,9 +240,8 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
 def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     """With declared ranges and fixed answers, a release is byte for byte the same for different data.
 
-    So the choice between a search and a sum of clipped rows depends on released numbers alone, and so do the questions.
-    There are fewer than 600 of them, each of which is one pass over the rows. For 30 rows there is one question. For
-    800 rows both choices occur. The fixture `asked` notes the questions.
+    So the choice between a search and a sum of clipped rows depends on released numbers alone. For 800 rows both
+    choices occur. There are fewer than 600 questions, each of which reads all rows.
     """
     mechanism, ways = AdaptiveDataMechanism(n, 1.0, ranges=[(-10.0, 30.0)] * d), set()
     for seed in range(12):
@@ -270,8 +259,8 @@ def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
 def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(declared, asked):
     """With "add_remove" and fixed answers, a release is byte for byte the same, whatever the number of rows is.
 
-    One of the data sets has no row. The first answer is the noisy number of rows: 800 or, if `declared` is "few rows",
-    90, which is so small that no search is made. The fixture `asked` notes the queries, which must also be the same.
+    The first answer is the noisy number of rows: 800 or, if `declared` is "few rows", 90, which is too small for a
+    search.
     """
     bounds = {"ranges": [(-10.0, 30.0)] * 3} if declared == "ranges" else {"radius": 10.0, "sigma_range": (0.1, 10.0)}
     mechanism = AdaptiveDataMechanism(800, 1.0, neighbors="add_remove", **bounds)
@@ -295,8 +284,7 @@ def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(
 def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
     """If the mechanism looks at the rows without noise, `outcomes` finds different releases for different data.
 
-    The test adds such a bug to the mechanism. `secret` says what the bug reveals: by a center, by a recorded cost, or
-    by a number of queries that depends on the data.
+    The test adds such a bug to the mechanism, and `secret` says what it reveals.
     """
 
     def locate(search):
@@ -320,10 +308,7 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 
 
 class Noise(int):
-    """Integer noise that calls the function `told` instead of adding.
-
-    The sum of an integer `total` and this noise is told(total, noise).
-    """
+    """Integer noise whose sum with an integer `total` is told(total, noise), where `told` is a given function."""
 
     def __new__(cls, value, told):
         noise = super().__new__(cls, value)
@@ -343,11 +328,9 @@ def exact_sum(spent):
 class Transcript:
     """Run of `mechanism` on the data set `X`, repeated on the neighboring data set `other` with the same noisy answers.
 
-    The noise of the second run is chosen so that all its answers are equal to those of the first run. `rng` draws the
-    noise of the first run. The attribute `loss` is the log-likelihood ratio of all answers. `costs` has the zCDP cost
-    of the answers to each kind of query, as a Fraction: the squared distance of the sums, divided by twice the variance
-    of the noise, or, for a random choice with parameter epsilon, epsilon**2 / 8 if its probabilities differ. `charged`
-    has the costs that the mechanism recorded for each kind.
+    `rng` draws the noise of the first run. The noise of the second run is chosen so that all answers are equal. `loss`
+    is the log-likelihood ratio of all answers. `costs` has the exact zCDP cost of the answers to each kind of query,
+    and `charged` the cost that the mechanism recorded.
     """
 
     def __init__(self, mechanism, X, other, rng):
@@ -363,7 +346,10 @@ class Transcript:
         return sum(self.costs.values())
 
     def played(self, mechanism, X):
-        """Release the sum of `X` with the samplers and queries replaced by those of this object; return the costs."""
+        """Release the sum of `X` by `mechanism`, with this object's samplers and queries in place of the true ones.
+
+        Return the recorded costs.
+        """
         hooks = [(samplers, "secure_gaussian", self.gaussian), (samplers, "secure_index", self.index)]
         hooks += [(PrivateRows, name, self.question(name)) for name in QUESTIONS]
         with contextlib.ExitStack() as stack:
@@ -384,17 +370,20 @@ class Transcript:
         return asked
 
     def gaussian(self, std, size):
-        """Return a list of `size` noise integers, which record or force the noisy sums, in place of the secure sampler.
+        """Return `size` noise integers in place of the secure sampler.
 
-        In the first run they have the standard deviation `std`, and record the noisy sums. In the second run they make
-        the noisy sums equal to those of the first run.
+        In the first run they have the standard deviation `std`, and the noisy sums are recorded. In the second run they
+        make the noisy sums equal to the recorded ones.
         """
         if self.first:
             return [Noise(z, self.keep(std)) for z in discrete_gaussian(std, size, self.rng)]
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
-        """Return a function that takes the place of adding noise to a sum in the first run: it also records both."""
+        """Return a function that takes the place of adding noise in the first run, and records sum and noise.
+
+        `std` is the standard deviation of the noise.
+        """
 
         def told(total, drawn):
             self.answers.append((std, total, drawn))
@@ -441,8 +430,7 @@ class Transcript:
 def discrete_gaussian(std, size, rng):
     """Draw `size` Python integers with nearly the distribution of `secure_gaussian`, with the generator `rng`.
 
-    `std` is the standard deviation. If it is above 1e4, normal numbers are rounded, whose distribution hardly differs
-    from the discrete Gaussian distribution.
+    If the standard deviation `std` is above 1e4, they are rounded normal numbers.
     """
     if std > 1e4:
         return [int(z) for z in np.rint(std * rng.normal(size=size))]
@@ -453,10 +441,9 @@ def discrete_gaussian(std, size, rng):
 
 @pytest.fixture
 def fast(monkeypatch):
-    """Replace slow computations on released numbers by rough and fast ones, which do not change the privacy.
+    """Replace slow computations on released numbers, such as forecasts, by rough and fast ones.
 
-    `monkeypatch` makes the replacements: of the best clip norm, of the forecast, of the scaling, and of chi-square
-    forms.
+    The privacy does not change.
     """
 
     def clip_norm(noise, sigma, n, b, offset=0.0, copies=1, tolerance=0.0):
@@ -466,9 +453,9 @@ def fast(monkeypatch):
         return 0.1 * sigma**2, 0.01 * np.broadcast_to(offset, sigma.shape) ** 2
 
     def alike(weights):
-        """Return the factor and the degrees of freedom of a scaled chi-square variable.
+        """Return (factor, degrees of freedom) of a scaled chi-square variable in place of a sum with `weights`.
 
-        The variable has the mean and the variance of the chi-square form with these `weights`.
+        The mean and the variance are those of the weighted sum of chi-square variables.
         """
         dof = np.sum(weights) ** 2 / np.sum(weights**2)
         return np.sum(weights) / dof, dof
@@ -506,9 +493,10 @@ def correlated_rows(n, d):
 
 
 def one_hot_rows(n):
-    """Return `n` rows of six entries: a category and a second one, mostly the same, each as three zeros and ones.
+    """Return `n` rows of six entries, three for each of two categories: a one for the category, and two zeros.
 
-    Their norms in the columns are nearly equal, so that a basis that is learned from them is given up.
+    The two categories are mostly the same. The rows' norms in the columns are nearly equal, so that a basis does not
+    pay.
     """
     rng = np.random.default_rng(7)
     first, other = rng.integers(0, 3, (2, n))
@@ -564,7 +552,7 @@ def transcripts(case, number, seed=1):
 def within_charge(run):
     """Return whether each kind of query in `run` costs at most what is recorded for it, and all queries at most RHO.
 
-    `run` is a `Transcript`. The costs are the exact zCDP costs of the answers, and RHO is the budget.
+    `run` is a `Transcript`, which has the exact zCDP costs, and RHO is the budget.
     """
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
@@ -596,10 +584,8 @@ AT_LENGTH = [pytest.param(case, marks=pytest.mark.slow) for case in NEIGHBORS if
 def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
     """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
-    The cost is the exact zCDP cost of the answers (see `Transcript`). `case` is a pair of data sets in NEIGHBORS. Every
-    kind of query occurs in some run, except for kinds that the case does not need. In the case "back in the columns",
-    some run takes a learned basis and sums the rows in the columns nevertheless. The fixture `fast` makes the
-    runs fast, and `monkeypatch` notes in which coordinates the questions are asked.
+    The cost is the exact zCDP cost of the answers. `case` is a pair of data sets in NEIGHBORS. Every kind of query that
+    the case needs occurs in some run.
     """
     turned, turn = [], PrivateRows.turn
     monkeypatch.setattr(PrivateRows, "turn", lambda rows, basis: (turned.append(basis), turn(rows, basis))[1])
@@ -622,10 +608,8 @@ def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
     """Over 300 runs on neighboring data, the privacy loss of all answers of a run is within the budget.
 
-    The privacy loss is a log-likelihood ratio, so it varies from run to run. Its mean is at most the budget rho = 1,
-    the mean of exp(loss) at most exp(2), up to four standard errors, and delta at two values of epsilon is as zCDP
-    allows. The mean loss must also be large, because otherwise a violation of the budget could not be seen. `case` is a
-    pair of data sets in NEIGHBORS. The fixture `fast` makes the runs fast.
+    The privacy loss is a log-likelihood ratio. Its mean is at most the budget rho = 1, and its distribution is as zCDP
+    allows. The mean is also large enough to show a violation. `case` is a pair of data sets in NEIGHBORS.
     """
     runs = transcripts(case, 300)
     assert all(map(within_charge, runs))
@@ -722,8 +706,7 @@ BUGS = {
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
     """If a bug makes a query cost more than is recorded for it, `within_charge` is False for all runs with this query.
 
-    `bug` is a bug in BUGS, which the test puts into the mechanism. A run is a `Transcript`, and `within_charge`
-    compares its exact costs with the recorded ones. The fixture `fast` makes the runs fast.
+    `bug` is a bug in BUGS, which the test puts into the mechanism.
     """
     case, question, owner, name, change = BUGS[bug]
     own = getattr(owner, name)
@@ -745,11 +728,7 @@ def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch
 
 @pytest.mark.slow
 def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
-    """If a bug halves the noise of means, the mean privacy loss of a run is above 1.5 times the budget.
-
-    The means are the noisy means of rows that the mechanism asks for. With half the noise, such a mean costs four times
-    as much as the mechanism records. The fixture `fast` makes the runs fast.
-    """
+    """If a bug halves the noise of means, the mean privacy loss of a run is above 1.5 times the budget."""
     mean = PrivateRows._mean
     monkeypatch.setattr(PrivateRows, "_mean", lambda rows, total, C, D, rho: mean(rows, total, C, D / 2, rho))
     runs = transcripts("far on both sides", 60)
@@ -760,7 +739,7 @@ def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
 def test_a_transcript_with_everything_in_place_costs_no_more(case):
     """Without the replacements of the fixture `fast`, a run costs at most what the mechanism records for it.
 
-    The cost is the exact zCDP cost of the answers (see `Transcript`). `case` is a pair of data sets in NEIGHBORS.
+    `case` is a pair of neighboring data sets in NEIGHBORS.
     """
     (run,) = transcripts(case, 1)
     assert within_charge(run)

@@ -1,4 +1,4 @@
-"""Provide fixtures for tests of the package's built files: the files, and an environment that has them installed."""
+"""Provide fixtures for tests of the files that are built for publication, and of an environment with them installed."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ class Distributions:
     """Hold the paths of three files that were built from the project, and of the folder from which they were built.
 
     `sdist` is a source archive. `wheel` and `direct` are binary packages: `wheel` is built from the sdist, and `direct`
-    is built directly from the folder `sources`, which is a copy of the project.
+    from the folder `sources`, a copy of the project.
     """
 
     sdist: Path
@@ -40,13 +40,10 @@ LEFTOVERS = [
 
 @pytest.fixture(scope="session")
 def distributions(do_without, tmp_path_factory):
-    """Build an sdist (source archive), a wheel from this sdist, and a wheel directly from the sources.
+    """Build the files for publication, and return their paths as `Distributions`.
 
-    Return the paths of the built files as `Distributions`. The wheel from the sdist is the one for publication. The
-    files are built without a network, from a copy of the project with additional files that a developer may leave in
-    the folder. The additional files must not get into the built files. If the project is no git clone, call
-    `do_without`, the function that skips a test, or fails it in continuous integration. `tmp_path_factory` is pytest's
-    maker of temporary folders.
+    They are built from a copy of the project with additional files that a developer may leave in the folder, which must
+    not get into the built files. If the project is no git clone, `do_without` skips a test.
     """
     if not (ROOT / ".git").exists():
         do_without("no clone: what is published is what git knows")
@@ -74,10 +71,10 @@ class Environment:
     empty: Path
 
     def run(self, command, *args):
-        """Run a program of the environment in the test folder `empty`, and return the completed process.
+        """Run a program of the environment in the folder `empty`, and return the completed process with its output.
 
-        `command` is the name of the program, and `args` are its arguments. The output of the process is captured as
-        text. The program does not get environment variables that would lead Python to the sources of the project.
+        `command` is the name of the program, and `args` are its arguments. No environment variable leads Python to the
+        project.
         """
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
         command = [self.folder / "bin" / command, *args]
@@ -85,7 +82,7 @@ class Environment:
 
 
 def needed(requirements):
-    """Return the set of names of all packages that `requirements` need, directly or through other packages.
+    """Return the names of all packages that `requirements` need, directly or through other packages, as a set.
 
     `requirements` are lines such as "numpy>=2". The named packages are included. All of them must be installed.
     """
@@ -103,9 +100,8 @@ def needed(requirements):
 def installed(distributions, tmp_path_factory):
     """Return an `Environment`, a virtual environment of Python, that has only egm and the packages that egm needs.
 
-    egm is installed from the wheel (binary package) in `distributions`, the built files. The needed packages are links
-    to those of the running Python. Packages that only an extra (a set of optional dependencies) needs are not there. No
-    network is used. `tmp_path_factory` is pytest's maker of temporary folders.
+    egm is installed from its wheel. Packages of an extra (a set of optional dependencies) are not there. No network is
+    used: the needed packages are links to those of the running Python.
     """
     folder = tmp_path_factory.mktemp("installed")
     environment = Environment(folder / "env", folder / "empty")

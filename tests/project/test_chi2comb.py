@@ -15,11 +15,9 @@ from tools.execute import ROOT
 
 
 def test_example_of_its_documentation(chi2comb):
-    """The module `chi2comb` gives 0.05087... for P[6 X1 + 3 X2 + X3 + 2 X0 <= 1], to a relative error of 1e-14.
+    """chi2comb gives the value that its documentation states for an example, to a relative error of 1e-14.
 
-    The example and its value are those of chi2comb's documentation. X0 is standard normal, and the other variables are
-    chi-square. X1 has the noncentrality parameter 0.5, and the others are central. X1 and X2 have one degree of
-    freedom, and X3 has two.
+    The example is P[6 X1 + 3 X2 + X3 + 2 X0 <= 1], where X0 is standard normal, and the other variables are chi-square.
     """
     terms = [chi2comb.ChiSquared(*term) for term in ((6, 0.5, 1), (3, 0, 1), (1, 0, 2))]
     value, fault, _ = chi2comb.chi2comb_cdf(1, terms, 2)
@@ -27,10 +25,7 @@ def test_example_of_its_documentation(chi2comb):
 
 
 def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
-    """The module `chi2comb` and `egm.gx2.cdf` agree within 1e-9 on P[2 X1 + X2 + 0.3 X3 <= 9].
-
-    The variables are chi-square with 1, 4 and 2 degrees of freedom, and noncentrality parameters 0, 3 and 1.5.
-    """
+    """chi2comb and `egm.gx2.cdf` agree within 1e-9 for noncentral variables with several degrees of freedom."""
     weights, dof, nc = [2.0, 1.0, 0.3], [1, 4, 2], [0.0, 3.0, 1.5]
     terms = [chi2comb.ChiSquared(*term) for term in zip(weights, nc, dof, strict=True)]
     value, fault, _ = chi2comb.chi2comb_cdf(9, terms, 0, lim=10**8, atol=1e-9)
@@ -38,10 +33,9 @@ def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
 
 
 def test_here_it_has_a_wheel_or_it_has_none():
-    """On x86-64 Linux with glibc, `tools.chi2comb.unavailable` returns None; on all other machines it returns a text.
+    """`tools.chi2comb.unavailable` returns None on x86-64 Linux, and elsewhere a text: why chi2comb is missing there.
 
-    chi2comb has a wheel (binary package) for x86-64 Linux with glibc only. The text says why there is none. Continuous
-    integration runs on x86-64 Linux with glibc, so there no test is skipped because chi2comb is missing.
+    chi2comb has a wheel (binary package) for x86-64 Linux with glibc only, and continuous integration runs there.
     """
     wheels = (sys.platform, platform.machine(), platform.libc_ver()[0]) == ("linux", "x86_64", "glibc")
     assert (tool.unavailable() is None) == wheels
@@ -65,10 +59,8 @@ def test_elsewhere_nothing_is_done_and_the_reason_is_said(module, name, value, r
 def test_what_is_installed_is_one_file(monkeypatch):
     """`tools.chi2comb.main` makes the installer take one file: the wheel of chi2comb that tools/chi2comb.txt names.
 
-    A wheel is a binary package, and chi2comb.txt has the version and the hash of this wheel. The dependencies that
-    chi2comb declares are not installed, because it does not need them. `monkeypatch` replaces `subprocess.run`, so that
-    the test installs nothing. The test fails if an option for pip is missing (--no-deps, --require-hashes or
-    --only-binary), or if tools/chi2comb.txt is not one line with the version and one hash.
+    tools/chi2comb.txt has the version and the hash of this wheel, a binary package. The dependencies that chi2comb
+    declares are not installed. The test installs nothing, but reads the options that pip would get.
     """
     monkeypatch.setattr(tool, "unavailable", lambda: None)
     ran = []
@@ -92,9 +84,8 @@ def test_a_failure_is_said(monkeypatch):
 def test_chapter_compares_with_it_or_says_that_it_is_not_there(there, request, monkeypatch):
     """The cell "race-chi2comb" of chapter 7 shows the errors of chi2comb, or says that this package is not installed.
 
-    The test runs the code of the cell. If `there` is True, chi2comb is installed, and the cell must show relative
-    errors of 3e-11, 3e-05 and 3e+01 for three small tails. The fixture `chi2comb`, which `request` gets, skips the test
-    if the package is missing. If `there` is False, `monkeypatch` hides the package.
+    `there` says whether chi2comb is installed. If not, the test hides it. If it is, the errors must be those that the
+    chapter states.
     """
     if there:
         request.getfixturevalue("chi2comb")

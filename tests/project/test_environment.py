@@ -36,8 +36,7 @@ def direct_dependencies():
 def test_conda_has_the_same_dependencies():
     """environment.yml (for conda) and pyproject.toml list the same dependencies, with the same bounds of versions.
 
-    In addition, environment.yml lists Python, pip, and chi2comb. (Where pip is used instead of conda, tools/chi2comb.py
-    installs chi2comb.)
+    In addition, environment.yml lists Python, pip, and chi2comb.
     """
     entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     from_pip = [line for entry in entries if isinstance(entry, dict) for line in entry["pip"]]
@@ -53,10 +52,7 @@ def pins():
 
 
 def test_constraints_are_exact(pins):
-    """constraints.txt states exactly one version of each package, by "==" and without a wildcard.
-
-    `pins` has the version specifier of each package in constraints.txt.
-    """
+    """constraints.txt states exactly one version of each package, by "==" and without a wildcard."""
     assert all(str(pin).startswith("==") and "*" not in str(pin) and "," not in str(pin) for pin in pins.values())
 
 
@@ -64,8 +60,7 @@ def test_constraints_are_exact(pins):
 def test_constraints_satisfy_the_dependencies(pins, name, bound):
     """The version of a package in constraints.txt is within the bounds that pyproject.toml has for this package.
 
-    The book is built with the versions in constraints.txt. `name` is a direct dependency in pyproject.toml, `bound` are
-    its bounds there, and `pins` has the version of each package in constraints.txt.
+    The book is built with the versions in constraints.txt. `name` is a direct dependency, and `bound` are its bounds.
     """
     assert bound.contains(str(pins[name]).removeprefix("=="))
 
@@ -77,8 +72,7 @@ LOCKED = re.findall(r"^(\S+==\S+)(.*(?:\n    .*)+)$", REQUIREMENTS, re.MULTILINE
 def test_requirements_are_the_constraints_with_hashes():
     """requirements.txt has the versions of constraints.txt, each with a hash, and lets pip build no package.
 
-    To build a package would run code of the package. The test need not look for missing dependencies of dependencies:
-    pip refuses to install a package without a hash.
+    To build a package would run code of the package.
     """
     options = [line for line in REQUIREMENTS.splitlines() if line and not line.startswith(("#", " "))]
     assert options[0] == "--only-binary :all:"
@@ -90,8 +84,8 @@ def test_requirements_are_the_constraints_with_hashes():
 def test_samplers_are_those_whose_laws_were_tested(pins):
     """pyproject.toml allows OpenDP from 0.14.2 on, but not yet the minor version after the tested one.
 
-    The tested version is that in `pins`, which has the version of each package in constraints.txt. The samplers of
-    versions before 0.14.2 have a bias, and those of later minor versions have not been tested.
+    The samplers of earlier versions have a bias, and those of later minor versions have not been tested. The tested
+    version is that in constraints.txt.
     """
     opendp, tested = direct_dependencies()["opendp"], Version(str(pins["opendp"]).removeprefix("=="))
     assert not any(opendp.contains(version) for version in ("0.14.0", "0.14.1"))

@@ -30,21 +30,14 @@ def tracked(*folders):
 
 @pytest.fixture(scope="module")
 def wheel(distributions):
-    """Return the files in the wheel (binary package) as a dictionary from path to content in bytes.
-
-    The wheel is that of `distributions`, the built files of the project.
-    """
+    """Return the files in the wheel (binary package) of the project, as a dictionary from path to content in bytes."""
     with zipfile.ZipFile(distributions.wheel) as file:
         return {name: file.read(name) for name in file.namelist()}
 
 
 @pytest.fixture(scope="module")
 def unpacked(distributions, tmp_path_factory):
-    """Unpack the sdist (source archive), and return the path of the folder with its files.
-
-    The sdist is that of `distributions`, the built files of the project. `tmp_path_factory` is pytest's maker of
-    temporary folders.
-    """
+    """Unpack the sdist (source archive) of the project, and return the path of the folder with its files."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(distributions.sdist) as file:
         file.extractall(folder, filter="data")
@@ -56,10 +49,7 @@ def unpacked(distributions, tmp_path_factory):
 
 
 def test_wheel_is_the_package_and_nothing_else(wheel):
-    """The wheel has exactly the tracked files of egm, including data and py.typed, and metadata with all licenses.
-
-    `wheel` is a dictionary from path to content. Tracked are the files that git knows.
-    """
+    """The wheel has exactly the files of egm that git knows, with data and py.typed, and metadata with all licenses."""
     assert {name for name in wheel if ".dist-info/" not in name} == tracked("egm")
     about = f"{STEM}-{PROJECT['version']}.dist-info"
     assert {f"{about}/licenses/{name}" for name in PROJECT["license-files"]} < wheel.keys()
@@ -68,20 +58,15 @@ def test_wheel_is_the_package_and_nothing_else(wheel):
 
 
 def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
-    """A wheel built from the sdist (source archive), and a wheel built from the sources, have equal files.
-
-    `wheel` has the content of each file in the wheel from the sdist, and `distributions` has the path of the other
-    wheel.
-    """
+    """A wheel built from the sdist (source archive), and a wheel built from the sources, have equal files."""
     with zipfile.ZipFile(distributions.direct) as file:
         assert {name: file.read(name) for name in file.namelist()} == wheel
 
 
 def test_sdist_is_the_whole_project(unpacked):
-    """The sdist (source archive) has every tracked file of the project unchanged, and no other files but metadata.
+    """The sdist (source archive) has every file that git knows unchanged, and no other files but metadata.
 
-    So a user of the sdist can run the tests and build the book. `unpacked` is the folder with the files of the sdist.
-    Tracked are the files that git knows.
+    So a user of the sdist can run the tests and build the book.
     """
     added = {"PKG-INFO", "setup.cfg"}
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
@@ -94,19 +79,12 @@ def test_sdist_is_the_whole_project(unpacked):
 
 @pytest.fixture(scope="module")
 def metadata(wheel):
-    """Return the metadata of the wheel; raise an error if a field breaks the rules for metadata of Python packages.
-
-    `wheel` is a dictionary from path to content for the files of the wheel (binary package).
-    """
+    """Return the metadata of the wheel; raise an error if a field breaks the rules for metadata of Python packages."""
     return Metadata.from_email(wheel[f"{STEM}-{PROJECT['version']}.dist-info/METADATA"], validate=True)
 
 
 def test_metadata_are_those_of_the_project(metadata):
-    """The wheel's metadata, the name in the package's messages and CITATION.cff agree with pyproject.toml.
-
-    Of `metadata`, the metadata of the wheel, the name, the version, the license, the bound of Python's version and the
-    extras are compared. Of CITATION.cff, the version, the license and the authors are compared.
-    """
+    """The wheel's metadata, CITATION.cff, and the name in the package's messages agree with pyproject.toml."""
     assert (metadata.name, str(metadata.version)) == (PROJECT["name"], PROJECT["version"])
     assert metadata.license_expression == PROJECT["license"]
     assert str(metadata.requires_python) == PROJECT["requires-python"]
@@ -117,17 +95,17 @@ def test_metadata_are_those_of_the_project(metadata):
 
 
 def test_classifiers_are_known(metadata):
-    """All classifiers in `metadata`, the metadata of the wheel, are in Python's official list.
+    """All classifiers in the wheel's metadata are in Python's official list; the package registry refuses others.
 
-    A classifier is a label by which users find a package. The package registry refuses other classifiers.
+    A classifier is a label by which users find a package.
     """
     assert set(metadata.classifiers) <= classifiers
 
 
 def test_long_description_is_the_readme(metadata):
-    """The description in `metadata`, the metadata of the wheel, is the text of the README, and can be rendered as HTML.
+    """The description in the wheel's metadata is the text of the README, and can be rendered as HTML.
 
-    In HTML, the description has as many code blocks and tables as the README.
+    In HTML, it has as many code blocks and tables as the README.
     """
     assert metadata.description_content_type == "text/markdown"
     assert metadata.description.strip() == README.strip()
@@ -144,8 +122,7 @@ def test_long_description_is_the_readme(metadata):
 def test_every_module_without_an_extra_is_imported(installed):
     """If the wheel is installed without extras, all public modules but egm.study.claims and .plots can be imported.
 
-    Extras are optional dependencies. `installed` is the environment without them. The imports give no warning, the data
-    file rivals.csv has all its rows, and the version is that of pyproject.toml.
+    Extras are optional dependencies. The imports give no warning.
     """
     public = {f"egm.{path.stem}" for path in (ROOT / "egm").glob("[!_]*.py")}
     public |= {f"egm.study.{name}" for name in ("parameters", "planted", "rivals", "tables", "timing")}

@@ -47,10 +47,7 @@ def read(file):
 
 
 def steps(workflow):
-    """Return the list of all steps of all jobs of a workflow; each step is a dictionary.
-
-    `workflow` is the path of a GitHub workflow.
-    """
+    """Return the list of all steps, as dictionaries, of all jobs of a GitHub workflow, whose path is `workflow`."""
     return [step for job in read(workflow)["jobs"].values() for step in job["steps"]]
 
 
@@ -63,18 +60,15 @@ def commands(workflow):
 def test_schema(schema, file):
     """Each workflow, form and settings file of the repository satisfies its schema.
 
-    `file` is the path of the file, and `schema` is the name of its schema in the program check-jsonschema. GitHub
-    silently ignores a file that it cannot read.
+    `file` is its path, and `schema` the name of its schema in the program check-jsonschema. GitHub silently ignores a
+    file that it cannot read.
     """
     failed, printed = run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(file))
     assert not failed, printed
 
 
 def test_schemas_refuse(tmp_path):
-    """The program check-jsonschema refuses a workflow with the misspelled key `stepps`.
-
-    The workflow is written into the empty folder `tmp_path`.
-    """
+    """The program check-jsonschema refuses a workflow with the misspelled key `stepps`."""
     file = tmp_path / "ci.yml"
     file.write_text("on: push\njobs: {a: {runs-on: x, stepps: []}}\n")
     assert run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(file))[0]
@@ -88,10 +82,7 @@ def test_the_package_is_checked_with_every_python_that_it_declares():
 
 @NAMED
 def test_workflow_calls_what_exists(workflow):
-    """Each target of the Makefile, each script and each module in tools that `workflow` calls exists.
-
-    `workflow` is the path of a GitHub workflow.
-    """
+    """Each target of the Makefile, each script and each module in tools that a GitHub `workflow` calls exists."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for line in commands(workflow):
         if made := re.fullmatch(r"make (\w+)", line):
@@ -105,8 +96,7 @@ def test_workflow_calls_what_exists(workflow):
 def test_actions_are_official_and_pinned():
     """Workflows use only GitHub's own actions, each in one version, which is fixed by the hash of a commit.
 
-    A git tag such as v4 would not do, because it can be moved to another commit. A comment behind the hash names the
-    version, which the program Dependabot reads.
+    A git tag such as v4 can be moved to another commit. A comment behind the hash names the version for Dependabot.
     """
     used = {line for file in WORKFLOWS for line in re.findall(r"uses: *(.*)", file.read_text())}
     assert not [line for line in used if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
@@ -115,10 +105,9 @@ def test_actions_are_official_and_pinned():
 
 @NAMED
 def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
-    """A job of `workflow` leaves no credentials in its clone of the repository, unless it may write to the repository.
+    """A job of a GitHub `workflow` leaves no credentials in its clone of the repository, unless it may write to it.
 
-    Each other job must set the option persist-credentials of the action `checkout` to false. `workflow` is the path of
-    a GitHub workflow.
+    Each other job must set the option persist-credentials of the action `checkout` to false.
     """
     for name, job in read(workflow)["jobs"].items():
         pushes = job.get("permissions", {}).get("contents") == "write"
@@ -146,11 +135,9 @@ TAKE_A_VALUE = {
 def wrongly_installed(text, known, inside_the_package=False):
     """Return a list of the names in the `pip install` commands of `text` that must not be installed by their names.
 
-    Allowed are copies of this project, other files, addresses, and the names in the set `known`. This project is not on
-    the registry of packages, so its own name is allowed only together with an address. If `inside_the_package` is True,
-    `text` is a file of the package. Then the project's own name is allowed, because whoever reads a message of the
-    package has the project installed already. An extra such as "egm[files]" is never allowed, because egm is not the
-    name of the project.
+    The names in `known` are allowed. The project is not yet in the registry of packages, so its own name needs an
+    address, except in messages of the package (`inside_the_package`), whose reader has it. An extra such as
+    "egm[files]" is never allowed, because egm is not the name of the project.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):
@@ -177,8 +164,7 @@ def known():
 def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
     """No file of the project tells a user to install a package by a name that is not in the set `known`.
 
-    `known` has the names in constraints.txt, and chi2comb. For instance, "egm" on the registry of packages is the name
-    of another project.
+    For instance, "egm" on the registry of packages is the name of another project.
     """
     for name in git("-C", str(ROOT), "ls-files").split():
         if not name.endswith((".png", ".npz", ".csv", ".css", "tests/project/test_repository.py")):
@@ -223,8 +209,7 @@ def test_wrong_names_are_seen(text, wrong, known):
 def test_own_name_may_stand_in_messages_of_the_package(known):
     """`wrongly_installed` allows `pip install` with the project's name and an extra in messages of the package.
 
-    An extra is a set of optional dependencies. pip finds that the project is installed, and adds only the dependencies.
-    `known` is the set of other names that are allowed.
+    An extra is a set of optional dependencies. The project itself is installed already, so pip adds only these.
     """
     assert not wrongly_installed("pip install 'elliptical-gaussian-mechanism[files]'", known, inside_the_package=True)
 
@@ -234,9 +219,9 @@ def test_own_name_may_stand_in_messages_of_the_package(known):
 
 @NAMED
 def test_least_permissions(workflow):
-    """By default a workflow may only read; a job that may write declares so, and runs no code of the project.
+    """By default a GitHub `workflow` may only read; a job that may write declares so, and runs no code of the project.
 
-    `workflow` is the path of a GitHub workflow. Each of its jobs must end within 120 minutes.
+    Each job must end within 120 minutes.
     """
     everywhere, jobs = read(workflow)["permissions"], read(workflow)["jobs"]
     assert everywhere in ({}, {"contents": "read"})
@@ -250,9 +235,8 @@ def test_least_permissions(workflow):
 def test_form_for_errata_mirrors_the_ledger():
     """The form for errata on GitHub asks for each field of an entry in ledger/errata.yml that a reader can fill in.
 
-    ledger/errata.yml lists the errors that were found in the report and in the lecture notes that the book checks. A
-    reader cannot know, for instance, the notebook cell that checks the error. The form must also name all versions of
-    the report.
+    ledger/errata.yml lists the errors of the report and of the lecture notes. The form names all versions of the
+    report.
     """
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     asked = {field["id"] for field in form["body"] if "id" in field}
@@ -264,10 +248,7 @@ def test_form_for_errata_mirrors_the_ledger():
 
 
 def test_hooks_are_valid():
-    """The program pre-commit accepts the project's file .pre-commit-config.yaml.
-
-    The file lists the checks that pre-commit runs before each commit.
-    """
+    """The program pre-commit accepts the project's list of checks before a commit, .pre-commit-config.yaml."""
     failed, printed = run("pre-commit", "validate-config", str(ROOT / ".pre-commit-config.yaml"))
     assert not failed, printed
 
@@ -275,7 +256,7 @@ def test_hooks_are_valid():
 def test_hooks_have_the_versions_of_the_lock():
     """The hooks that run before a commit are ruff and nbstripout, in the versions of constraints.txt.
 
-    `make test` uses the versions of constraints.txt, too. Other versions could format files differently.
+    Other versions than those of `make test` could format files differently.
     """
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repo["repo"] == "local"
@@ -287,8 +268,8 @@ def test_hooks_have_the_versions_of_the_lock():
 def test_chapters_for_colab_are_kept(tmp_path):
     """Each publication of the book adds a folder with its chapters to the branch "colab", and deletes no other folder.
 
-    A second publication of the same commit changes nothing. The branch "colab" has no files of the main branch. The
-    test runs the script of the workflow "book" in repositories that it makes in the empty folder `tmp_path`.
+    The test runs the script of the workflow "book" in new repositories. A second publication of the same commit changes
+    nothing.
     """
     (book,) = (workflow for workflow in WORKFLOWS if workflow.stem == "book")
     (script,) = (step["run"] for step in read(book)["jobs"]["colab"]["steps"] if "run" in step)

@@ -118,9 +118,8 @@ WRONG = {
 def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
     """With the wheel installed, mypy accepts the program RIGHT, and finds in each line of WRONG the error named there.
 
-    RIGHT is the text of a program without type errors. WRONG is a dictionary from a line with a mistake to the name of
-    mypy's error. `installed` is the environment that has the wheel. mypy reads the annotations of the wheel, because
-    the wheel has a file py.typed.
+    So the annotations of the wheel are read, which needs a file py.typed. WRONG is a dictionary from a line with a
+    mistake to the name of mypy's error.
     """
     (installed.empty / "program.py").write_text(RIGHT + "\n".join(WRONG))
     interpreter = installed.folder / "bin" / "python"
@@ -138,8 +137,7 @@ def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
 def test_types_are_true(monkeypatch):
     """If the program RIGHT runs, each value that it passes to `assert_type` has the type that it passes with the value.
 
-    RIGHT is the text of a program without type errors. mypy proves these types from the annotations alone. Here
-    `monkeypatch` replaces `typing.assert_type` by a function that checks the value.
+    mypy proves these types from the annotations alone; the test checks the values.
     """
     asserted = []
 

@@ -35,8 +35,7 @@ def _density(k, y):
 def _gamma(w, k, x):
     """Return one tail and the density at x of w times a chi-square variable with k degrees of freedom, as a dictionary.
 
-    The tail is the upper one ("sf") if x is above the mean, and otherwise the lower one ("cdf"). It is an incomplete
-    gamma function.
+    The tail is the upper one ("sf") if x is above the mean, and otherwise the lower one ("cdf").
     """
     y = x / w
     sf = mp.gammainc(k / 2, y / 2, mp.inf, regularized=True) if y > k else None
@@ -47,8 +46,8 @@ def _gamma(w, k, x):
 def _series(w, k, nc, x):
     """Return one tail and the density at x of w times the noncentral chi-square variable chi2(k, nc), as a dictionary.
 
-    The tail is the upper one ("sf") if x is above the mean, and otherwise the lower one ("cdf"). A noncentral variable
-    is a Poisson mixture of central ones, whose tails follow from each other by a recurrence.
+    The tail is the upper one ("sf") if x is above the mean, and otherwise the lower one ("cdf"). It is a Poisson
+    mixture of central tails.
     """
     y, upper = x / w, x / w > k + nc
     count = int(nc + 2 * mp.sqrt(nc * y) + 400)
@@ -62,9 +61,9 @@ def _series(w, k, nc, x):
 
 
 def _upward(k, y, jump):
-    """Return a list of the upper tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom.
+    """Return the upper tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom, as a list.
 
-    `jump` has the differences of neighboring tails, which are added to the first tail one after the other.
+    `jump` has the differences of neighboring tails.
     """
     tails = [mp.gammainc(k / 2, y / 2, mp.inf, regularized=True)]
     for step in jump[:-1]:
@@ -73,10 +72,9 @@ def _upward(k, y, jump):
 
 
 def _downward(k, y, jump):
-    """Return a list of the lower tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom.
+    """Return the lower tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom, as a list.
 
-    The last tail of the list is computed as an incomplete gamma function. `jump` has the differences of neighboring
-    tails; they are added to it one after the other, up to the first tail of the list.
+    `jump` has the differences of neighboring tails. They are added to the last tail, an incomplete gamma function.
     """
     tails = []
     tail = mp.gammainc(k / 2 + len(jump) - 1, 0, y / 2, regularized=True)

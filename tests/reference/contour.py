@@ -29,10 +29,9 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 class Form(NamedTuple):
     """Describe the sum Q = sum_j w_j chi2(k_j, nc_j), divided by its largest weight `scale`, with equal weights merged.
 
-    The weights in all fields but `scale` are divided by `scale`. `by_dof` has pairs of a number of degrees of freedom
-    and the tuple of the weights that have it. `noncentral` has pairs of a weight and its noncentrality, where this is
-    not 0. Both hold numbers of mpmath. `double` has three arrays of doubles: weights, degrees of freedom, and
-    noncentralities.
+    `by_dof` has pairs of degrees of freedom and the tuple of the divided weights that have them. `noncentral` has pairs
+    of a divided weight and its noncentrality. Both hold numbers of mpmath. `double` has weights, degrees of freedom and
+    noncentralities as doubles.
     """
 
     scale: mpf
@@ -70,10 +69,10 @@ def log_mgf(form, s):
 
 
 def _log_product(ws, s):
-    """Return sum_j log(1 - 2 w_j s) for the weights w_j in `ws`, from a single logarithm of the product of all factors.
+    """Return sum_j log(1 - 2 w_j s) for the weights w_j in `ws`, from a single logarithm, to save time.
 
-    This logarithm may differ from the sum by a multiple of 2 pi i. The multiple is found from the sum of the factors'
-    angles, which is computed in doubles.
+    The logarithm of the product may differ from the sum by a multiple of 2 pi i, which is found from the angles of the
+    factors.
     """
     product = mpc(1)
     twice = 2 * s
@@ -106,10 +105,9 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return (function, low, high), where the function is increasing and maps [low, high] to real points s.
+    """Return (function, low, high): the increasing function maps [low, high] to the points where a contour may cross.
 
-    If `upper` is True, the points are in (0, 1/2), where contours for the upper tail cross the real axis. Otherwise
-    they are in (-inf, 0), where contours for the lower tail do.
+    These are the real points in (0, 1/2) for the upper tail, if `upper` is True, and else in (-inf, 0).
     """
     return (lambda t: 0.5 / (1 + np.exp(-t)), -60.0, 34.0) if upper else (lambda t: -np.exp(-t), -700.0, 700.0)
 
@@ -151,9 +149,8 @@ def parabola(c, width, bend):
 def hyperbola(c, height, bend):
     """Return a function that maps u to (s, ds/du) for the hyperbola s(u) = c + a (cosh u - 1) + i height sinh u.
 
-    The hyperbola crosses the real axis at `c`. The constant a is chosen so that `bend` says how far the hyperbola bends
-    there: near c, a point with the imaginary part y has approximately the real part c + `bend` y^2. Every point of the
-    `parabola` for the same `bend` has exactly this real part. The imaginary part of s(u) is `height` times sinh u.
+    The constant a is such that, near c, a point with the imaginary part y has approximately the real part c + `bend`
+    y^2, as on the `parabola`.
     """
     a = 2 * bend * height * height
 
@@ -168,8 +165,7 @@ def contours(form, x, upper):
     """Return two contours for the tail at x, a parabola and a hyperbola, each as (c, point, end).
 
     A contour crosses the real axis at c. `point` is a function that maps u to (s, ds/du), and the integrand is
-    negligible for u beyond `end`. x is a double in the units of `form`, in which the largest weight is 1. The
-    parameters of contours are Python floats, which mpmath takes as exact numbers.
+    negligible for u beyond `end`. x is in units of the largest weight of `form`.
     """
     c = crossing(form, x, upper)
     _, _, k2, k3 = (float(value) for value in scaled_cumulants(form, c))
@@ -183,9 +179,9 @@ def contours(form, x, upper):
 def _tame(form, x, c, family, width, bend):
     """Return a contour (c, point, end) along which the integrand is never much larger than at c, on the real axis.
 
-    `family` is the function `parabola` or `hyperbola`. The bend of the contour is divided by 4 until the largest value
-    of the integrand is at most e^5 times that at c. After eight attempts an ArithmeticError is raised. `point` maps u
-    to (s, ds/du), and the integrand is negligible for u beyond `end`.
+    `family` is the function `parabola` or `hyperbola`. The bend is divided by 4 until the integrand is small enough;
+    after eight attempts an ArithmeticError is raised. `point` maps u to (s, ds/du), and the integrand is negligible
+    beyond `end`.
     """
     for _ in range(8):
         point = family(c, width, bend)
@@ -213,10 +209,10 @@ def reach(form, x, c, point):
 
 
 def _log_size(form, x, c, point, u):
-    """Return log |exp(K(s) - s x) ds/du| - (K(c) - c x) in doubles, for the points s of a contour at the values in u.
+    """Return how large the integrand at the points s of a contour is, as log |exp(K(s) - s x) ds/du| - (K(c) - c x).
 
-    K is the cumulant function of the chi-square sum that `form` describes. The contour crosses the real axis at c, and
-    the function `point` maps u to (s, ds/du).
+    K is the cumulant function of `form`. The contour crosses the real axis at c, and `point` maps the values u to (s,
+    ds/du).
     """
     w, k, a = (column[:, None] for column in form.double)
     total = np.empty(len(u))
@@ -229,10 +225,9 @@ def _log_size(form, x, c, point, u):
 
 
 def integrate(form, x, upper, contour):
-    """Return (log tail, log density) at x, computed along one contour; the tail is the upper one if `upper` is True.
+    """Return (log tail, log density) at x of the chi-square sum `form`, computed along one contour.
 
-    They are those of the chi-square sum that `form` describes. x is an exact number in the units of `form`, in which
-    the largest weight is 1. A contour is one of those that `contours` returns.
+    The tail is the upper one if `upper` is True. x is in units of the largest weight. `contour` comes from `contours`.
     """
     c, point, end = contour
     base = log_mgf(form, mpc(c)).real - mpf(c) * x
@@ -265,18 +260,16 @@ def _trapezoid(function, end, first=24):
 def side(form, x):
     """Return True if x is above the mean of the chi-square sum Q that `form` describes.
 
-    Then the upper tail is integrated, and otherwise the lower one. x is in the units of Q itself, not divided by the
-    largest weight.
+    Then the upper tail is integrated, and otherwise the lower one.
     """
     w, k, a = form.double
     return bool(float(mpf(x) / form.scale) > np.sum(w * (k + a)))
 
 
 def log_tail(form, x, upper):
-    """Return (log tail, log density) at the exact number x; the tail is the upper one if `upper` is True.
+    """Return (log tail, log density) at x of the chi-square sum `form`; the tail is the upper one if `upper` is True.
 
-    They are those of the chi-square sum Q that `form` describes, and x is in the units of Q, not divided by the largest
-    weight. Raise an ArithmeticError if the results of the two contours disagree.
+    Raise an ArithmeticError if the results of the two contours disagree.
     """
     x = mpf(x) / form.scale
     with np.errstate(**DOUBLE_SETTINGS):
@@ -288,11 +281,9 @@ def log_tail(form, x, upper):
 
 
 def log_values(form, x):
-    """Return (log sf, log cdf, log pdf) at the exact number x: the logarithms of upper tail, lower tail and density.
+    """Return the logarithms of upper tail, lower tail and density at x of the chi-square sum `form`.
 
-    They are those of the chi-square sum Q that `form` describes, and x is in the units of Q. The upper tail is
-    integrated if x is above the mean of Q, and otherwise the lower one. The tail that is not integrated is 1 minus the
-    one that is.
+    The smaller tail is integrated, and the other one is 1 minus it.
     """
     upper = side(form, x)
     small, density = log_tail(form, x, upper)
@@ -303,8 +294,7 @@ def log_values(form, x):
 def isf(form, log_p, digits=25):
     """Return the number x whose upper tail has the logarithm log_p, to `digits` digits, by Newton's method.
 
-    The tail is that of the chi-square sum Q that `form` describes, and x is in the units of Q. Each step uses one
-    contour. The last one uses two contours, whose results must agree.
+    The tail is that of the chi-square sum `form`. Only the last step uses two contours, whose results must agree.
     """
     x = mpf(rough_quantile(form, float(log_p), True))
     for _ in range(20):

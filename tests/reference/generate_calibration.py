@@ -52,10 +52,10 @@ def log_delta_integral(eps, z):
 
 
 def _knots(peak, end, width):
-    """Return a sorted list of points that divide [0, end], for an integral whose integrand has its maximum at `peak`.
+    """Return sorted points that divide [0, end], for an integral whose integrand has its maximum at `peak`.
 
-    They are 0, `peak`, `end`, and the points between 0 and `end` at the distances width/2, width, 2 width, 4 width, ...
-    from `peak`. `width` should be about the width of the maximum.
+    They are 0, `peak`, `end`, and points at growing distances from `peak`, beginning with half of the maximum's
+    `width`.
     """
     steps = [sign * width * mpf(2) ** k for sign in (-1, 1) for k in range(-1, 60)]
     return sorted({mpf(0), peak, end, *(peak + step for step in steps if 0 < peak + step < end)})
@@ -64,9 +64,7 @@ def _knots(peak, end, width):
 def multiplier(eps, delta):
     """Return the noise multiplier z at which the privacy curve delta(eps, z) of Gaussian noise has the value `delta`.
 
-    It is found by bisection in log z and then by Newton's method on log delta. The bisection begins with an upper bound
-    of z that follows from delta(eps, z) <= delta(0, z) < 0.4 / z and, if t = eps z - 1/(2z) is positive, from
-    delta(eps, z) < exp(-t**2 / 2).
+    It is found by bisection in log z and then by Newton's method on log delta.
     """
     t = mp.sqrt(-2 * mp.log(delta))
     low, high = mp.log(mpf(10) ** -4), mp.log(min(mpf(0.4) / delta, (t + mp.sqrt(t * t + 2 * eps)) / (2 * eps)))

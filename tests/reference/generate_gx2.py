@@ -181,12 +181,10 @@ def must_agree(name, one, two):
 
 
 def value_case(form, x, **about):
-    """Return a dictionary with the logarithms of both tails and of the density of a chi-square sum at x.
+    """Return a case of gx2.json, a dictionary: the logarithms of tails and density of a chi-square sum at x.
 
-    It is a case of gx2.json. `form` is the chi-square sum as gx2.json stores it, and `about` has further entries of the
-    dictionary. Values are computed by contour integrals. If there is a closed form, it must agree with them. Near the
-    median, where neither tail is small, a second integral is computed for the tail that was found as 1 minus the other
-    one, and must agree with it. An ArithmeticError is raised if values disagree.
+    `form` is the sum as gx2.json stores it, and `about` has further entries. An ArithmeticError is raised if a closed
+    form or a second integral disagrees.
     """
     parts = terms(form)
     inner = make_form(*parts)
@@ -246,9 +244,8 @@ def quantile_cases():
 def conditional_means(form, x):
     """Return E[chi2(k_j, nc_j) | Q = x] for each term j of Q = sum_j w_j chi2(k_j, nc_j), as ratios of densities.
 
-    `form` is Q as gx2.json stores it. The density f(z; k, nc) of chi2(k, nc) satisfies z f(z; k, nc) = k f(z; k + 2,
-    nc) + nc f(z; k + 4, nc). So the mean of term j follows from the densities at x of Q with k_j increased by 2 and by
-    4, over that of Q itself.
+    `form` is Q as gx2.json stores it. The density of Q is needed with k_j increased by 2 and by 4, because z f(z; k,
+    nc) = k f(z; k + 2, nc) + nc f(z; k + 4, nc) for the density f of chi2(k, nc).
     """
     weights, dof, nc = terms(form)
 

@@ -34,9 +34,9 @@ def improvement(d, alpha, n):
 
 
 def main():
-    """Compute the squared noise without scaling over that with the scaling of Lemma 4.1; write improvement.json.
+    """Write improvement.json: squared noise without scaling over that with the scaling of Lemma 4.1, for `SETTINGS`.
 
-    There is one ratio for each triple of d, alpha and n in `SETTINGS`.
+    A setting is a triple of d, alpha and n.
     """
     cases = [{"d": d, "alpha": a, "n": n, "ratio": mp.nstr(improvement(d, a, n), DIGITS)} for d, a, n in SETTINGS]
     write("improvement.json", {"improvement": cases})

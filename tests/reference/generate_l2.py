@@ -71,7 +71,10 @@ def log_delta(epsilon, excess, d):
     ratio = (d - 1) / z * bessel_ratio(d, z)
 
     def density(angle):
-        """Return the log density, up to a constant, of the angle in [0, pi] whose cosine is s times the loss."""
+        """Return the log density of the angle between noise and neighbor, up to a constant.
+
+        The cosine of the angle, in [0, pi], is s times the privacy loss.
+        """
         sine = mp.sin(angle)
         return (d - 2) * mp.log(sine) + z * mp.cos(angle) + mp.log(ratio + sine**2) if sine > 0 else mpf("-1e30")
 
@@ -89,8 +92,7 @@ def log_delta(epsilon, excess, d):
 def by_spheres(epsilon, s, d):
     """Return delta at `epsilon` for l2 noise of scale `s` in `d` dimensions, without the closed form.
 
-    It is a difference of two probabilities. Each of them is an integral over the radii of spheres around one of the two
-    neighbors, as the docstring of the module explains.
+    It is a difference of two probabilities, each an integral over the radii of spheres around a neighbor.
     """
     c = epsilon * s
 
@@ -114,10 +116,7 @@ def by_spheres(epsilon, s, d):
 
 
 def noise_scale(epsilon, delta, d):
-    """Return the smallest noise scale s that is enough for `epsilon` and `delta` in `d` dimensions.
-
-    The secant method finds log(1 / s - epsilon). It begins at the value that `egm._l2` computes in doubles.
-    """
+    """Return the smallest noise scale s that is enough for `epsilon` and `delta` in `d` dimensions."""
     start = mpf(float(_l2.log_excess(*map(np.asarray, (float(epsilon), float(mp.log(delta)), float(d))))))
     ends = (start, start + mpf(10) ** -6)
     u = mp.findroot(lambda u: log_delta(epsilon, mp.exp(u), d) - mp.log(delta), ends, tol=mpf(10) ** -70)

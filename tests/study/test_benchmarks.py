@@ -39,11 +39,10 @@ def test_every_tail_has_a_reference():
 
 @pytest.mark.filterwarnings("ignore")
 def test_rivals_are_called_as_they_want():
-    """Each function of `rivals.available()` returns P[sum_j Z_j**2 / j > 15] with a relative error of at most 0.9.
+    """Each function of `rivals.available()` computes a tail with a relative error of at most 0.9.
 
-    The Z_j are ten independent standard normal variables, and the error is the difference from `gx2.sf`, divided by the
-    value of `gx2.sf`. The tolerance is wide, because some of the programs are rough approximations; a program that is
-    called with wrong arguments would be far worse. There are at least ten functions.
+    Some of the rival programs are rough, but one that is called with wrong arguments would be far worse. The tail is
+    P[sum_j Z_j**2 / j > 15], for ten standard normal variables Z_j. There are at least ten functions.
     """
     tails = {name: tail(X, WEIGHTS) for name, tail in rivals.available().items()}
     assert len(tails) >= 10
@@ -101,10 +100,9 @@ def test_errors_of_l2_noise_are_printed(monkeypatch):
 def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
     """`l2.noise` calls the program dp_l2 with d, epsilon, delta, two numbers of spheres and the tolerance.
 
-    By `monkeypatch` a function that checks these arguments stands in for that of dp_l2. It returns 1 / epsilon, the
-    scale of l2 noise for delta = 0. `l2.noise` prints the mean squared error of this noise, d (d + 1) / epsilon**2,
-    divided by that of Gaussian noise, within 1e-6. The error of egm's noise is not larger than that, and not larger
-    than 1.
+    A function that checks these arguments stands in for that of dp_l2, and returns the scale of l2 noise for delta = 0.
+    `l2.noise` must print the mean squared error of this noise, divided by that of Gaussian noise. egm's noise has no
+    larger error.
     """
 
     def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):
@@ -126,7 +124,6 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
 def test_laws_are_rows_of_columns_of_the_same_size(law):
     """The distribution with the name `law` in LAWS draws finite rows whose columns have a spread of the order of 1.
 
-    There are 2000 rows of 4 columns. The median standard deviation of the columns is from 0.005 to 50. The function
     `laws.draw` relies on this when it multiplies the columns by their scales.
     """
     X = laws.LAWS[law](np.random.default_rng(1), 2000, 4)
@@ -154,9 +151,7 @@ def test_strange_tables_are_tables_of_numbers(name):
 def test_every_law_is_tried_where_it_should():
     """`searches.settings()` has 480 settings, and the budget is too small for the mechanism at REFUSED_PLACES only.
 
-    A law is a distribution of rows, and a place is a choice of n, d and n sqrt(rho), for n rows, d columns and the
-    budget rho in zCDP. There are settings for ten laws at ten places and at the four REFUSED_PLACES, for fifty laws at
-    four places, for eight laws of mixed columns at five places, and for a hundred tables of data.
+    A place is a choice of rows, columns and budget. A setting is a distribution of rows at a place, or a table of data.
     """
     settings = searches.settings()
     assert len(set(settings)) == len(settings) == 10 * (10 + len(searches.REFUSED_PLACES)) + 50 * 4 + 8 * 5 + 100
@@ -174,8 +169,7 @@ SMALL = searches.Setting("ten laws", "uniform", 300, 2, 200)
 def test_a_run_belongs_to_its_key():
     """`searches.release` has the same result in each call for one setting and one number of the run.
 
-    For another number the result is another one. The rows depend on all fields of the setting, also on the part of the
-    table.
+    With another number the result differs, and with another part of the table the rows differ.
     """
     assert searches.release(SMALL, 1) == searches.release(SMALL, 1)
     assert searches.release(SMALL, 1) != searches.release(SMALL, 2)
@@ -196,11 +190,9 @@ def test_a_run_belongs_to_its_key():
 def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
     """`searches.release` and `searches.line` measure the right figures if the error of each release is known.
 
-    By `monkeypatch` the mechanism releases the exact sum plus `off`, with the standard deviations `sigma`, a forecast
-    squared error of 1, and confidence intervals that reach 3.5 to either side of the estimate. Expected are: `ratio`,
-    the l2 norm of the error divided by the root of its forecast square; `inside`, whether estimate and standard
-    deviations are within the declared ranges; and `covered`, the share of the two entries of the sum that are within
-    their intervals.
+    The mechanism releases the exact sum plus `off`, with the standard deviations `sigma` and known forecasts. Expected
+    are: `ratio`, the norm of the error over its forecast; `inside`, whether the results are within the declared ranges;
+    and `covered`, the share of the entries within their intervals.
     """
     X, off = SMALL.rows(0), np.array(off)
 
@@ -239,7 +231,7 @@ def test_refusals_and_failures_are_counted_apart(monkeypatch):
 def test_table_is_what_was_measured():
     """The CSV file `searches.TABLE` in the package has one line for each of `searches.settings()`, in their order.
 
-    The file has the columns of `searches.Line` and, in each line, the number of runs that `searches.RUNS` demands.
+    The file has the columns of `searches.Line`, and the number of runs that `searches.RUNS` demands.
     """
     names, *rows = csv.reader(searches.TABLE.read_text(encoding="utf-8").splitlines())
     assert tuple(names) == searches.Line._fields == tables.searches().dtype.names
@@ -252,11 +244,9 @@ def test_table_is_what_was_measured():
 def test_what_is_lost_was_not_to_be_seen():
     """In the table `tables.searches()`, an error exceeds five times its forecast for three kinds of data only.
 
-    The first kind are laws of infinite variance; the second are tables of data with Pareto or Cauchy columns. The third
-    kind are tables that `laws.TABLES` marks as hidden: their data are not as declared, or have too few outlying rows
-    for the budget to show them. (The runs of "fifty laws" are not checked for this; of those with "mixed columns" one
-    in a thousand may be lost.) In no setting did a run fail or release an estimate or standard deviations outside the
-    declared ranges.
+    They are laws of infinite variance, tables with Pareto or Cauchy columns, and tables that `laws.TABLES` marks as
+    hidden, because the budget cannot show their outlying rows. No run failed, or left the declared ranges. Runs of
+    "fifty laws" are not checked.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
@@ -275,8 +265,7 @@ def test_what_is_lost_was_not_to_be_seen():
 def test_moments_match_for_equal_weights(p):
     """`moment_matching` gives the exact upper tail `p` if all weights of the chi-square variables are equal.
 
-    Their weighted sum is then a multiple of one chi-square variable, which the method reproduces. The tolerance is a
-    relative 1e-11.
+    Their weighted sum is then a multiple of one chi-square variable. The tolerance is a relative 1e-11.
     """
     x = 3 * stats.chi2.isf(p, 7)
     assert quadratic_forms.moment_matching(x, np.full(7, 3.0)) == pytest.approx(p, rel=1e-11, abs=0)
@@ -286,8 +275,7 @@ def test_moments_match_for_equal_weights(p):
 def test_table_of_tails_shows_errors_and_times():
     """For four equal weights, the table of tails shows relative errors below 1e-11 for egm and for moment matching.
 
-    Moment matching is the method of Liu, Tang and Zhang, which is exact for equal weights. The time of egm is shown as
-    1, because all times are divided by it.
+    The method of moment matching is exact then. The time of egm is shown as 1, because all times are divided by it.
     """
     lines = list(quadratic_forms.table(np.full(4, 0.5), p=(1e-3, 1e-30)))
     cells = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines[2:]}
@@ -302,9 +290,8 @@ def test_table_of_tails_shows_errors_and_times():
 def test_jobs_are_done_by_egm():
     """The functions of `benchmarks.users` that use egm do their jobs with small errors, and in less than 10 seconds.
 
-    Two jobs are to estimate means of ten columns, without and with guesses of the means and standard deviations. The
-    third job is to add up incomes in twenty groups. Errors are in units of the standard deviation of a column or of the
-    incomes.
+    They estimate means of ten columns, without and with guesses of center and spread, and add up incomes in twenty
+    groups.
     """
     for function, most in ((users.egm_wide, 0.05), (users.egm_guessed, 0.05), (users.egm_best, 0.005)):
         errors, seconds = users.measure(function, "normal", 20_000)
@@ -346,8 +333,8 @@ def test_gradients_are_derivatives(widths):
 def test_scaling_of_gradients_keeps_the_noise():
     """`gradients.lemma` returns the multipliers of Lemma 4.1, times a factor that keeps the variance of the noise.
 
-    The multipliers b are proportional to the inverse roots of the standard deviations. The variance of the noise is
-    proportional to the mean of b**-2, which must be 1 as without multipliers.
+    This variance is proportional to the mean of b**-2 for multipliers b. The multipliers are proportional to the
+    inverse roots of the standard deviations.
     """
     spread = np.array([1.0, 4.0, 9.0])
     b = gradients.lemma(spread)
@@ -358,10 +345,8 @@ def test_scaling_of_gradients_keeps_the_noise():
 def test_measured_intervals_of_exact_normal_errors():
     """`intervals.measured` returns the right shares and relative lengths for artificial intervals with normal errors.
 
-    If the intervals have the exact half-lengths for 80 % and 95 % times a factor of 1 or 2, the shares that contain the
-    truth agree with the normal distribution within four standard errors. The relative length, which is 1 for the
-    shortest intervals of this confidence, is the factor within 6 %. For the factor 1, the stated standard errors are
-    right within 10 %.
+    The intervals have the exact lengths for 80 % and 95 %, times a factor of 1 or 2. The share that contains the truth,
+    the relative length and the stated standard errors must agree with this.
     """
     rng, runs = np.random.default_rng(1), 4000
     z = np.array([ndtri(0.9), ndtri(0.975)])
@@ -384,9 +369,8 @@ def test_measured_intervals_of_exact_normal_errors():
 def test_intervals_are_measured_for_each_law(kind):
     """`intervals.table` yields a heading, the names of the columns, a line for each law, and four texts of summary.
 
-    A law is a distribution of rows, and `kind` is "adaptive" or "gaussian", the kind of the mechanism.
-    `intervals.release` returns three arrays of the right shapes. If it is called again for the same run, the arrays are
-    the same, and for another run they differ.
+    A law is a distribution of rows, and `kind` is the kind of the mechanism. `intervals.release` returns the same
+    arrays for the same run, and others for another run.
     """
     heading, columns, *laws_of, first, _, _, _ = intervals.table(kind, 4, ("uniform", "t, 2"))
     assert heading.startswith(kind)
@@ -403,7 +387,7 @@ def test_intervals_are_measured_for_each_law(kind):
 
 
 def test_the_stored_table_has_each_method_on_each_set():
-    """The CSV file `bases.TABLE` in the package has one line for each set and method, in their order."""
+    """The CSV file `bases.TABLE` in the package has one line for each data set and each method, in their order."""
     names, *rows = csv.reader(bases.TABLE.read_text(encoding="utf-8").splitlines())
     assert names == bases.COLUMNS.split(",") == list(tables.bases().dtype.names)
     assert [(row[0], row[2]) for row in rows] == [(name, how) for name in bases.RANGES for how in bases.METHODS]
@@ -411,7 +395,10 @@ def test_the_stored_table_has_each_method_on_each_set():
 
 
 def test_no_fewer_rows_than_columns_allow_are_needed():
-    """Normal rows need at least 20 k d rows, and in all units the same number; rows in a plane need infinitely many."""
+    """`bases.rows_needed` returns at least 20 k d rows for normal data with d columns, where k is `bases.K`.
+
+    The number is the same in all units, and infinite for rows in a plane.
+    """
     X = np.random.default_rng(1).normal(size=(2000, 3))
     least = bases.rows_needed(X)
     assert least > 20 * bases.K * 3

@@ -26,16 +26,15 @@ with grid.connect(sys.argv[1]) as db:
 
 @pytest.fixture(autouse=True)
 def few_methods(monkeypatch):
-    """Restrict `grid.METHODS` to the methods in METHODS by `monkeypatch` in every test, so that tables are small."""
+    """Restrict the methods of the benchmark to the few in METHODS in every test, so that tables are small."""
     monkeypatch.setattr(grid, "METHODS", {name: grid.METHODS[name] for name in METHODS})
 
 
 def run_here(cells, db, methods=METHODS):
     """Compute and store the results of `methods` for the grid points `cells` that are not in the database `db`.
 
-    A grid point is a distribution of rows and a privacy budget. The function returns the list of the tasks that it has
-    done; a task is a pair (grid point, names of methods). `grid.run` does the same in several processes, but this
-    function uses only the current process.
+    A grid point is a distribution of rows and a privacy budget. The tasks that were done are returned, each as a pair
+    (grid point, names of methods). `grid.run` does the same in several processes.
     """
     tasks = grid.missing(cells, SEEDS, db, methods)
     for cell, names in tasks:
@@ -47,8 +46,7 @@ def run_here(cells, db, methods=METHODS):
 def store(tmp_path):
     """Yield the connection to a database with the results of METHODS for the grid points in CELLS.
 
-    A grid point is a distribution of rows and a privacy budget. The database is a file in the temporary folder
-    `tmp_path`.
+    A grid point is a distribution of rows and a privacy budget.
     """
     with grid.connect(tmp_path / "whole.db") as db:
         run_here(CELLS, db)
@@ -58,8 +56,7 @@ def store(tmp_path):
 def start(store):
     """Start `grid.run` for the methods in METHODS and the grid points in MANY in a new process, and return the process.
 
-    A grid point is a distribution of rows and a privacy budget. `store` is the path of the database file. The output of
-    the process can be read from a pipe.
+    `store` is the path of the database file. The output of the process can be read from a pipe.
     """
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
@@ -75,8 +72,7 @@ def test_any_order_and_any_split_give_the_same_bytes(store, tmp_path):
 def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
     """If a run of the benchmark is killed, a second run that waited for it computes the missing results, and no others.
 
-    Both runs are processes that use the same database file in `tmp_path`. A grid point that the first run has reported
-    as done is not computed again. In the end the table is equal to that of a run without interruption.
+    Both runs use the same database file. In the end the table is that of a run without interruption.
     """
     killed = tmp_path / "grid.db"
     with start(killed) as first:
@@ -95,11 +91,7 @@ def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
 
 
 def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(store, monkeypatch):
-    """If the version of a method or the number of seeds is raised, only outdated results are computed again.
-
-    The database `store` has the results of all methods. After a new version of "plan", only "plan" is missing at each
-    grid point. After a run with too few seeds, only that run is missing.
-    """
+    """If the version of a method or the number of seeds is raised, only outdated results are computed again."""
     before = grid.table(CELLS, SEEDS, store)
     assert before[1] == []
     monkeypatch.setitem(grid.METHODS, "plan", grid.METHODS["plan"]._replace(version=2))
@@ -113,8 +105,7 @@ def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(stor
 def test_table_is_the_committed_one(tmp_path):
     """If two methods are run again at one grid point, they give their rows of the table in the repository.
 
-    The methods are "coordinate_median" and "gaussian", with 20 seeds. The rows are equal to those of the CSV file
-    `grid.TABLE`, character by character. The new table is written to `tmp_path` by `grid.main`.
+    The rows are equal character by character.
     """
     cell, names, target = grid.CELLS["A"][0], ["coordinate_median", "gaussian"], tmp_path / "table.csv"
     with grid.connect(tmp_path / "grid.db") as db:
@@ -130,8 +121,8 @@ def test_table_is_the_committed_one(tmp_path):
 def test_failures_are_counted_and_told(tmp_path, monkeypatch):
     """The table has the number of failures of each method, and `grid.failures` yields a line that says what went wrong.
 
-    One method raises an error in about half of the runs. In its other runs, the error is 0.5 in each of two entries, so
-    that the mean squared error in the table is 0.5. The other method always returns NaN, and its row has no mean.
+    One method fails in about half of the runs, and its mean squared error is that of the others. The other method
+    always returns NaN, and its row has no mean.
     """
 
     def sometimes(X, cell, rng):
@@ -162,8 +153,7 @@ def test_failures_are_counted_and_told(tmp_path, monkeypatch):
 def test_figures_of_the_table(store):
     """`grid.table` has the mean and the standard error of the squared errors that are stored in the database `store`.
 
-    One row of the table is checked, that of "coordinate_median" at the first grid point, within a relative error of
-    1e-5. The row also has the number of failures, 0, and the number of seeds.
+    The row of "coordinate_median" at the first grid point also has the number of failures and of seeds.
     """
     runs = grid.load(store, CELLS[0], "coordinate_median", SEEDS)
     row = next(
@@ -214,10 +204,9 @@ def test_order_covers_every_grid_first(tmp_path):
 
 
 def test_every_method_runs_on_a_cell():
-    """Each method of the benchmark estimates the mean of 300 rows of 2 columns with a squared error below 1.
+    """With a large budget, each method of the benchmark estimates the mean of 300 rows of 2 columns with a small error.
 
-    The squared error is the squared l2 distance of the estimate from the mean of the rows. The budget is large, rho =
-    1000 in zCDP.
+    The squared distance of the estimate from the mean of the rows is below 1.
     """
     cell = Cell("T", 2, 1.0, 1000.0)
     X = grid.draw(cell, 0)

@@ -1,7 +1,6 @@
 """Test audits of every mechanism: their lower bound of epsilon exceeds the promised epsilon only if a bug is planted.
 
-An audit gives a false alarm with probability 1e-6 by construction, and misses a planted bug with probability 1e-6, as
-simulations show.
+The probability of a false alarm is 1e-6, and so is that of missing a planted bug.
 """
 
 import numpy as np
@@ -20,10 +19,10 @@ CASES = pytest.mark.parametrize("case", planted.cases(), ids=lambda case: case.n
 
 
 def bound(case, bug, path):
-    """Audit the mechanism of `case` while the bug with the name `bug` is planted; return a lower bound of its epsilon.
+    """Audit the mechanism of `case` with the planted bug `bug`; return a lower bound of its epsilon.
 
-    The bound is computed from many releases, and holds with probability 1 - 1e-6. `path` is "secure" for secure noise,
-    or "simulated" for noise from a generator with a seed.
+    The bound holds with probability 1 - 1e-6. `path` is "secure" for secure noise, or "simulated" for noise from a
+    generator with a seed.
     """
     with planted.plant(bug):
         return case.bound(None if path == "secure" else np.random.default_rng(12))
@@ -37,11 +36,9 @@ def bound(case, bug, path):
 def test_audit_catches_every_bug_and_is_neither_wrong_nor_blind(case, path):
     """An audit's lower bound of epsilon exceeds the promised epsilon if and only if a bug is planted.
 
-    Without a bug, the bound must also be more than 0.75 times the promised epsilon, so that the audit would see a small
-    violation. For quantiles it must be more than 0.5 times. On a coarse lattice, whose rounding hides much, it must be
-    more than 0.1 times. The audited data sets are neighbors as far apart as possible. `case` is a mechanism with its
-    bugs, and `path` is the kind of the noise, "secure" or "simulated". All audits of a mechanism are one test, because
-    they share their secure noise.
+    Without a bug, the bound must also be more than 0.75 times the promised epsilon, so that a small violation would be
+    seen; in two difficult cases less is enough. `case` is a mechanism with its bugs, and `path` is "secure" or
+    "simulated".
     """
     found = bound(case, "none", path)
     least = (0.1 if "coarse" in case.name else 0.5 if "quantile" in case.name else 0.75) * case.epsilon
@@ -68,10 +65,8 @@ def test_table_has_a_row_for_each_case_and_bug():
 def test_rounding_away_shows_in_exact_norms(bug, passes):
     """With the bug "rounding away from zero", the integer vector of some clipped row is longer than the lattice allows.
 
-    `Lattice.sum` rounds a clipped row to a vector of integers, whose norm should be at most the radius of the lattice.
-    This holds for all of 50 random rows if and only if `passes` is true, that is, if no bug is planted (`bug` is
-    "none"). The norms of integer vectors are compared exactly. An audit by releases would not show the bug, because the
-    lattice is too fine: its radius is 2**40.
+    An audit by releases would not show the bug, because the lattice is too fine. `passes` is true if no bug is planted
+    (`bug` is "none"): then all of 50 rows are short enough.
     """
     grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
     with planted.plant(bug):
@@ -114,12 +109,10 @@ TOO_OFTEN = {"rows": lambda draw, size: draw._rng.random(size) < 0.9}
     ids=["none", "always the first rows", "more likely than charged", "charged twice"],
 )
 def test_audit_of_a_sample_catches_planted_bugs(bug, charge, passes, monkeypatch):
-    """The audit of a release from a sample exceeds the epsilon that is charged if and only if a bug is planted.
+    """The audit of a release from a sample exceeds the recorded epsilon if and only if a bug is planted.
 
-    Neighbors are a table with a row far from the center as its first row, and the same table without this row. The
-    charge is by the sampling probability `charge`, and a bug replaces the function that draws the sample by one in
-    `bug`. Samples and noise are drawn by a generator. Without a bug, the audit finds more than 0.6 times the epsilon,
-    so that it is not blind.
+    The recorded epsilon is that for the sampling probability `charge`, and `bug` is a wrong function that draws the
+    sample. Without a bug (`passes`), the audit finds more than 0.6 times the epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b

@@ -21,7 +21,7 @@ def ax():
 
 @pytest.fixture
 def table():
-    """Return a table with the columns d, alpha and value = d**alpha, for two values of d and three of alpha."""
+    """Return a table to be drawn, with the columns d, alpha and value = d**alpha, for two d and three alpha."""
     return tables.sweep(lambda d, alpha: d**alpha, d=[10, 100], alpha=[0.0, 0.5, 1.0])
 
 
@@ -56,8 +56,7 @@ def test_a_dictionary_chooses_names_and_orders_groups(ax, table):
 def test_names_at_the_ends_do_not_overlap(ax):
     """`name_curves` writes the name of each line right of the line's end, in the line's color; no two names overlap.
 
-    Three of the four lines on the axes `ax` end nearly at the same height. Their names are moved apart, and keep the
-    order of the lines. The name of the fourth line stands within 3 pixels of the height of its end.
+    Names of lines that end nearly at the same height are moved apart, in the order of the lines.
     """
     for i, end in enumerate([1.0, 1.001, 1.002, 5.0]):
         ax.plot([0, 1], [0, end], label=f"line {i}", **plots.line(i))
@@ -84,11 +83,10 @@ def test_a_line_that_leaves_the_picture_is_named_where_it_does(ax):
 
 @pytest.mark.parametrize(("side", "across", "up"), [("above", 0, 1), ("below left", -1, -1), ("right", 1, 0)])
 def test_a_name_stands_beside_its_line(ax, side, across, up):
-    """`name_curves` writes a name at half of the width of the axes `ax`, on the side `side` of the line.
+    """`name_curves` writes a name at half of the width of the axes, on the side `side` of the line.
 
-    The axes are logarithmic. `across` and `up` say where the center of the name is expected, seen from the point of the
-    line that is at half of the width of the axes. `across` is 1 for right of this point, -1 for left and 0 for neither;
-    `up` is 1 for above the point, -1 for below and 0 for neither.
+    `across` is 1 if the name is expected right of the line, -1 for left, and 0 for neither; `up` is 1 for above the
+    line, -1 for below, and 0 for neither.
     """
     ax.plot([1, 1000], [1, 1e6], label="power")
     plots.name_curves(plots.log_axis(ax).set(xlim=(1, 1000)) and ax, [0.5], side)
@@ -108,9 +106,9 @@ def test_note_and_rule_are_where_they_say(ax):
 
 
 def test_log_axis_has_minor_ticks(ax):
-    """`log_axis` gives the axes `ax` minor ticks at 2, 3, ..., 9 times the powers of ten.
+    """`log_axis` gives the axes minor ticks at 2, 3, ..., 9 times the powers of ten.
 
-    If an axis covers 24 decades, the minor ticks are at powers of ten only, also if the axis is reversed.
+    If an axis covers 24 decades, even a reversed one, the minor ticks are at powers of ten only.
     """
     ax.plot([1, 1000], [1, 1e24])
     assert plots.log_axis(ax) is ax
@@ -151,10 +149,7 @@ def test_intervals_are_two_standard_errors_to_either_side(ax):
 
 
 def test_intervals_do_not_hide_each_other(ax):
-    """If two intervals have the same x, `intervals` draws them from 1 to 5 pixels apart, so that both are visible.
-
-    `ax` are the axes; both intervals are inside them.
-    """
+    """If two intervals have the same x, `intervals` draws them from 1 to 5 pixels apart, so that both are visible."""
     rows = [(1, 10.0, 1.0, "a"), (1, 10.0, 1.0, "b")]
     table = np.array(rows, dtype=[("x", int), ("value", float), ("se", float), ("name", "U1")])
     plots.intervals(table, ax, "x", by="name").figure.draw_without_rendering()
@@ -182,8 +177,7 @@ def test_shapes_lie_about_the_origin(ax):
 def test_a_mechanism_has_one_style(ax):
     """If the name of a group is a key of `STYLES`, `curves` draws the line of the group in the color of this key.
 
-    So a mechanism has the same color in every figure. A line of another group gets a color that no other line on the
-    axes `ax` has.
+    So a mechanism has the same color in every figure. Another group gets a color that no other line has.
     """
     rows = [(x, x, name) for name in ("other", "optimal", "expected_norm", "another") for x in (1.0, 2.0)]
     table = np.array(rows, dtype=[("x", float), ("value", float), ("scaling", "U13")])

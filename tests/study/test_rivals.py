@@ -43,8 +43,7 @@ def rows(n=400, seed=1, mean=2.0, sigma=SIGMA):
 def squared_error(method, X, rho, seed, **options):
     """Return the squared l2 distance of the private estimate by the function `method` from the mean of the rows `X`.
 
-    `rho` is the privacy budget, `seed` the seed of the random generator, and `**options` are further keyword arguments
-    of `method`.
+    `rho` is the budget, `seed` the seed of the random generator, and `options` are further arguments of `method`.
     """
     return np.sum((method(X, rho, rng=np.random.default_rng(seed), **options) - X.mean(axis=0)) ** 2)
 
@@ -53,10 +52,9 @@ class Recorder:
     """Stand in for the two private primitives of all methods, Gaussian noise and quantiles, and record their calls.
 
     For each call, `costs` gets the cost in zCDP, `values` the value before noise and its sensitivity (None for a
-    quantile), and `answers` the private result. If the constructor is given the `answers` of another run, each call
-    returns the answer of that run. Then two runs on neighboring data sets get the same answers in all earlier steps, as
-    adaptive composition demands, and only their values before noise can differ. There is one exception: the noisy
-    number of "friends" of the first row in `anisotropic` is that of the current run.
+    quantile), and `answers` the private result. If the constructor gets the `answers` of another run, each call returns
+    the answer of that run, so that two runs on neighboring data differ only in their values before noise. The noisy
+    number of "friends" of the first row in `anisotropic` is an exception.
     """
 
     def __init__(self, monkeypatch, answers=None):
@@ -108,9 +106,8 @@ FAR = np.array([1e9, -1e9, 3.0, 0.0, 1e5])
 def moves(method, one, other, monkeypatch):
     """Run `method` on the neighboring data sets `one` and `other`; yield (change, sensitivity) for each private step.
 
-    The change is the l2 distance between the two values of a step before noise. Both runs get the same answers to all
-    earlier steps, as adaptive composition demands; a `Recorder` does this by `monkeypatch`. For a quantile, the change
-    is the largest number of values that differ in a column, and the sensitivity is 1.
+    The change is the l2 distance between the two values before noise. Both runs get the same answers to all earlier
+    steps. For a quantile, the change is the largest number of values that differ in a column, and the sensitivity is 1.
     """
     with monkeypatch.context() as context:
         before = Recorder(context)
@@ -134,10 +131,8 @@ def moves(method, one, other, monkeypatch):
 def test_no_neighbour_moves_a_step_by_more_than_its_sensitivity(method, first, row, monkeypatch):
     """If one row is replaced, the value of each private step of `method` changes by at most its sensitivity.
 
-    The l2 distance between the two values before noise may exceed the sensitivity by a relative 1e-9, for rounding. For
-    a quantile, at most one value of each column may change. `row` is the new first row, and `first` says whether the
-    old first row is ordinary or far from all other rows. By `monkeypatch`, earlier steps have the same answers for both
-    data sets.
+    Earlier steps have the same answers for both data sets. `row` is the new first row, and `first` says whether the old
+    first row is ordinary or far from all other rows.
     """
     X = rows(N)
     one = X if first == "ordinary" else far_row_first(X, FAR)
@@ -165,9 +160,8 @@ def far_row_first(X, row):
 def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
     """If a row becomes an outlier, the filter of `anisotropic` drops it, and the mean moves by at most its sensitivity.
 
-    The filter keeps the rows that have many other rows ("friends") near them. If the first row becomes an outlier, it
-    has fewer than 10 friends, and the number of friends of each other row changes by at most one. By `monkeypatch`
-    there is no noise, and the values before noise are recorded.
+    The filter keeps the rows that have many other rows ("friends") near them. An outlier has fewer than 10 friends, and
+    the number of friends of any other row changes by at most one.
     """
     X = rows(2_000)
     outlier = far_row_first(X, X[0] + np.array([60.0, 0, 0, 0, 0]))
@@ -294,11 +288,9 @@ def normal_rows(n, sigma, seed, mean=0.0):
 def test_plan_has_its_published_error(rho, published, error):
     """The mean squared error of `plan` agrees with that of its authors, `published`, within four standard errors.
 
-    The error is the l2 distance from the true mean. The authors give the mean and its standard error `error` for 50
-    runs on 4000 rows from N(0, I) in dimension 128: github.com/ChristianLebeda/PLAN-experiments,
-    experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++". Here there are 25 runs, and the standard error is
-    that of the difference of the two means. The budget is 3.75 times `rho`, which is what the authors' program spends
-    if it is given `rho`.
+    They state it, with the standard error `error`, for 50 runs on 4000 rows from N(0, I) in dimension 128:
+    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++". The
+    budget is 3.75 times `rho`, which is what the authors' program spends for `rho`.
     """
     runs = [
         plan(normal_rows(4000, np.ones(128), seed), 3.75 * rho, search_share=0.8, radius=25 * np.sqrt(128), rng=rng)
@@ -312,11 +304,9 @@ def test_plan_has_its_published_error(rho, published, error):
 def test_huang_liang_yi_has_its_published_error(rho, published, error):
     """The mean squared error of `huang_liang_yi` agrees with a published one, `published`, within four standard errors.
 
-    The error is the l2 distance from the true mean. The published mean and its standard error `error` are those of the
-    method "Instance optimal" for the budget `rho`, 4000 rows from N(0, I) and dimension 128, in
-    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv. The options of
-    `huang_liang_yi` are set to the constants of that program, which searches each rotated coordinate between -25 and
-    25. Here there are 25 runs, and the standard error is that of the difference of the two means.
+    It is that of the method "Instance optimal" for the budget `rho`, 4000 rows from N(0, I) and dimension 128, with the
+    standard error `error`: github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv.
+    The options are the constants of that program.
     """
     bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
     options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
@@ -332,10 +322,9 @@ def test_huang_liang_yi_has_its_published_error(rho, published, error):
 def test_coinpress_has_its_published_error(n, published):
     """The 10 % trimmed mean of the errors of `coinpress` agrees with the published one within four standard errors.
 
-    An error is the l2 distance of the estimate from the true mean. The value `published` is from 100 runs on `n` rows
-    from N(0, I), d = 50, radius 10 sqrt(50), rho = 0.5, 2 steps: github.com/twistedcubic/coin-press,
-    results/synthetic_mean/t2-1.txt, the first line for n = 1000 and the last one for n = 10 000. Here there are 40
-    runs, and the standard error is that of the difference of the two means.
+    The value `published` is from 100 runs on `n` rows from N(0, I), d = 50, radius 10 sqrt(50), rho = 0.5, 2 steps:
+    github.com/twistedcubic/coin-press, results/synthetic_mean/t2-1.txt, the first line for n = 1000 and the last one
+    for n = 10 000. An error is the l2 distance of the estimate from the true mean.
     """
     options = {"radius": 10.0, "sigma": 1.0, "steps": 2, "clip_probability": 0.01}
     runs = [
@@ -350,8 +339,7 @@ def test_coinpress_has_its_published_error(n, published):
 def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
     """`coinpress` clips rows to balls that shrink from step to step, and the last center is near the true mean.
 
-    The l2 distance of the last center from the true mean is below the promised bound in all of 20 runs, although this
-    is promised only with probability 1 - beta = 0.8 for each run. The centers are recorded by `monkeypatch`.
+    Its distance from the true mean is below the promised bound in all of 20 runs.
     """
     d, n, recorder = 20, 2000, Recorder(monkeypatch)
     for seed in range(20):
@@ -369,11 +357,7 @@ def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
 
 
 def test_coinpress_finds_a_covariance():
-    """`_whitening` of CoinPress finds a covariance matrix that bounds the true one and is at most 25 % larger.
-
-    With its result A, all eigenvalues of A S A.T are above 0.8 and at most 1, where S is the true covariance matrix of
-    400 000 rows. The eigenvectors of S are not the axes of coordinates.
-    """
+    """`_whitening` of CoinPress finds a covariance matrix that bounds the true one and is at most 25 % larger."""
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
     X = np.random.default_rng(2).normal(size=(400_000, 3)) @ root
@@ -400,10 +384,8 @@ def test_gaussian_clips_to_the_ball():
 def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
     """For known sigma and center, the mean squared error of `anisotropic` is the one that theory says.
 
-    In theory it is (2 C / n)**2 / (2 rho) sum(sigma). C is the radius of the ball outside which scaled rows are left
-    out, n the number of rows, rho the budget in zCDP, and sigma the vector of standard deviations. The mean of 60 runs
-    differs by at most four standard errors plus 1 %. The error stays the same within this tolerance if there are a
-    thousand further coordinates that hardly vary.
+    In theory it is (2 C / n)**2 / (2 rho) sum(sigma), where C is the clip norm of scaled rows, n the number of rows,
+    and rho the budget. A thousand further coordinates that hardly vary change nothing.
     """
     n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
     flat = np.append(sigma, np.full(1000, 1e-6))
@@ -419,8 +401,7 @@ def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
 def test_the_filter_pays_twice_the_variance_of_a_known_centre():
     """If the center is unknown, the mean squared error of `anisotropic` is 1.3 to 3.5 times that with a known center.
 
-    About 2.2 is expected, because distances between rows are sqrt(2) times the distances of rows from the center, and
-    because the filter of the rows takes a part of the budget.
+    The reason is that distances between rows are sqrt(2) times those from the center, and that the filter costs budget.
     """
     X, s = normal_rows(5000, SIGMA, 3), {"sigma": SIGMA, "radius": 9.0}
     found = np.mean([squared_error(anisotropic, X, 2.0, seed, **s) for seed in range(25)])
@@ -431,10 +412,8 @@ def test_the_filter_pays_twice_the_variance_of_a_known_centre():
 def test_plan_profits_from_a_spread_that_differs():
     """If the standard deviations sigma differ among coordinates, `plan` has a far smaller error than `huang_liang_yi`.
 
-    The mean squared error of `huang_liang_yi`, divided by that of `plan`, is at least half of the expected ratio, d
-    |sigma|_2^2 / |sigma|_1^2 for d coordinates. The expected root mean squared error of `plan` is proportional to
-    |sigma|_1, and that of `huang_liang_yi`, which clips rows to a rotated ball, to sqrt(d) |sigma|_2 (Table 1 of the
-    PLAN paper).
+    The mean squared errors are expected to be proportional to |sigma|_1^2 and d |sigma|_2^2, for d coordinates (Table 1
+    of the PLAN paper). Their ratio must be at least half of the expected one.
     """
     sigma = 256.0 / np.arange(1, 257)
     X = normal_rows(4000, sigma, 1, mean=10.0)
@@ -461,8 +440,7 @@ def test_median_has_the_variance_of_a_median():
 def test_median_wins_at_low_budget_in_high_dimension():
     """At a low budget and in a high dimension, `coordinate_median` has less than half the squared error of two rivals.
 
-    The two rivals are `huang_liang_yi` and `plan`. The data are 4000 standard normal rows with 2048 columns, and the
-    budget is rho = 1/8 in zCDP. The error is measured in one run, from the mean of the rows.
+    The rivals are `huang_liang_yi` and `plan`, for 4000 normal rows with 2048 columns and the budget rho = 1/8.
     """
     X, radius = normal_rows(4000, np.ones(2048), 6), 25 * np.sqrt(2048)
     median, *others = (squared_error(m, X, 1 / 8, 1, radius=radius) for m in (coordinate_median, huang_liang_yi, plan))
@@ -501,7 +479,7 @@ def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, a
 
 
 def test_second_moments_are_exact_without_noise_and_follow_the_unit():
-    """With a huge budget, the second moments are those of the rows. In another unit they are those in the new unit."""
+    """With a huge budget, `second_moments` returns the second moments of the rows, in whatever unit."""
     X = rows(2000, mean=0.0) @ np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
     exact = X.T @ X / len(X)
     found = second_moments(X, 1e9, clip_norm=50.0, rng=np.random.default_rng(2))

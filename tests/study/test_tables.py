@@ -83,8 +83,7 @@ def test_bad_values_are_named(arguments, message):
 def test_saddlepoint_formula_is_near(d, p, unit):
     """The saddlepoint formula `lugannani_rice` has a relative error below 17 % for weights of any size.
 
-    The `d` weights are `unit`, `unit` / 2, ..., `unit` / d, and the exact upper tail is `p`. The error is largest for
-    one weight. It tends there to sqrt(e / 2) - 1 far in the tail, the error of Stirling's formula for Gamma(1/2).
+    The `d` weights are `unit`, `unit` / 2, ..., `unit` / d, and the exact upper tail is `p`.
     """
     weights = unit / np.arange(1, d + 1)
     assert tables.lugannani_rice(gx2.isf(p, weights), weights) == pytest.approx(p, rel=0.17)
@@ -93,8 +92,7 @@ def test_saddlepoint_formula_is_near(d, p, unit):
 def test_saddlepoint_formula_is_nearly_exact_for_many_equal_weights():
     """For 10 000 equal weights, `lugannani_rice` has a relative error of at most 1e-4 at an exact upper tail of 1e-6.
 
-    `lugannani_rice` approximates the upper tail of a sum of squared independent standard normal variables, each
-    multiplied by a weight. For d equal weights, the relative error is of the order 1/d.
+    It approximates the upper tail of a weighted sum of squared standard normal variables.
     """
     weights = np.ones(10_000)
     assert tables.lugannani_rice(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-4)
@@ -122,8 +120,8 @@ def test_rivals_has_a_row_for_each_cell_and_method():
 def made_up(rows):
     """Return a table with the columns of `tables.rivals()`, whose rows are made from the list of tuples `rows`.
 
-    A tuple has six entries: d, the name of the method, what the method knows besides the range of the mean, its squared
-    error, the standard error, and the number of runs without an estimate.
+    A tuple has d, the name of the method, what it knows besides the range of the mean, its squared error, the standard
+    error, and the number of runs without an estimate.
     """
     kinds = tables.rivals().dtype
     return np.array(
@@ -134,8 +132,7 @@ def made_up(rows):
 def test_duels_are_with_the_best_that_knows_no_more_and_never_fails():
     """`tables.duels` compares "ours" at each grid point with the best rival that never failed and does not know sigma.
 
-    The ratio of the squared errors has the standard error that follows from the two relative ones. The options choose
-    what a rival may know, the kind of the error, and the method in place of "ours".
+    Options choose what a rival may know, the kind of the error, and the method in place of "ours".
     """
     rows = [(2, "ours", "", 3.0, 0.3, 0), (2, "a", "", 5.0, 0.1, 0), (2, "b", "largest sigma", 4.0, 0.4, 0)]
     rows += [(2, "c", "sigma", 1.0, 0.1, 0), (2, "d", "", 1.0, 0.1, 1), (3, "ours", "", 1.0, 0.1, 0)]
@@ -168,8 +165,7 @@ def test_ratio_has_its_standard_error():
 def test_profiles_hold_the_error_of_each_scaling():
     """The noise variances of all coordinates in `profiles` add up to the squared noise that the mechanism forecasts.
 
-    This holds for each of the three scalings; the tolerance is a relative 1e-12. The sum without a scaling, divided by
-    that with a scaling, is the value of `improvement` for this scaling within 1e-11.
+    The sum without a scaling, divided by the sum with a scaling, is the result of `improvement`.
     """
     table, sums = tables.profiles(30, 1000, 1.5, 0.5, 1e-7), {}
     for scaling in ("none", "expected_norm", "optimal"):

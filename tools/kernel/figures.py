@@ -7,7 +7,7 @@
 def start() -> None:
     """Let this kernel, the process that runs a notebook, output every later figure in two more formats: PDF and CSV.
 
-    The CSV has the points of the curves in the figure (see `drawn`).
+    The CSV has the points of the curves in the figure.
     """
     from IPython import get_ipython
     from IPython.core.formatters import BaseFormatter

@@ -16,8 +16,7 @@ from pathlib import Path
 def start(file: str, package: str) -> None:
     """Let this kernel, the process that runs a notebook, write the versions of Python and of loaded packages to `file`.
 
-    The kernel writes the file, in JSON, after each cell. The file lists the loaded modules of `egm`, too, by their
-    paths relative to the folder `package`, which is the folder of `egm`.
+    It does so after each cell, in JSON. The loaded modules of `egm`, whose folder is `package`, are listed, too.
     """
     from IPython import get_ipython
 

@@ -24,8 +24,7 @@ FINISHED = {
 def repair(app, pagename, templatename, context, doctree):
     """Replace, in the body of an HTML page, each text that is a key of REPAIRS by its value.
 
-    Sphinx calls this function for each page. `context` has the parts of the page by their names, and is changed. `app`,
-    `pagename`, `templatename` and `doctree` are not used.
+    Sphinx calls this function for each page. `context` has the parts of the page by their names, and is changed.
     """
     for wrong, right in REPAIRS.items():
         context["body"] = context.get("body", "").replace(wrong, right)
@@ -34,8 +33,8 @@ def repair(app, pagename, templatename, context, doctree):
 def finish(app, error):
     """Replace, in all finished HTML pages, each match of a pattern in FINISHED by its replacement.
 
-    The theme has completed these pages, while `repair` sees only their bodies. `app` is the Sphinx application, and
-    `error` is the exception that ended the build, or None. After an error, no page is changed.
+    These are parts of a page that the theme makes. `app` is the Sphinx application. After an `error`, no page is
+    changed.
     """
     for page in Path(app.outdir).rglob("*.html") if app.builder.format == "html" and not error else ():
         text = whole = page.read_text(encoding="utf-8")
@@ -48,8 +47,7 @@ def finish(app, error):
 def setup(app):
     """Connect `repair` and `finish` to `app`, the Sphinx application, and return the properties of this extension.
 
-    `repair` runs before a page is put into its template, and `finish` runs after all pages are written. The properties
-    allow Sphinx to read and write pages in parallel.
+    `repair` runs before a page is put into its template, and `finish` runs after all pages are written.
     """
     app.connect("html-page-context", repair)
     app.connect("build-finished", finish)

@@ -18,7 +18,7 @@ def anchor(chapter: str, cell: str) -> str:
 def name_cells(app, doctree):
     """Make each notebook cell that has an anchor in its metadata a link target with this anchor as its id.
 
-    `app` is the Sphinx application, and `doctree` is the document with the cells, as Sphinx has read it.
+    `doctree` is the document with the cells, as Sphinx has read it.
     """
     for container in doctree.findall(nodes.container):
         if name := container.get("cell_metadata", {}).get("anchor"):
@@ -27,9 +27,9 @@ def name_cells(app, doctree):
 
 
 def setup(app):
-    """Connect `name_cells` to `app`, the Sphinx application, and return the properties of this extension.
+    """Connect `name_cells`, which runs when a document has been read, to `app`, the Sphinx application.
 
-    `name_cells` runs when a document has been read. The properties allow Sphinx to read and write pages in parallel.
+    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
     """
     app.connect("doctree-read", name_cells)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

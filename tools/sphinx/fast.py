@@ -19,17 +19,15 @@ from sphinx.search.en import SearchEnglish
 def share(app, env):
     """Let `app`, the Sphinx application, write pages with as many processes as there are cores.
 
-    The function runs when all pages have been read, so that only one process reads them. `env`, Sphinx's environment of
-    the build, is not used.
+    The function runs when all pages have been read, so that only one process reads them.
     """
     app.parallel = os.cpu_count()
 
 
 def setup(app):
-    """Switch off garbage collection, cache two functions of Sphinx and pybtex, and connect `share` to Sphinx.
+    """Switch off garbage collection, cache two functions of Sphinx and pybtex, and connect `share` to `app`.
 
-    `app` is the Sphinx application. Return the properties of this extension, which allow Sphinx to read and write pages
-    in parallel.
+    `app` is the Sphinx application. Return the properties of this extension.
     """
     gc.disable()
     plugin._load_entry_point = cache(plugin._load_entry_point)

@@ -27,8 +27,8 @@ LABELS = re.compile(r"\[\w+\](, \[\w+\])*")
 def number_of(translator, kind: str, name: str) -> str:
     """Return the number that an object of the page has in HTML, such as "4.1" for a lemma, or "" if it has no number.
 
-    `kind` is the kind of the object for Sphinx, such as "figure" or "lemma", and `name` is its id. `translator` writes
-    the page as LaTeX, and knows which page it is.
+    `kind` is the kind of the object for Sphinx, such as "lemma", and `name` is its id. `translator` writes the page as
+    LaTeX.
     """
     numbers = translator.builder.env.toc_fignumbers.get(translator.curfilestack[-1], {})
     return ".".join(map(str, numbers.get(kind, {}).get(name, ())))
@@ -151,18 +151,14 @@ def depart_statement(self, node):
 class Arrange(SphinxPostTransform):
     """Arrange the book for LaTeX: first the landing page, as a chapter, and then the parts of the table of contents.
 
-    Otherwise Sphinx would make all chapters sections of the landing page, because the landing page has the title of the
-    book.
+    Otherwise Sphinx would make all chapters sections of the landing page.
     """
 
     default_priority = 1
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Rearrange the document if it is the book, and leave the document unchanged if it is the article.
-
-        Sphinx calls this method once for each document. The keyword arguments `kwargs` are not used.
-        """
+        """Rearrange the document if it is the book, and leave the document unchanged if it is the article."""
         if is_paper():
             return
         book, root = self.document[0], self.config.root_doc
@@ -182,18 +178,14 @@ class Arrange(SphinxPostTransform):
 class KeepSources(SphinxPostTransform):
     """Keep the literature that a docstring lists in the docstring; Sphinx would move it to the bibliography.
 
-    Below this list, numpydoc writes a line with the labels of the literature, for LaTeX alone. The line is then
-    useless, and is removed.
+    A line that numpydoc writes below this list, for LaTeX alone, is then useless and removed.
     """
 
     default_priority = 4  # before Sphinx takes note of them
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace each item of the literature in a docstring by a paragraph, and each link to an item by text.
-
-        Sphinx calls this method once for each document. The keyword arguments `kwargs` are not used.
-        """
+        """Replace each item of the literature in a docstring by a paragraph, and each link to an item by text."""
         for link in list(self.document.findall(addnodes.pending_xref)):
             if SOURCE.match(link["reftarget"]):
                 link.parent.replace(link, link.children)
@@ -214,10 +206,7 @@ class PlaceBibliography(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """In the book, move the bibliography to the end of the page that has it in HTML; leave the article unchanged.
-
-        Sphinx calls this method once for each document. The keyword arguments `kwargs` are not used.
-        """
+        """In the book, move the bibliography to the page that has it in HTML; leave the article unchanged."""
         for gathered in [] if is_paper() else list(self.document.findall(thebibliography)):
             pages = self.document.findall(addnodes.start_of_file)
             page = next(page for page in pages if page["docname"] == gathered[0]["docname"])
@@ -235,11 +224,7 @@ class KeepWithin(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace, in the article, the links to other pages of the book by their texts.
-
-        Links to places in the article and to the web stay. The book is not changed. Sphinx calls this method once for
-        each document. The keyword arguments `kwargs` are not used.
-        """
+        """Replace, in the article, the links to other pages of the book by their texts; leave the book unchanged."""
         for link in list(self.document.findall(nodes.reference)) if is_paper() else []:
             if link.get("refuri", "").startswith("%") and not link["refuri"].startswith(f"%{PAPER}#"):
                 link.parent.replace(link, link.children)
@@ -260,11 +245,9 @@ def reach_all(app):
 
 
 def entitle(app, env):
-    """Give the article, the page "The paper" in LaTeX, the title of this page instead of the title of the book.
+    """Give the article, which is the page "The paper" alone, the title of this page instead of the title of the book.
 
-    The article is this one page of the book, typeset alone; Jupyter Book gives it the title of the book. In a build of
-    the whole book nothing is changed. `app` is the Sphinx application, and `env` is Sphinx's environment of the build,
-    which has the titles of all pages.
+    `app` is the Sphinx application, and `env`, its environment of the build, has the titles of all pages.
     """
     if is_paper() and app.builder.name == "latex":
         ((page, file, _, *rest),) = app.config.latex_documents
@@ -298,10 +281,7 @@ def macros(config) -> str:
 
 
 def configure(app, config):
-    """Set Sphinx's options for LaTeX, and add the files with the style of the book or of the article.
-
-    `config` has the settings of Sphinx, and is changed. `app`, the Sphinx application, is not used.
-    """
+    """Set Sphinx's options for LaTeX in `config`, and add the files with the style of the book or of the article."""
     config.latex_elements = {
         "papersize": "a4paper",
         "pointsize": "11pt",
@@ -330,8 +310,8 @@ def configure(app, config):
 def setup(app):
     """Connect this extension to `app`, the Sphinx application, with a translator to LaTeX in place of Sphinx's own.
 
-    Return the properties of the extension, which allow Sphinx to read and write pages in parallel. In the list of
-    extensions, this extension must come after sphinx-proof, because it replaces functions of sphinx-proof.
+    Return the properties of the extension. It must come after sphinx-proof, because it replaces functions of
+    sphinx-proof.
     """
     app.set_translator("latex", BookTranslator)
     app.add_post_transform(Arrange)

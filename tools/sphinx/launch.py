@@ -60,9 +60,8 @@ class LaunchError(Exception):
 def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the project's public address on GitHub, or None if the project has no such address.
 
-    The address is that in the file pyproject.toml in `root`, the main folder of the project. If this file has none, the
-    address is that of the repository whose GitHub workflow is running, as the environment variables in `environ` say.
-    An address that is not on GitHub counts as none, because Binder and Colab both open only GitHub.
+    It is that in pyproject.toml in `root`, the main folder of the project, or else that of the GitHub workflow that is
+    running, as the environment variables `environ` say. Binder and Colab both open only GitHub.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
     running = [environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY")]
@@ -103,9 +102,8 @@ def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str
 def self_installing(chapter: Path, address: str, made: Commit) -> nbformat.NotebookNode:
     """Return a chapter with an additional first cell, which installs `egm` and the packages that the chapter imports.
 
-    `chapter` is the path of the chapter (notebook), which is not changed. The cell installs `egm` as it was at the
-    commit `made`, from `address`, the project's public address. On a machine that has `egm` already, the cell does
-    nothing.
+    `chapter` is the path of the notebook, which is not changed. `egm` is installed as it was at the commit `made`, from
+    `address`, the project's public address. On a machine that has `egm` already, the cell does nothing.
     """
     notebook = nbformat.read(chapter, as_version=4)
     root = chapter.parent.parent
@@ -121,8 +119,8 @@ def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] 
     """Write every chapter as a notebook for Colab that installs egm first, and return the paths of the new files.
 
     The files are written into a subfolder of `folder` with the hash of the last commit as its name. `root` is the main
-    folder of the project. `environ` has the environment variables that may name the project's public address. If there
-    is no public address or no commit, or if there are uncommitted changes, raise LaunchError.
+    folder of the project, and `environ` may name its public address. Without a public address or a commit, or with
+    uncommitted changes, raise LaunchError.
     """
     address, made = repository(root, environ), provenance.commit(root)
     if not (address and made) or made.changed:
@@ -156,9 +154,8 @@ def add_links(app, pagename, templatename, context, doctree):
     """Change the buttons that the theme has made for an HTML page.
 
     Add a button for Colab and buttons for files to download, let the button for errors lead to the form for errors, and
-    give some buttons plainer names. `app` is the Sphinx application, and `pagename` is the name of the page. `context`
-    has the buttons and other parts of the page by their names, and is changed. `templatename` and `doctree` are not
-    used.
+    give some buttons plainer names. `app` is the Sphinx application, `pagename` is the name of the page, and `context`
+    has its buttons and other parts.
     """
     options, groups = app.config.html_theme_options, {}
     for group in context.get("header_buttons", []):
@@ -188,8 +185,7 @@ def add_links(app, pagename, templatename, context, doctree):
 def setup(app):
     """Connect `add_links` to `app`, the Sphinx application, and return the properties of this extension.
 
-    `add_links` has the priority 600, so it runs after the theme's function with the priority 501, which makes the
-    buttons. The properties allow Sphinx to read and write pages in parallel.
+    `add_links` runs after the function of the theme that makes the buttons.
     """
     app.connect("html-page-context", add_links, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -19,17 +19,16 @@ REPORTED = re.compile(r"(?:definition|lemma|corollary|theorem|algorithm|equation
 def reported(label):
     """Return the number in the report that is part of `label`, as a tuple: (4, 1) for "lemma-4-1", for example.
 
-    The report is the text that the book checks. If the label belongs to nothing in the report, return None.
+    The report is the text that the book checks. If the label belongs to nothing in it, return None.
     """
     match = REPORTED.match(label)
     return tuple(int(part) for part in match.groups() if part) if match else None
 
 
 def number_chapter(env, docname, chapter):
-    """Replace the first part of the number of a page, and of all its sections, by `chapter`.
+    """Replace the first part of the number of a page, and of all its sections, by `chapter`, a number or letter.
 
-    `chapter` is the number or letter of the chapter on the page. `docname` is Sphinx's name of the page. `env`,
-    Sphinx's environment of the build, has the numbers, and is changed.
+    `docname` is Sphinx's name of the page. `env`, Sphinx's environment of the build, has the numbers, and is changed.
     """
     sections = env.toc_secnumbers[docname]
     for anchor, number in sections.items():
@@ -43,11 +42,9 @@ def number_chapter(env, docname, chapter):
 def number_statements(statements, chapter, taken):
     """Number the statements of one kind, such as lemmas, on a page.
 
-    `statements` is a dictionary from label to number, and its numbers are replaced. A statement of the report keeps the
-    number that it has in the report. The other statements of a chapter get two numbers: `chapter`, which is the number
-    or letter of the chapter, and a number that counts them in the order of the page. Counting leaves out the numbers in
-    `taken`, which the report uses for this kind. If `chapter` is None, the page is no chapter, and its other statements
-    are counted from 1.
+    `statements` is a dictionary from label to number, which is changed. A statement of the report keeps its number. The
+    others are counted, and the number or letter `chapter` is put before the count; `chapter` is None if the page is no
+    chapter. The numbers in `taken`, which the report uses for this kind, are left out.
     """
     own = (number for number in count(1) if (chapter, number) not in taken)
     for label in statements:
@@ -59,8 +56,7 @@ def number_statements(statements, chapter, taken):
 def renumber(app, env):
     """Replace the numbers that Sphinx has given to chapters, sections, statements, figures and equations.
 
-    The new numbers are those of `number_chapter` and `number_statements`. `env`, Sphinx's environment of the build, has
-    the numbers, and is changed. `app`, the Sphinx application, is not used. Return an empty list, because no page has
+    `env`, Sphinx's environment of the build, has the numbers, and is changed. Return an empty list, because no page has
     to be read again.
     """
     taken = {}
@@ -78,10 +74,9 @@ def renumber(app, env):
 
 
 def setup(app):
-    """Connect `renumber` to `app`, the Sphinx application, and return the properties of this extension.
+    """Connect `renumber` to `app`, the Sphinx application, so that it runs after Sphinx's own numbering.
 
-    `renumber` has the priority 900, so it runs after Sphinx's own numbering, which has the default priority of 500. The
-    properties allow Sphinx to read and write pages in parallel.
+    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
     """
     app.connect("env-get-updated", renumber, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -19,8 +19,8 @@ LEFT_OUT = re.compile(r'<a class="headerlink".*?</a>|</?a\b[^>]*>| id="[^"]*"', 
 def gather(app, error):
     """Write a script with the HTML of every equation and statement of the book to the file `_static/previews.js`.
 
-    The script is a dictionary from address to HTML, for which an address is a page with an anchor. `app` is the Sphinx
-    application, and `error` is the exception that ended the build, or None. After an error, nothing is written.
+    The script is a dictionary from address (a page with an anchor) to HTML. `app` is the Sphinx application. After an
+    `error`, nothing is written.
     """
     if error or app.builder.format != "html":
         return
@@ -32,9 +32,9 @@ def gather(app, error):
 
 
 def setup(app):
-    """Connect `gather` to `app`, the Sphinx application, and return the properties of this extension.
+    """Connect `gather`, which runs when all pages are written, to `app`, the Sphinx application.
 
-    `gather` runs when all pages are written. The properties allow Sphinx to read and write pages in parallel.
+    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
     """
     app.connect("build-finished", gather, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

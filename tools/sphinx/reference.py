@@ -17,8 +17,7 @@ import egm
 def rule_sections(app, what, name, thing, options, lines):
     """Replace the section titles in the docstring of a module by headings (rubrics), as numpydoc does for functions.
 
-    `lines` are the lines of a docstring, and are changed. `what` is the kind of the object with this docstring: only
-    modules are treated. `app`, `name`, `thing` and `options`, which Sphinx passes too, are not used.
+    `lines` are the lines of a docstring, and are changed. `what` is the kind of the object: only modules are treated.
     """
     if what == "module":
         lines[:] = re.sub(r"^(\w[\w ]*)\n-{3,}$", r".. rubric:: \1\n", "\n".join(lines), flags=re.MULTILINE).split("\n")
@@ -28,8 +27,7 @@ def name_bases(app, what, name, thing, options, lines):
     """Insert the names of the base classes of an exception after the first paragraph of its docstring.
 
     A reader needs them, because an `except` clause with a base class catches the exception, too. `lines` are the lines
-    of a docstring, and are changed. `thing` is the object with this docstring, and `what` is its kind: only exceptions
-    are treated. `app`, `name` and `options`, which Sphinx passes too, are not used.
+    of the docstring of `thing`, and are changed. `what` is its kind: only exceptions are treated.
     """
     if what == "exception":
         end = lines.index("") if "" in lines else len(lines)
@@ -40,8 +38,7 @@ def name_attributes(app, domain, kind, content):
     """Let links lead to each attribute that numpydoc has listed in the description of a class.
 
     Also let links to a class that egm exports use its short name, `egm.Class`. `content` is the description of an
-    object of the programming language `domain`, and `kind` is the kind of the object: only classes and exceptions of
-    Python ("py") are treated. `app` is the Sphinx application.
+    object. Only classes and exceptions (`kind`) of Python (`domain`) are treated. `app` is the Sphinx application.
     """
     if domain != "py" or kind not in ("class", "exception"):
         return
@@ -59,8 +56,7 @@ def name_attributes(app, domain, kind, content):
 def name_commands(app, doctree):
     """Remove, from `doctree`, those anchors of sections that would be equal for all commands of the program `egm`.
 
-    `doctree` is a document as Sphinx has read it. The anchors that contain the name of a command stay. `app`, the
-    Sphinx application, is not used.
+    `doctree` is a document as Sphinx has read it. The anchors that contain the name of a command stay.
     """
     for section in doctree.findall(nodes.section):
         section["ids"] = [name for name in section["ids"] if not name.startswith("egm.cli-")]
@@ -69,9 +65,8 @@ def name_commands(app, doctree):
 def setup(app):
     """Connect the functions of this extension to `app`, the Sphinx application, and return the extension's properties.
 
-    `rule_sections` and `name_bases` run before numpydoc reads a docstring. `name_attributes` runs when the description
-    of an object has been made, and `name_commands` when a page has been read. The properties allow Sphinx to read and
-    write pages in parallel.
+    `rule_sections` and `name_bases` run before numpydoc reads a docstring, `name_attributes` when the description of an
+    object has been made, and `name_commands` when a page has been read.
     """
     app.connect("autodoc-process-docstring", rule_sections, priority=400)
     app.connect("autodoc-process-docstring", name_bases, priority=400)

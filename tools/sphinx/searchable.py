@@ -1,7 +1,7 @@
 """Sphinx extension: a search for "Theorem 4" or "Equation 27" first finds the place where the book states it.
 
 Sphinx ranks entries of its index above the text of pages. So each statement and equation that has a number in the
-report, the text that the book checks, gets an entry in the index.
+report, the text that the book checks, gets such an entry.
 """
 
 from docutils import nodes
@@ -12,10 +12,9 @@ from tools.sphinx.numbering import reported
 
 
 class Entries(Transform):
-    """Insert an index entry before each statement and equation whose label has its number in the report.
+    """Insert an index entry before each statement and equation whose label has the number in the report.
 
-    Such a label is "lemma-4-1". The report is the text that the book checks. A search shows entries of Sphinx's index
-    first.
+    A search shows entries of Sphinx's index first.
     """
 
     default_priority = 840  # at 850 Sphinx collects the index
@@ -33,7 +32,7 @@ class Entries(Transform):
 def setup(app):
     """Add the class `Entries` to the transforms of `app`, the Sphinx application, which change each document.
 
-    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
+    Return the properties of this extension.
     """
     app.add_transform(Entries)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

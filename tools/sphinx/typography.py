@@ -16,10 +16,7 @@ class KeepTogether(SphinxPostTransform):
     formats = ("html",)
 
     def run(self):
-        """Put each formula of the document and the punctuation right after it into one HTML element.
-
-        The element has the class "together".
-        """
+        """Put each formula and the punctuation right after it into an HTML element of the class "together"."""
         for formula in list(self.document.findall(nodes.math)):
             follower = formula.next_node(descend=False, siblings=True)
             mark = re.match(r"[^\w\s([]+", follower) if isinstance(follower, nodes.Text) else None
@@ -33,7 +30,7 @@ class KeepTogether(SphinxPostTransform):
 def setup(app):
     """Add the class `KeepTogether` to the transforms of `app`, the Sphinx application, which change each document.
 
-    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
+    Return the properties of this extension.
     """
     app.add_post_transform(KeepTogether)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
