@@ -1051,7 +1051,7 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
     counts, std = 10_000 / lengths**power, 2.0
     tail = rough.counted(lengths, counts, std)
     clear = counts > 2.5 * std
-    assert np.interp(lengths[clear], tail.edges, tail.rows) == pytest.approx(counts[clear])
+    assert np.interp(lengths[clear], tail.edges, tail.rows) == pytest.approx(np.maximum(counts[clear], 3 * std))
     if not clear.all():
         end = lengths[~clear][0]
         assert tail.edges[-1] == end
