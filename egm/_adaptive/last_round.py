@@ -240,6 +240,7 @@ class _LastRound:
         self.doubt = doubt or search.doubt  # cost of asking how many rows have very large norms
         self.search, self.rows, self.n, self.rotated = search, search.rows, search.n, search.basis is not None
         self.ended = self.limited = False
+        self.asked: list[tuple[float, float, float]] = []  # see `raised`
         self.b = search.calibrated()
         self.spread = search.spread()
         self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
@@ -383,15 +384,22 @@ class _LastRound:
     def likeliest(self) -> Tail:
         """Return a `Tail` for which only one range of very large norms has rows: the most likely range.
 
-        The most likely range is the one with the largest number of rows in proportion to the noise. A `Tail` is a model
-        of the number of rows with a norm above t, for each t. This `Tail` is needed if the noise alone could explain
-        the numbers of rows in all ranges of very large norms, but the model of normal rows does not fit either. The
-        method `ask` must have been called before.
+        A `Tail` is a model of the number of rows with a norm above t, for each t. This one is needed if the noise alone
+        could explain the numbers of rows in all ranges of very large norms, but too many rows are longer than normal
+        rows. The most likely range is the one with the largest number of rows in proportion to the noise. If a further
+        question does not find half of the long rows beyond its lower end, the most likely range below it is taken. The
+        methods `ask` and `raised` must have been called before.
         """
-        shells = self.shells
-        windows = _windows(shells.counts, shells.near, shells.edges.size, shells.std, most=True)
-        windows = self.bounded(self.confirmed(windows)) if self.rotated else windows
-        return shells.tail(windows, self.ended)
+        shells, high, cost = self.shells, self.shells.edges.size, self.doubt / 2
+        known = float(np.mean([found for _, found, _ in self.asked]))
+        windows = _windows(shells.counts, shells.near, high, shells.std, most=True)
+        while windows and self.affords(cost):
+            high = windows[0][0]
+            found, std = self.rows.longer("tail", self.search.center, self.b, float(shells.edges[high]), cost)
+            if found > min(_CONFIRMED * std, known / 2):
+                break
+            windows = _windows(shells.counts, shells.near, high, shells.std, most=True)
+        return shells.tail(self.bounded(windows), self.ended)
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Check by further questions which ranges of very large norms have rows, and return these ranges.
@@ -415,12 +423,11 @@ class _LastRound:
         """Find out by further questions how far the last of the ranges in `windows` reaches, and return the ranges.
 
         A range is a pair (start, stop) as in `confirmed`. Noise can extend the last range by shells without rows, and
-        the clip norm is then far too large; or shells with few rows are missing. For real rows along a basis this is
-        not rare. So the edge is searched beyond which noise explains the number of rows. If it is found, the range ends
-        there, and the attribute `ended` is set to true. The search begins at the end of the range or, if the range has
-        no end, at the last edge. Without a basis nothing is asked.
+        the clip norm is then far too large; or shells with few rows are missing. So the edge is searched beyond
+        which noise explains the number of rows. If it is found, the range ends there, and the attribute `ended` is set
+        to true. The search begins at the end of the range or, if the range has no end, at the last edge.
         """
-        if not windows or not self.rotated:
+        if not windows:
             return windows
         *before, (start, stop) = windows
         cost, low, high = self.doubt / 2, start, self.shells.edges.size
@@ -441,13 +448,16 @@ class _LastRound:
         A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. The error is that of this
         sum. `tail` is a model of the number of rows with a norm above t, for each t. Further questions ask how many
         rows are longer than a smaller clip norm. If the answers show that these are only few rows, the smaller clip
-        norm is returned.
+        norm is returned. Otherwise the answers improve the model.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
         smaller, few, surely, at_most = self.raised(clip_norm, noise, tail)
         if few and smaller < clip_norm:
             return _Clip(smaller, surely, at_most=at_most, tail=tail)
+        if self.asked and not few:
+            lengths, counts, stds = np.array(self.asked).T
+            tail = tail.counted(lengths, counts, stds[0])
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
         return _Clip(clip_norm, one_sided, at_most=one_sided, second=second, tail=tail)
@@ -539,6 +549,9 @@ class _LastRound:
         norm of the noise for the clip norm 1. If a `tail` (a model of the norms) is given, the first clip norm is not
         `clip_norm` but one that few rows of this model exceed. In many dimensions and without a `tail`, only those
         longer rows count that exceed the number expected of normal rows.
+
+        For each clip norm that is tried, the attribute `asked` gets the clip norm, the noisy number of longer rows, and
+        the standard deviation of its noise.
         """
         few, strict = int(self.search.few), tail is not None or self.effective < _MANY
         longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)
@@ -547,6 +560,7 @@ class _LastRound:
             longer = max(longer, _LONGER[0])
             if not tail.steep:
                 rho, sure = _COUNT[0], _SURE[1]
+        self.asked = []
         cost, expected = rho * self.search.rho, _START[few] * _ONE_SIDED * noise / longer
         if tail is not None:
             clip_norm = tail.length(expected)
@@ -557,6 +571,7 @@ class _LastRound:
                 self.limited = True
                 return clip_norm, False, 0.0, 0.0
             found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
+            self.asked.append((clip_norm, found, std))
             if tail is not None:
                 longer = max(longer, tail.mean_excess(clip_norm))
             allowed = _ONE_SIDED * noise / longer

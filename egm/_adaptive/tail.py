@@ -21,6 +21,7 @@ _FLATTEST = 1.2, 1.6  # smallest power of a tail, if the numbers show one and if
 _ENDING = 2.2  # largest power that the numbers before and after the last shell with rows give by themselves
 _STEEP = 2.0  # power above which the variance is finite
 _MEMORY = 3  # number of edges before the last over which the power is measured
+_CLEAR = 2.5  # standard deviations of the noise by which a count is clearly above 0
 _CAUTION = 0.85  # factor that makes the measured power smaller
 _LEAST_ROW = 1e-3  # number of rows at which the computed curve ends
 _POINTS = 2000  # points of this curve
@@ -68,6 +69,27 @@ class Tail:
         rows = np.maximum(beyond[: end + 1], rest)
         return cls(edges[: end + 1], rows, power)
 
+    def counted(self, lengths: Array, counts: Array, std: float) -> Tail:
+        """Return this model after further answers: counts[i] rows are longer than lengths[i], and the lengths ascend.
+
+        `std` is the standard deviation of the noise in each count. The counts replace the numbers of rows at the edges
+        between the lengths. At the first length whose count noise explains, the model ends, and its power follows from
+        the counts before. If there is no such length, the edges beyond the last length are kept, if there are any.
+        """
+        few = np.flatnonzero(counts <= _CLEAR * std)
+        clear = int(few[0]) if few.size else counts.size
+        end = [min(_UNSEEN * std, self.longer(lengths[clear]))] if few.size else []
+        before, after = self.edges < lengths[0], (self.edges > lengths[-1]) & (few.size == 0)
+        edges = np.concatenate([self.edges[before], lengths[: clear + 1], self.edges[after]])
+        rows = np.concatenate([self.rows[before], counts[:clear], end, np.minimum(self.rows[after], counts[-1])])
+        rows = np.maximum.accumulate(rows[::-1])[::-1]
+        if not clear or after.any():
+            return Tail(edges, rows, self.power)
+        last = int(np.sum(before)) + clear - 1
+        start = max(last - _MEMORY, 0)
+        body = math.log(rows[start] / rows[last]) / math.log(edges[last] / edges[start]) if last else 0.0
+        return Tail(edges, rows, min(max(_CAUTION * body, _FLATTEST[0]), _STEEPEST))
+
     def _fine(self) -> tuple[Array, Array]:
         """Return many ascending lengths t, and for each t the number of rows with a norm above t.
 
@@ -114,11 +136,14 @@ class Tail:
         share = np.minimum(np.interp(t, self.edges / self.edges[0], self.rows) / n, 1.0)
         return float(self.edges[0] ** 2 * (1 + np.trapezoid(2 * t * share, t)))
 
+    def longer(self, length: float) -> float:
+        """Return the number of rows with a norm above `length`."""
+        t, rows = self._fine()
+        return float(np.interp(length / self.edges[0], t, rows))
+
     def mean_excess(self, clip_norm: float) -> float:
         """Return the mean of r / clip_norm - 1 over those rows whose norm r is larger than `clip_norm`."""
-        t, rows = self._fine()
-        there = float(np.interp(clip_norm / self.edges[0], t, rows))
-        return self.excess(clip_norm)[0] / (there * clip_norm)
+        return self.excess(clip_norm)[0] / (self.longer(clip_norm) * clip_norm)
 
     def parted(self, clip_norm: float, farthest: float) -> float:
         """Return the length t >= clip_norm that best divides long rows in two kinds, to bound what they add up to.

@@ -775,6 +775,30 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     assert np.min(errors[False]) > 10 * np.max(errors[True])
 
 
+@pytest.mark.parametrize("shells", [5, 15])
+def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
+    """If noise makes empty shells beyond the longest rows look full, the noise in the sum is at most doubled.
+
+    A shell is a range of norms in which rows are counted. The rows have Student's distribution with three degrees of
+    freedom. Four standard deviations of noise are added to the number of rows in each of so many empty `shells`.
+    """
+    X = np.random.default_rng(6).standard_t(3, (10_000, 5))
+    as_it_is, _ = run(X, 0.1)
+    ask = PrivateRows.shells
+
+    def stretched(it, step, *question):
+        counts, std = ask(it, step, *question)
+        if step == "tail":
+            end = int(np.flatnonzero(counts > 5 * std)[-1]) + 1
+            counts[end : end + shells] += 4 * std
+        return counts, std
+
+    monkeypatch.setattr(PrivateRows, "shells", stretched)
+    release, _ = run(X, 0.1)
+    assert not release.model_holds
+    assert np.linalg.norm(release.noise_std) < 2 * np.linalg.norm(as_it_is.noise_std)
+
+
 @pytest.mark.parametrize("law", ["exponential", "lognormal"])
 @pytest.mark.parametrize(("basis", "covered", "worse", "most"), [(None, 0.9, 3.0, 2.0), ("dct", 0.5, 1.5, 3.0)])
 def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, worse, most, monkeypatch):
@@ -1012,6 +1036,60 @@ def test_a_tail_from_numbers_in_shells():
     assert tail.rows[4] == pytest.approx(3.0)
     assert 1.2 <= tail.power <= 8
     assert np.all(np.diff(tail.rows) <= 0)
+
+
+@pytest.mark.parametrize("power", [1.5, 3.0, 6.0])
+def test_further_counts_of_long_rows_make_a_tail_exact(power):
+    """`Tail.counted` makes a rough model exact, up to the first length whose number of rows noise explains.
+
+    The true number of rows with a norm above t is 10 000 / t**power. At that length, the model has three standard
+    deviations of the noise. Its power is 0.85 times the true one, but at least 1.2.
+    """
+    edges = np.geomspace(1, 40, 9)
+    rough = Tail(edges, 10_000 / edges**1.3, 1.3)
+    lengths = np.geomspace(1.5, 40, 12)
+    counts, std = 10_000 / lengths**power, 2.0
+    tail = rough.counted(lengths, counts, std)
+    clear = counts > 2.5 * std
+    assert np.interp(lengths[clear], tail.edges, tail.rows) == pytest.approx(np.maximum(counts[clear], 3 * std))
+    if not clear.all():
+        assert (tail.edges[-1], tail.rows[-1]) == (lengths[~clear][0], 3 * std)
+    assert tail.power == pytest.approx(max(0.85 * power, 1.2), rel=0.05)
+
+
+def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
+    """If noise explains the first new count, `Tail.counted` ends the model there and keeps its power.
+
+    If no count is small, the numbers beyond the last length are kept, but are at most the last count.
+    """
+    tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
+    ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)
+    assert (ended.edges.tolist(), ended.rows.tolist(), ended.power) == ([1.0, 2.0, 3.0], [900.0, 500.0, 30.0], 2.0)
+    kept = tail.counted(np.array([3.0]), np.array([100.0]), 10.0)
+    assert kept.edges.tolist() == [1.0, 2.0, 3.0, 4.0, 8.0]
+    assert (kept.rows.tolist(), kept.power) == ([900.0, 500.0, 100.0, 100.0, 60.0], 2.0)
+
+
+def test_noise_in_an_empty_shell_is_not_taken_for_the_long_rows(monkeypatch):
+    """Noise in a shell far beyond all rows does not make the clip norm as large as that shell, in four runs.
+
+    A shell is a range of norms in which rows are counted. 300 of 4000 rows have the length 1000, too few to be seen in
+    one shell for sure. To one of the last shells, where no row is, three and a half standard deviations of noise are
+    added. The noise in the sum stays below that of a clip norm of 25 000.
+    """
+    X = np.zeros((4000, 1))
+    X[:300] = 1000.0
+    ask = PrivateRows.shells
+
+    def with_noise(it, step, *question):
+        counts, std = ask(it, step, *question)
+        counts[-2] += 3.5 * std * (step == "tail")
+        return counts, std
+
+    monkeypatch.setattr(PrivateRows, "shells", with_noise)
+    options = {"radius": 1e6, "sigma_range": (1e-3, 1e4)}
+    releases = [run(X, (150 / 4000) ** 2, seed, **options)[0] for seed in range(6, 10)]
+    assert max(float(release.noise_std[0]) for release in releases) < 25_000 * 40
 
 
 @pytest.mark.parametrize("spread", ["alike", "skewed"])
