@@ -594,7 +594,7 @@ AT_LENGTH = [pytest.param(case, marks=pytest.mark.slow) for case in NEIGHBORS if
 
 @pytest.mark.parametrize("case", [*IN_SHORT, *AT_LENGTH])
 def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
-    """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
+    """In fifteen runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
     The cost is the exact zCDP cost of the answers (see `Transcript`). `case` is a pair of data sets in NEIGHBORS. Every
     kind of query occurs in some run, except for kinds that the case does not need. In the case "back in the columns",
@@ -603,7 +603,7 @@ def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
     """
     turned, turn = [], PrivateRows.turn
     monkeypatch.setattr(PrivateRows, "turn", lambda rows, basis: (turned.append(basis), turn(rows, basis))[1])
-    runs = transcripts(case, 30)
+    runs = transcripts(case, 15)
     assert all(map(within_charge, runs))
     few = "far against" in case or case in ("far on both sides", "several columns", REMOVED[0])
     back = "back" in case
@@ -620,14 +620,14 @@ def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", NEIGHBORS)
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
-    """Over 300 runs on neighboring data, the privacy loss of all answers of a run is within the budget.
+    """Over 100 runs on neighboring data, the privacy loss of all answers of a run is within the budget.
 
     The privacy loss is a log-likelihood ratio, so it varies from run to run. Its mean is at most the budget rho = 1,
     the mean of exp(loss) at most exp(2), up to four standard errors, and delta at two values of epsilon is as zCDP
     allows. The mean loss must also be large, because otherwise a violation of the budget could not be seen. `case` is a
     pair of data sets in NEIGHBORS. The fixture `fast` makes the runs fast.
     """
-    runs = transcripts(case, 300)
+    runs = transcripts(case, 100)
     assert all(map(within_charge, runs))
     loss = np.array([run.loss for run in runs])
     # A removed row may change each answer by all that is charged for, so that the expected loss is nearly the budget.
