@@ -69,7 +69,15 @@ def name_of(case):
 STORED = {json.dumps(case["form"]): [] for case in REFERENCE["values"]}
 for case in REFERENCE["values"]:
     STORED[json.dumps(case["form"])].append(case)
-stored = pytest.mark.parametrize("cases", STORED.values(), ids=lambda cases: name_of(cases[0]))
+# Sums of a thousand weights and more take as long as all others together.
+LARGE = [cases for cases in STORED.values() if cases[0]["form"].get("power", {"d": 0})["d"] >= 1000]
+stored = pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param(cases, id=name_of(cases[0]), marks=[pytest.mark.slow] * (cases in LARGE))
+        for cases in STORED.values()
+    ],
+)
 
 
 @stored
