@@ -594,7 +594,7 @@ AT_LENGTH = [pytest.param(case, marks=pytest.mark.slow) for case in NEIGHBORS if
 
 @pytest.mark.parametrize("case", [*IN_SHORT, *AT_LENGTH])
 def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
-    """In fifteen runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
+    """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
     The cost is the exact zCDP cost of the answers (see `Transcript`). `case` is a pair of data sets in NEIGHBORS. Every
     kind of query occurs in some run, except for kinds that the case does not need. In the case "back in the columns",
@@ -603,7 +603,7 @@ def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
     """
     turned, turn = [], PrivateRows.turn
     monkeypatch.setattr(PrivateRows, "turn", lambda rows, basis: (turned.append(basis), turn(rows, basis))[1])
-    runs = transcripts(case, 15)
+    runs = transcripts(case, 30)
     assert all(map(within_charge, runs))
     few = "far against" in case or case in ("far on both sides", "several columns", REMOVED[0])
     back = "back" in case
