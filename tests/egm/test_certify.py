@@ -101,6 +101,7 @@ def test_stored_tails_are_enclosed(cases):
         assert is_enclosed(other, gx2.certify(case["x"], *parts, of=large), DIGITS["linear"]), case["x"]
 
 
+@pytest.mark.slow
 @stored
 def test_stored_densities_are_enclosed(cases):
     for case in cases:

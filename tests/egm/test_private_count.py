@@ -37,7 +37,7 @@ def releases(bounds="radius", n=N, **options):
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
-@pytest.mark.parametrize("declared", [N, 2 * N])
+@pytest.mark.parametrize("declared", [N, pytest.param(2 * N, marks=pytest.mark.slow)])
 def test_intervals_contain_the_exact_numbers(bounds, declared):
     """The 95 % intervals of sums and means have this coverage, also if twice the true number of rows is declared.
 
