@@ -70,13 +70,9 @@ STORED = {json.dumps(case["form"]): [] for case in REFERENCE["values"]}
 for case in REFERENCE["values"]:
     STORED[json.dumps(case["form"])].append(case)
 # Sums of a thousand weights and more take as long as all others together.
-LARGE = [cases for cases in STORED.values() if cases[0]["form"].get("power", {"d": 0})["d"] >= 1000]
+SLOW = {form: [pytest.mark.slow] * ('"d": 1000' in form) for form in STORED}
 stored = pytest.mark.parametrize(
-    "cases",
-    [
-        pytest.param(cases, id=name_of(cases[0]), marks=[pytest.mark.slow] * (cases in LARGE))
-        for cases in STORED.values()
-    ],
+    "cases", [pytest.param(cases, id=name_of(cases[0]), marks=SLOW[form]) for form, cases in STORED.items()]
 )
 
 
