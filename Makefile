@@ -8,6 +8,9 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # their time from the other workers.
 pytest = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
+# Byte code is kept even where the environment forbids it: hundreds of processes would compile the package again.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .PHONY: help book pdf paper supplement check test bench links clean lint package everything
 

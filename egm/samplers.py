@@ -22,7 +22,6 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from types import ModuleType
 from typing import Any, overload
 
 import numpy as np
@@ -35,7 +34,6 @@ from egm._validate import between, count, fitting, generator, positive, scalar
 
 __all__ = [
     "SimulationWarning",
-    "opendp",
     "secure_gaussian",
     "secure_index",
     "secure_l2",
@@ -429,10 +427,10 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
     the noise. `metric` is the name of the distance that this constructor needs, such as
     "l2_distance". Parts of a long list get their noise in parallel threads.
     """
-    dp = opendp()
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    distance = getattr(dp, metric)(T=float if metric == "l2_distance" else "i64")
-    sampler: Callable[[list[int]], list[int]] = getattr(dp.m, maker)(domain, distance, scale=scale)
+    from opendp import measurements, metrics
+
+    distance = getattr(metrics, metric)(T=float if metric == "l2_distance" else "i64")
+    sampler: Callable[[list[int]], list[int]] = getattr(measurements, maker)(_integers(), distance, scale=scale)
 
     def noisy(numbers: list[int]) -> list[int]:
         """Return the integers `numbers` plus independent noise."""
@@ -448,33 +446,23 @@ def _choice(scale: float) -> Callable[[list[int]], int]:
 
     The argument of the returned function is a list of integers, the scores.
     """
-    dp = opendp()
-    domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    divergence = dp.zero_concentrated_divergence()
-    sampler: Callable[[list[int]], int] = dp.m.make_noisy_max(domain, distance, divergence, scale=scale)
+    from opendp import measurements, measures, metrics
+
+    distance, divergence = metrics.linf_distance(T="i64"), measures.zero_concentrated_divergence()
+    sampler: Callable[[list[int]], int] = measurements.make_noisy_max(_integers(), distance, divergence, scale=scale)
     return sampler
 
 
-@functools.cache
-def opendp() -> ModuleType:
-    """Return the module `opendp.prelude` after enabling OpenDP's contributed functions.
+def _integers() -> Any:
+    """Return OpenDP's domain of vectors of 64-bit integers, after enabling OpenDP's contributed functions.
 
-    Returns
-    -------
-    module
-        The module. It is imported by the first call, and not with `egm`, because the import takes
-        half a second.
-
-    Examples
-    --------
-    >>> from egm import samplers
-    >>> samplers.opendp().__name__
-    'opendp.prelude'
+    OpenDP is imported by the first secure draw. Its module `prelude` is not used, because it imports scikit-learn and
+    pandas wherever they are installed, which takes two seconds.
     """
-    import opendp.prelude as dp
+    from opendp import domains, mod
 
-    dp.enable_features("contrib")
-    return dp
+    mod.enable_features("contrib")
+    return domains.vector_domain(domains.atom_domain(T="i64"))
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:

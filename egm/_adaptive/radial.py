@@ -19,6 +19,7 @@ __all__ = ["Radial"]
 
 _NODES, _MASS = np.polynomial.hermite_e.hermegauss(48)
 _MASS = _MASS / np.sum(_MASS)
+_CLIP_NORMS = np.geomspace(0.05, 1.0, 80)  # those that are compared, in units of a norm that rows hardly exceed
 
 
 class Radial:
@@ -96,7 +97,7 @@ class Radial:
         `one_sided` times its total error, in the case that the parts that clipping removes from all rows point in one
         direction.
         """
-        C = np.geomspace(0.05, 1.0, 80) * self._norm(5.0)
+        C = _CLIP_NORMS * self._norm(5.0)
         first, second, share = self.excess(C)
         back = np.sum(self.copies * (self.sigma**2 + self.offset**2)) / self.mean
         total = noise**2 * C**2 * np.sum(self.copies / self.b**2) + back * second / n

@@ -110,9 +110,10 @@ window.looking = (() => {
   };
 
   // Keeps one of all elements that agree with their parents in name, class and style, which is enough for contrast; of
-  // the rows of a table two are kept, because rows may be striped.
+  // the rows of a table two are kept, because rows may be striped, and of links one that is alone and one in a text.
   const sample = () => {
-    const kind = (one) => [one.localName, one.className, one.getAttribute("style"), one.matches("tr") && one.rowIndex % 2];
+    const special = (one) => (one.matches("tr") && one.rowIndex % 2) || (one.matches("a") && hasText(one.parentElement));
+    const kind = (one) => [one.localName, one.className, one.getAttribute("style"), special(one)];
     const known = new Set();
     const again = all("body *").filter((one) => known.size === known.add([...ancestors(one)].map(kind).join()).size);
     for (const one of again.reverse()) if (!one.childElementCount) one.remove();

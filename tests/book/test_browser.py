@@ -20,6 +20,8 @@ THEMES = ("light", "dark")
 TEX_ERRORS = 'mjx-merror, [data-mjx-error], mjx-mtext[style*="red"], mjx-mstyle[style*="red"]'
 # Preloading would read the style sheets again, which a browser forbids for pages from file://.
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"], "preload": False}
+# Rules of WCAG about colors. They take most of the time of axe-core, and are checked on a sample of a page.
+BY_COLOR = ["color-contrast", "link-in-text-block"]
 # Waits until MathJax has rendered the formulas, and the browser has drawn two frames. In a window that the system takes
 # for hidden no frame is drawn, so the wait for a frame ends after a second.
 SETTLED = """async () => {
@@ -123,11 +125,11 @@ def look_at(page, path):
     page.evaluate("looking.thin()")
     for width in ("phone", "laptop"):  # on a phone some boxes scroll
         resize(page, width)
-        facts["axe", width] = violations(page, rules={"color-contrast": {"enabled": False}})
+        facts["axe", width] = violations(page, rules={rule: {"enabled": False} for rule in BY_COLOR})
     page.evaluate("looking.sample()")
     for theme in THEMES:
         switch_theme(page, theme)
-        facts["contrast", theme] = violations(page, runOnly=["color-contrast"])
+        facts["contrast", theme] = violations(page, runOnly=BY_COLOR)
     return {**facts, "complaints": page.complaints}
 
 
@@ -188,6 +190,7 @@ def test_faults_are_seen(browser, fault):
 FAINT = {
     "one of many lines": "<p>A line</p>" * 9 + "<p style='color: #bbb'>A line</p>",
     "every second row": "<table>" + "<tr><td>A cell</td></tr>" * 9 + "</table>",
+    "a link in a text": "<p><a href='#'>A link</a></p>" + "<p>A text with <a href='#'>a link</a></p>" * 9,
 }
 
 
@@ -195,15 +198,17 @@ FAINT = {
 def test_low_contrast_is_seen(browser, fault):
     """A text of low contrast is found even if all similar elements on the page have enough contrast.
 
-    To save time, `looking.sample` keeps only one of several similar elements before axe-core, the checker, runs.
-    `fault` is a key of FAINT, which has a page for each of two kinds of low contrast.
+    To save time, `looking.sample` keeps only one of the elements that are alike in name, class and style before
+    axe-core runs. The function must keep a text of low contrast, and a link that looks like the text around it. `fault`
+    is a key of FAINT, which has a page for each of three kinds of low contrast; `browser` is the browser.
     """
     page = browser.new_page()
-    page.set_content(f"<style>tr:nth-child(2n) {{ color: #bbb }}</style><main>{FAINT[fault]}</main>")
+    styles = "tr:nth-child(2n) { color: #bbb } a { color: #222; text-decoration: none }"
+    page.set_content(f"<style>{styles}</style><main>{FAINT[fault]}</main>")
     page.evaluate(LOOKING + AXE_SCRIPT)
     page.evaluate("looking.sample()")
     assert page.locator("p, tr").count() == 2
-    assert len(violations(page, runOnly=["color-contrast"])) == 1
+    assert len(violations(page, runOnly=BY_COLOR)) == 1
     page.close()
 
 

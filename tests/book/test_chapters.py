@@ -482,12 +482,12 @@ def test_warning_stops_every_build_until_it_is_mended(small_book):
     """
     page = small_book / "book" / "index.md"
     text = page.read_text()
-    for wrong, why in [("{ref}`nowhere`", "nowhere"), ("```{nothing}\n```", "Unknown directive"), ("", None)]:
-        page.write_text(f"{text}\n{wrong}\n")
-        for _ in range(2) if why else ():
-            with pytest.raises(build.BookError, match=why):
-                build.build(small_book)
-            assert not (small_book / "_build" / "html").exists()
+    page.write_text(text + "\n{ref}`nowhere`\n\n```{nothing}\n```\n")
+    for _ in range(2):
+        with pytest.raises(build.BookError, match=r"(?s)Unknown directive.*nowhere"):
+            build.build(small_book)
+        assert not (small_book / "_build" / "html").exists()
+    page.write_text(text)
     build.build(small_book)
     (small_book / "book" / "other.md").write_text("# Other\n")  # the first page refers to the label that is missing now
     with pytest.raises(build.BookError, match="there"):

@@ -649,7 +649,9 @@ def with_far_rows(case, seed):
     return run(X, (reach / 2000) ** 2, seed, unseen=0.1, **options)[0], X
 
 
-@pytest.mark.parametrize("case", UNSEEN)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (UNSEEN[case][1] == 3)) for case in UNSEEN]
+)
 def test_intervals_that_hold_for_all_data(case):
     """In at least 95 % of the releases, an interval with ``unseen=True`` contains the sum, and one the mean.
 

@@ -140,7 +140,7 @@ def drawn_near(d, spread, rng):
     return as_basis(U, d), scaling, y * CLIP_NORM / scaling @ U
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 33, 100])
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 33, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spread", [1.0, 1.5, 40.0, 400.0])
 def test_no_integer_vector_is_longer_than_the_radius(d, spread):
     """The norm of a clipped row stays at most the radius of the lattice when the row is rounded to integers.

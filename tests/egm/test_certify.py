@@ -69,7 +69,11 @@ def name_of(case):
 STORED = {json.dumps(case["form"]): [] for case in REFERENCE["values"]}
 for case in REFERENCE["values"]:
     STORED[json.dumps(case["form"])].append(case)
-stored = pytest.mark.parametrize("cases", STORED.values(), ids=lambda cases: name_of(cases[0]))
+# Sums of a thousand weights and more take as long as all others together.
+SLOW = {form: [pytest.mark.slow] * ('"d": 1000' in form) for form in STORED}
+stored = pytest.mark.parametrize(
+    "cases", [pytest.param(cases, id=name_of(cases[0]), marks=SLOW[form]) for form, cases in STORED.items()]
+)
 
 
 @stored
@@ -92,6 +96,7 @@ def test_stored_tails_are_enclosed(cases):
         assert is_enclosed(other, gx2.certify(case["x"], *parts, of=large), DIGITS["linear"]), case["x"]
 
 
+@pytest.mark.slow
 @stored
 def test_stored_densities_are_enclosed(cases):
     for case in cases:

@@ -460,6 +460,7 @@ def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
     assert np.array_equal(from_parquet(tmp_path / "one").compute(), data() + 1)
 
 
+@pytest.mark.slow
 def test_an_adaptive_release_on_a_cluster_is_that_in_memory(cluster):
     """A release of AdaptiveDataMechanism for a dask array on a cluster is bit for bit that for the array in memory."""
     it = AdaptiveDataMechanism(N, 4.0, ranges=[(-50, 50)] * 3)

@@ -606,12 +606,13 @@ def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", NEIGHBORS)
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
-    """Over 300 runs on neighboring data, the privacy loss of all answers of a run is within the budget.
+    """Over many runs on neighboring data, the privacy loss of all answers of a run is within the budget.
 
     The privacy loss is a log-likelihood ratio. Its mean is at most the budget rho = 1, and its distribution is as zCDP
     allows. The mean is also large enough to show a violation. `case` is a pair of data sets in NEIGHBORS.
     """
-    runs = transcripts(case, 300)
+    nearly_all = case in ("in ranges, wide rows", "removed, many rows")  # of the budget is lost
+    runs = transcripts(case, 300 if nearly_all else 100)
     assert all(map(within_charge, runs))
     loss = np.array([run.loss for run in runs])
     # A removed row may change each answer by all that is charged for, so that the expected loss is nearly the budget.

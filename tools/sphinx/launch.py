@@ -26,6 +26,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -48,6 +49,7 @@ FILES |= {f"egm-supplement-{VERSION}.zip": "The supplement (ZIP)"}
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)")
 PRESENT = {"IPython", "egm"}  # what a machine that opens notebooks has, and what the cell installs in any case
 LEFT_OUT = {"chi2comb"}  # pip finds no file of it there (tools.chi2comb), and chapters do without
+installed = cache(packages_distributions)  # which takes a third of a second
 
 
 class LaunchError(Exception):
@@ -94,7 +96,7 @@ def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str
     extras = project.get("optional-dependencies", {}).values()
     lines = [*project.get("dependencies", []), *(line for extra in extras for line in extra)]
     bounded = {canonicalize_name(Requirement(line).name): line for line in lines}
-    distributions = packages_distributions()
+    distributions = installed()
     names = {canonicalize_name(distributions[name][0]) for name in provenance.imported(notebook) - PRESENT - LEFT_OUT}
     return [bounded.get(name, name) for name in sorted(names)]
 
