@@ -130,6 +130,7 @@ def _sum(args: Namespace) -> None:
     is_public = args.neighbors == "replace_one" and args.missing != "drop_row"
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():
+        inputs.require_persons(table, n, args)
         journal.charge(budget, chosen, args)
         X: Any = inputs.labelled(table, args) if labels else blocks
         rng, made = _rng(args), parameters(chosen)
@@ -165,6 +166,7 @@ def _adaptive(args: Namespace) -> None:
         person = np.zeros(n) if labels else None
         mechanism.check(np.broadcast_to(0.0, (n, len(table.names))), person=person)  # before much is read
     with output(args) as write, explained(table.names), _quiet():
+        inputs.require_persons(table, n, args)
         journal.charge(budget, mechanism, args)
         X: Any = inputs.labelled(table, args) if labels else inputs.in_memory(mechanism, table, args)
         release = mechanism.release(X, **labels, rng=_rng(args))

@@ -82,6 +82,9 @@ class Table:
     label_types : callable, optional
         Function that takes a list of names of columns, and returns a list with NumPy's type for the
         labels in each of them, without reading a row.
+    labels : callable, optional
+        Function that takes a list of names of columns, and reads these columns and no other. It
+        yields the lists of `labelled`.
 
     See Also
     --------
@@ -111,6 +114,7 @@ class Table:
     counts: Callable[[], Iterator[int]]
     labelled: Callable[[Sequence[str]], Iterator[tuple[Array, list[Labels]]]]
     label_types: Callable[[Sequence[str]], list[np.dtype[Any]]] | None = None
+    labels: Callable[[Sequence[str]], Iterator[list[Labels]]] | None = None
 
     def __iter__(self) -> Iterator[Array]:
         return self.blocks()
@@ -269,6 +273,7 @@ def rows(
         counts=counts,
         labelled=lambda wanted: read(places(wanted)),
         label_types=types,
+        labels=lambda wanted: (found for _, found in read([([], chosen) for _, chosen in places(wanted)])),
     )
 
 

@@ -54,7 +54,7 @@ class _Draw:
 
     def __init__(self, probability: float, rng: Rng | None) -> None:
         self._probability, self._rng = probability, rng
-        self._order = people._Order()
+        self._order = people.Order()
         self._last: tuple[Any, bool] = None, False
 
     def rows(self, size: int) -> NDArray[np.bool]:

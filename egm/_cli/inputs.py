@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, Context
@@ -26,6 +27,7 @@ from egm import files
 from egm._cli.options import SCALINGS, VECTORS, spelled
 from egm._cli.terminal import Mistake
 from egm._files.source import Vector
+from egm._rows import people
 from egm._types import Array
 from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import zcdp_epsilon, zcdp_rho
@@ -44,6 +46,7 @@ __all__ = [
     "planned",
     "progress",
     "ranges",
+    "require_persons",
     "rho",
     "rounded_up",
     "rows_declared",
@@ -58,6 +61,7 @@ _NAMES = {  # for each parameter that a message of egm may name: the option, or 
     **{name: spelled(name) for name in ("delimiter", "decimal", "thousands", "encoding", "missing", "rule")},
     **{"target": "--target-error", "measure": "--measure", "column": "--column", "ranges": "--range"},
     **{"X": "the data", "n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
+    "mechanism": "--by: the mechanism",
 }
 _KEYS = {  # what the keys of groups look like, by the kind of the labels
     "b": "True|False",
@@ -177,6 +181,27 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
     return dataclasses.replace(table, labelled=read, label_types=types)
 
 
+def require_persons(table: files.Table, n: int, args: Namespace) -> None:
+    """Raise a `Mistake` if the rows of `table` are not sorted by the person that the option --person names.
+
+    Raise one also if the number of persons is public and not `n`. Only the labels of the persons are read. This is done
+    before the release is charged to a budget. A label that is wrong says something about the data, so it is no error
+    here, but only after the charge. A `Mistake` is an error for the user, and `args` holds the options of the command.
+    """
+    if args.person is None or table.labels is None:
+        return
+    is_public = args.neighbors == "replace_one" and args.missing != "drop_row" and not isinstance(args.per_person, int)
+    order = people.Order()
+    with contextlib.suppress(ValueError, TypeError):
+        found = table.labels([args.person])
+        for (labels,) in progress(found, table.count, args, rows_of=lambda columns: len(columns[0])):
+            if not order.holds(people.vector("person", labels)):
+                how = "by a stable sort, which keeps the order of each person's rows"
+                raise Mistake(f"{_data(args)}: must be sorted by --person {args.person}, {how}")
+        if is_public and getattr(args, "by", None) is None:
+            _require(order.count, n, args, "persons")
+
+
 def _vectors(args: Namespace) -> dict[str, Vector]:
     """Read the files that options such as --sigma name, and return their contents, by the name of the option.
 
@@ -204,6 +229,7 @@ def _of_release(path: str, name: str) -> Vector | None:
         try:
             content = json.loads(text)
             _refuse_basis(path, name, content)
+            _warn_of_ranges(path, content)
             values = content.get(name, content["parameters"].get(name))
             return [str(column) for column in content["columns"]], np.array(values, dtype=float)
         except Mistake:
@@ -215,7 +241,9 @@ def _of_release(path: str, name: str) -> Vector | None:
     if not rows or "column" not in rows[0]:
         return None
     if text.startswith("# {"):
-        _refuse_basis(path, name, json.loads(lines[0][2:]))
+        content = json.loads(lines[0][2:])
+        _refuse_basis(path, name, content)
+        _warn_of_ranges(path, content)
     try:
         return [row["column"].removeprefix("'") for row in rows], np.array([float(row[name]) for row in rows])
     except (KeyError, ValueError):
@@ -230,6 +258,16 @@ def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
     """
     if name == "sigma" and ("basis" in content or "basis" in content["parameters"]):
         raise Mistake(f"{spelled(name)} {path}: has standard deviations along a basis, and not those of the columns")
+
+
+def _warn_of_ranges(path: str, content: dict[str, Any]) -> None:
+    """Warn if the release in `content`, what the file at `path` holds, only clipped the rows to the declared ranges.
+
+    Then its sigma and center are no estimates.
+    """
+    if content.get("method") == "ranges":
+        told = "its method is ranges, so its center and sigma are only the middle and half of each declared range"
+        warnings.warn(f"{path}: {told}", stacklevel=2)
 
 
 def _is_path(args: Namespace, name: str) -> bool:
@@ -417,13 +455,13 @@ def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
     _require(rows, n, args)
 
 
-def _require(rows: int, n: int, args: Namespace) -> None:
+def _require(rows: int, n: int, args: Namespace, unit: str = "rows") -> None:
     """Raise a `Mistake` unless `rows`, the number of rows in the data file, is `n`, the public number of rows.
 
-    A `Mistake` is an error for the user.
+    A `Mistake` is an error for the user. `unit` is "rows", or "persons" if these are counted.
     """
     if rows != n:
-        raise Mistake(f"{_data(args)}: has {rows} rows, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
+        raise Mistake(f"{_data(args)}: has {rows} {unit}, {'--rows says' if args.rows else 'a moment ago it had'} {n}")
 
 
 def _data(args: Namespace) -> str:

@@ -264,8 +264,12 @@ def _as_npy(content: Document) -> bytes:
 
 
 def _record(values: Document) -> StructuredArray:
-    """Return the dictionary `values` as a structured array of one record, shape (), in which each key is a field."""
+    """Return the dictionary `values` as a structured array of one record, shape (), in which each key is a field.
+
+    None, which stands for a number that is not finite, becomes NaN.
+    """
     arrays = {key: _record(value) if isinstance(value, dict) else np.array(value) for key, value in values.items()}
+    arrays = {key: array.astype(float) if array.dtype == object else array for key, array in arrays.items()}
     record = np.zeros((), dtype=[(key, array.dtype, array.shape) for key, array in arrays.items()])
     for key, array in arrays.items():
         record[key] = array

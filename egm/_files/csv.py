@@ -283,8 +283,9 @@ def _parsed(
             cells += row if everything else [row[i] for i in values]
             for column, i in zip(texts, labels, strict=True):
                 column.append(row[i])
-        if len(cells) == len(records) * len(values):  # otherwise a quote is open at the end of a line
-            block, found = np.array(text.values(cells)).reshape(-1, len(values)), list(map(_labels, texts))
+        whole = all(len(column) == len(records) for column in texts)  # otherwise a quote is open at the end of a line
+        if whole and len(cells) == len(records) * len(values):
+            block, found = np.array(text.values(cells)).reshape(len(records), -1), list(map(_labels, texts))
             if _finite(block, text.given).all() and all(column.all() for column in found):
                 return block, found
     ends = itertools.accumulate((record.count("\n") for record in records), initial=first)

@@ -47,7 +47,7 @@ def table(path: Path, given: Given) -> Source:
         with _opened(path) as file:
             for batch in file.iter_batches(batch_size=rows_in_a_block(len(names)), columns=names):
                 found = dict(zip(batch.schema.names, batch.columns, strict=True))  # pyarrow would search for each name
-                block = np.column_stack([_numbers(found[everything[i]]) for i in values])
+                block = np.column_stack([np.empty((len(batch), 0)), *(_numbers(found[everything[i]]) for i in values)])
                 yield block, [_labels(path, start, everything[i], found[everything[i]]) for i in labels]
                 start += len(batch)
 

@@ -28,7 +28,7 @@ from egm._rows import dask
 from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
-__all__ = ["Block", "Labels", "PerPerson", "Source", "codes", "gathered", "label_names"]
+__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "label_names"]
 __all__ += ["require_keys", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
@@ -266,7 +266,7 @@ class Source:
         else:
             yield from self._in_memory(X)
             return
-        order = _Order()
+        order = Order()
         for rest, found in parts:
             labels = dict(zip(names, found, strict=True))
             persons = None if self.person is None else vector("person", labels[self.person])
@@ -309,21 +309,31 @@ def _named(block: Any) -> Any:
     return block
 
 
-class _Order:
+class Order:
     """Check that blocks of rows are sorted by person, so that the rows of one person follow each other.
 
-    Texts may be sorted as texts or, if they are whole numbers, as numbers.
+    Texts may be sorted as texts or, if they are whole numbers, as numbers. The attribute `count` has the number of
+    persons in the blocks so far, if these are sorted.
     """
 
     def __init__(self) -> None:
-        self.last, self.ways = np.empty(0), {"as they are", "as numbers"}
+        self.last, self.count, self.ways = np.empty(0), 0, {"as they are", "as numbers"}
 
     def check(self, persons: Labels) -> None:
-        """Raise ValueError unless the persons of all blocks so far are in ascending order.
+        """Raise ValueError if `holds` is false for `persons`, the persons of the next block."""
+        if not self.holds(persons):
+            raise ValueError(
+                "X must be sorted by person if it is read in blocks: sort it by a stable method, or give it whole"
+            )
+
+    def holds(self, persons: Labels) -> bool:
+        """Return whether the persons of all blocks so far are in ascending order.
 
         `persons` has the persons of the next block. One person may have several rows, also in consecutive blocks.
         """
+        self.count += int(not self.last.size and persons.size > 0)
         persons = _end_to_end(self.last, persons)
+        self.count += int(np.count_nonzero(persons[1:] != persons[:-1]))
         if persons.dtype.kind != "U":
             self.ways.discard("as numbers")
         for way in list(self.ways):
@@ -334,11 +344,8 @@ class _Order:
                 continue
             if np.any((persons[1:] != persons[:-1]) & (keys[1:] <= keys[:-1])):
                 self.ways.remove(way)
-        if not self.ways:
-            raise ValueError(
-                "X must be sorted by person if it is read in blocks: sort it by a stable method, or give it whole"
-            )
         self.last = persons[-1:]
+        return bool(self.ways)
 
 
 def _divided(block: Block, pieces: int) -> list[Block]:

@@ -1318,6 +1318,117 @@ def test_odd_file_is_explained_in_one_line(egm, folder, argv, said):
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+# --- Persons and groups -----------------------------------------------------------------------------------------------
+
+PEOPLE = ("--columns", "age,mass,pay", "--rows", "200", "--person", "who", "--per-person", "mean")
+SUM_OF_PEOPLE = ("sum", "people.csv", "--sigma", "named.csv", *BUDGET, *PEOPLE)
+ADAPTIVE_OF_PEOPLE = ("adaptive", "people.csv", *BUDGET, *PEOPLE)
+ADAPTIVE_OF_PEOPLE += tuple(text for name in NAMES for text in ("--range", f"{name}=-60:60"))
+GROUPS = ("--by", "home", "--keys", "n,s")
+PAIRS = np.arange(N) // 2  # the person of each row
+
+
+@pytest.fixture
+def people(folder, egm):
+    """Return a function that writes people.csv, and makes an empty budget in b.budget.
+
+    The function takes a list with the person of each of the 400 rows. By default each of 200 persons has two rows, and
+    the rows are sorted by person.
+    """
+
+    def write(who=PAIRS):
+        lines = [f"{','.join(map(repr, row))},{label},n" for row, label in zip(rows().tolist(), who, strict=True)]
+        (folder / "people.csv").write_text("\n".join([",".join((*NAMES, "who", "home")), *lines]))
+        assert egm("budget", "new", "b.budget", "--epsilon", "9", "--delta", "1e-5")[0] == 0
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--noise", "l2"),
+        ("--noise", "best"),
+        ("--count-clipped",),
+        ("--noise", "l2", "--neighbors", "add_remove", "--groups-per-person", "2"),
+        ("--noise", "l2", "--neighbors", "add_remove", "--per-person", "2"),
+    ],
+)
+@pytest.mark.parametrize("command", ["sum", "mean"])
+def test_what_does_not_go_with_groups_costs_nothing(egm, people, command, options):
+    people()
+    code, out, err = egm(command, *SUM_OF_PEOPLE[1:], *GROUPS, *options, "--budget", "b.budget")
+    assert (code, out, len(err)) == (2, b"", 1)
+    assert re.match("egm: --by: the mechanism must have (Gaussian noise|count_clipped=False) to release groups", err[0])
+    assert not Budget("b.budget").history
+
+
+@pytest.mark.parametrize("command", [SUM_OF_PEOPLE, (*SUM_OF_PEOPLE, *GROUPS), ADAPTIVE_OF_PEOPLE])
+def test_persons_out_of_order_cost_nothing(egm, people, command):
+    """A file that is not sorted by person is a mistake before the charge, and a file that is sorted is released."""
+    people(np.arange(N) % 200)
+    code, out, err = egm(*command, "--budget", "b.budget")
+    assert (code, out, len(err)) == (2, b"", 1)
+    assert err[0].startswith("egm: people.csv: must be sorted by --person who, by a stable sort")
+    assert not Budget("b.budget").history
+    Path("b.budget").unlink()
+    people()
+    assert egm(*command, "--budget", "b.budget")[0] == 0
+    assert len(Budget("b.budget").history) == 1
+
+
+@pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
+def test_a_wrong_public_number_of_persons_costs_nothing(egm, people, command):
+    people()
+    code, _, err = egm(*command, "--rows", "400", "--budget", "b.budget")
+    assert (code, err) == (2, ["egm: people.csv: has 200 persons, --rows says 400"])
+    assert not Budget("b.budget").history
+
+
+@pytest.mark.parametrize(
+    "options", [("--neighbors", "add_remove"), ("--missing", "drop_row"), ("--per-person", "2"), GROUPS]
+)
+def test_a_private_number_of_persons_is_not_compared(egm, people, options):
+    people()
+    assert egm(*SUM_OF_PEOPLE, "--rows", "300", *options)[0] == 0
+
+
+@pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
+def test_a_missing_person_is_charged(egm, people, command):
+    """An error about a label says something about the data, so it comes only after the charge."""
+    people(["", *range(N - 1)])
+    code, out, err = egm(*command, "--rows", "400", "--budget", "b.budget")
+    assert (code, out) == (2, b"")
+    assert "row 1 (line 2), column 'who': missing" in err[0]
+    assert len(Budget("b.budget").history) == 1
+
+
+def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
+    people()
+    command = ("mean", *SUM_OF_PEOPLE[1:], *GROUPS, "--simulate", "1", "--format")
+    expected = json.loads(egm(*command, "json")[1])
+    record = np.load(io.BytesIO(egm(*command, "npy")[1]), allow_pickle=False)
+    assert None in expected["low"]
+    for name in ("mean", "low", "high"):
+        assert [None if np.isnan(value) else value for value in record[name].tolist()] == expected[name]
+
+
+@pytest.mark.parametrize("command", ["sum", "mean", "plan"])
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_ranges_in_the_place_of_estimates_are_told(egm, form, command):
+    """Center and sigma of a release that only clipped rows to the ranges are told to be no estimates, in one line."""
+    ranges = [text for name in NAMES for text in ("--range", f"{name}=-60:60")]
+    options = ("--sigma", f"found.{form}", "--center", f"found.{form}", *BUDGET, "--rows", "400")
+    data = () if command == "plan" else ("data.csv",)
+    for rho, told in (("0.01", 1), ("60", 0)):
+        assert egm("adaptive", "data.csv", "--rho", rho, *ranges, "--output", f"found.{form}", "--force")[0] == 0
+        assert (b'"method": "ranges"' in Path(f"found.{form}").read_bytes()) == bool(told)
+        code, _, err = egm(command, *data, *options)
+        assert (code, len(err)) == (0, told)
+        said = "its method is ranges, so its center and sigma are only the middle and half of each declared range"
+        assert err == [f"egm: warning: found.{form}: {said}"] * told
+
+
 # --- Budgets ----------------------------------------------------------------------------------------------------------
 
 

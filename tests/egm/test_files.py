@@ -483,6 +483,22 @@ def test_labels_of_a_parquet_file_are_numbers_texts_or_dates(tmp_path):
     assert [dtype.kind for dtype in it.label_types(list(columns))] == ["i", "U", "U", "b", "f", "M", "M"]
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_labels_alone_are_those_with_the_values_and_no_value_is_read(tmp_path, kind):
+    columns = {"x": [1.0, np.inf, 3.0], "id": ["a", "b", "c"], "day": ["1", "1", "2"]}
+    path = tmp_path / f"t.{kind}"
+    if kind == "csv":
+        path.write_text("x,id,day\n1,a,1\ninf,b,1\n3,c,2\n")
+    else:
+        pq.write_table(pa.table(columns), path)
+    it = files.rows(path, ["x"], labels=["id", "day"])
+    with pytest.raises(FileError, match="row 2"):
+        list(it.labelled(["id"]))
+    for names in (["id"], ["day", "id"]):
+        (found,) = it.labels(names)
+        assert [column.tolist() for column in found] == [columns[name] for name in names]
+
+
 def test_labels_of_all_files_of_a_folder_have_one_type(tmp_path):
     for name, ids in (("a", [1, 2]), ("b", ["1", "2"])):
         pq.write_table(pa.table({"x": [1.0, 2.0], "id": ids}), tmp_path / f"{name}.parquet")
