@@ -15,10 +15,12 @@ neighboring data sets in which one row is replaced.
 The second moments are those of differences of rows, whose mean is 0; their clip norm is three times the true root mean
 square norm. CoinPress is told the largest true standard deviation along any direction. A user knows neither.
 
-The method of Brown, Hopkins and Smith (2023) is (epsilon, delta)-differentially private and refuses if n < 20 k t, for
-k = ceil(6 log(6 / delta) / epsilon) + 4 and a threshold t. It leaves out differences of rows, of which there are n / 2,
-with leverages above 2 t / n, and most likely refuses if it leaves out more than `LEFT_OUT`. The column `least` has
-20 k t for the smallest t that is not too small. As the mean of the leverages is 2 d / n, it is never below 20 k d.
+The method of Brown, Hopkins and Smith (2023) is not run. Only the number of rows that it needs is computed, for the
+column `least`. It is (epsilon, delta)-differentially private, and refuses if n < 20 k t, where k is
+ceil(6 log(6 / delta) / epsilon) + 4 and t is a threshold that the user chooses. It leaves out those of the n / 2
+differences of rows whose leverage is above 2 t / n. If these are more than `LEFT_OUT`, it most likely refuses, too. So
+`least` has 20 k t for the smallest t for which it is not refused so. The mean of the leverages is 2 d / n, so `least`
+is never below 20 k d.
 
 The result is written to `egm/study/data/bases.csv`. The random numbers depend only on set, method and run.
 """
@@ -155,7 +157,7 @@ def coinpress(X, rho, name, rng):
 
 
 def plan(X, rho, name, rng):
-    """Estimate the mean of the rows `X` by PLAN in the columns."""
+    """Estimate the mean of the rows `X` by the published method PLAN; return it, and False: no basis was used."""
     return rivals.plan(X, rho, radius=RANGES[name][1], rng=rng), False
 
 

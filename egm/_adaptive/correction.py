@@ -5,8 +5,9 @@ clipped parts cancel in their sum. If one column is skewed, they do not, and the
 this column. So the sum of the clipped parts is measured, as far as they are below a second, larger clip norm.
 
 The noise in this sum is several times as large as that in the sum of the rows, because little of the budget is spent
-on it. So the sum is corrected only in those columns where the clipped parts are clearly more than noise. If that would
-add more noise than clipping to the larger norm, rows are clipped to the larger norm, and nothing is corrected.
+on it. So a column is corrected fully only if its clipped parts are clearly more than noise. The other columns are
+corrected by a common share if together they are too large for chance. If this correction would cost more error than
+clipping to the larger norm, rows are clipped to the larger norm instead, and nothing is corrected.
 """
 
 from __future__ import annotations

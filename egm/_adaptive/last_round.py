@@ -473,11 +473,12 @@ class _LastRound:
         return self.n * self.search.noise(rho) * math.sqrt(float(np.sum(1 / self.b**2)))
 
     def by_model(self) -> _Clip | None:
-        """Return a clip norm for normal rows as a `_Clip`, or None if too many of the real rows are longer than it.
+        """Return a clip norm for normal rows as a `_Clip`, or None if there is none that only few real rows exceed.
 
-        A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. The first try is the clip
-        norm of least forecast error for normal rows. The clip norm is increased, a limited number of times, until only
-        few rows are longer. The result is None if too many rows are longer than the last clip norm.
+        A `_Clip` has the clip norm, says how far clipping may move the sum of the rows, and may have a correction of
+        the sum. The first try is the clip norm of least forecast error for normal rows, or a larger one if it clips too
+        much of them. From a certain effective dimension on, `corrected` is tried first. Otherwise the clip norm is
+        increased, a limited number of times, until only few rows are longer.
         """
         search, n = self.search, self.n
         rho = search.account.left

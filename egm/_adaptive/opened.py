@@ -1,4 +1,7 @@
-"""Open the rows that are given to an adaptive mechanism, so that they can be read several times."""
+"""Open the rows that are given to an adaptive mechanism, so that they can be read several times, and check them.
+
+If persons are given, the rows of each person are first replaced by their sum or mean.
+"""
 
 from __future__ import annotations
 

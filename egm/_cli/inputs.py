@@ -218,7 +218,8 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
 def _of_release(path: str, name: str) -> Vector | None:
     """Return the names of the columns and the vector `name` in the file at `path`, if it is the output of a release.
 
-    For any other file the result is None. Raise a `Mistake` for a release without this vector.
+    A file whose name ends in .json must be such an output; for any other kind of file the result is None. Raise a
+    `Mistake` if it is no release, if it has no such vector of numbers, or if sigma is that along a basis.
     """
     try:
         with open(path, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Find the epsilon or the number of rows for which the error of a release is at most the target of `egm plan`."""
+"""Find the least budget (epsilon or rho), or number of rows, for which a release meets the target of `egm plan`."""
 
 from __future__ import annotations
 

@@ -650,8 +650,8 @@ def test_another_format_is_named(tmp_path):
 def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
     """`Budget` raises a JournalError, and no other error, if its file has impossible values, such as rho = -0.5.
 
-    `terms` are values of the budget's total or neighbors, and `charge` of a recorded cost. The checksums in the file
-    are right.
+    The dictionary `terms` replaces values in the file's table of the budget's terms, and `charge` replaces values of
+    the one recorded charge. The checksums are those of the forged values.
     """
     path = tmp_path / "journal"
     made(path, 1)
