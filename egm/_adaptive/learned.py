@@ -68,7 +68,7 @@ def _unit(moments: Array, std: float) -> float:
 def _edge(d: int, std: float, n: int) -> float:
     """Return the largest eigenvalue that noise alone is likely to have in R - I, for a correlation matrix R, (d, d).
 
-    The matrix is measured from `n` rows. The noise in each entry is the sum of two errors: one with the standard deviation `std`, and the sampling error of n
-    rows, with the standard deviation 1 / sqrt(n).
+    The matrix is measured from `n` rows. The noise in each entry is the sum of two errors: one with the standard
+    deviation `std`, and the sampling error of n rows, with the standard deviation 1 / sqrt(n).
     """
     return _EDGE * 2 * math.sqrt(d * (std**2 + 1 / n))

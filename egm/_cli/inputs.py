@@ -218,8 +218,9 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
 def _of_release(path: str, name: str) -> Vector | None:
     """Return the names of the columns and the vector `name` in the file at `path`, if it is the output of a release.
 
-    A file whose name ends in .json must be such an output; for any other kind of file the result is None. Raise a
-    `Mistake` if it is no release, if it has no such vector of numbers, or if sigma is that along a basis.
+    A file whose name ends in .json must be such an output, and a CSV file is one if it has a column "column". For any
+    other file the result is None. Raise a `Mistake` if a .json file is no release, if the vector is missing or not made
+    of numbers, or if it is sigma along a basis.
     """
     try:
         with open(path, encoding="utf-8") as file:
