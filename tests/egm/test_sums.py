@@ -75,7 +75,7 @@ def test_threads_do_not_matter(monkeypatch):
     X = rows()
     alone = clipped_sum(X, GRID, CENTER, SCALING, count_clipped=True)[0]
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 1)
-    monkeypatch.setattr(lattice.os, "cpu_count", lambda: 5)
+    monkeypatch.setattr(lattice, "CORES", 5)
     assert np.array_equal(clipped_sum(X, GRID, CENTER, SCALING, count_clipped=True)[0], alone)
     monkeypatch.setattr(lattice, "_MOST", 100)
     assert np.array_equal(clipped_sum(X, GRID, CENTER, SCALING, count_clipped=True)[0], alone)
