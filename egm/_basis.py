@@ -1,4 +1,4 @@
-"""Represent an orthonormal basis for rows, by a matrix, a fast transform or an operator, and multiply rows by it."""
+"""Hold an orthonormal basis for the rows of a table, by matrices or by an operator, and multiply rows by it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LEAST = 1e-12  # least eigenvalue of a correlation matrix that is not a roundin
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    r"""Orthonormal basis for the rows of a table: an orthogonal matrix, or a small one for each axis of a row.
+    r"""Orthonormal basis for the rows of a table, given by an orthogonal matrix for each axis of a row.
 
     The functions of `egm.bases` make such objects.
 
@@ -312,7 +312,7 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
 
 
 def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
-    """Return the covariance matrix, shape (d, d), of the coordinates along `basis`, from the one of the columns."""
+    """Return the covariance matrix, shape (d, d), of the coordinates along `basis` for columns with `covariance`."""
     found = finite(covariance=covariance)
     if found.shape != (basis.size, basis.size):
         raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {found.shape}")
@@ -325,9 +325,9 @@ def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
 
 
 def of_columns(basis: BasisLike | None, std: Array) -> Array:
-    """Return the standard deviations of the columns, from those along the vectors of `basis`, `std`.
+    """Return the standard deviations of the columns, if those of the coordinates along `basis` are `std`.
 
-    The coordinates along the basis are uncorrelated. If `basis` is None, the result is `std`.
+    These coordinates are uncorrelated. If `basis` is None, they are the columns, and the result is `std`.
     """
     return std if basis is None else np.sqrt(basis.variances(std**2))
 
@@ -335,7 +335,7 @@ def of_columns(basis: BasisLike | None, std: Array) -> Array:
 def as_basis(basis: object, d: int) -> BasisLike:
     """Return the argument `basis` of a mechanism for `d` columns as a `Basis` or an `Operator`.
 
-    Raise a ValueError if it is not orthogonal, is for another number of columns, or has an unknown name.
+    Raise a ValueError if `basis` is not orthogonal, is for another number of columns, or is an unknown name.
     """
     found = _of_any_size(basis, d)
     if found.size != d:
@@ -358,7 +358,7 @@ def checked(basis: object) -> BasisLike | str:
 def _of_any_size(basis: object, d: int) -> BasisLike:
     """Return the argument `basis` of a mechanism as a `Basis` or an `Operator`, without a check of its size.
 
-    The name of a transform is for `d` columns, unless it has a shape, such as "dct:8x8".
+    If `basis` is the name of a transform, the result is for `d` columns, unless the name has a shape, as "dct:8x8" has.
     """
     if isinstance(basis, str):
         found: BasisLike = _named(basis, d)
@@ -372,7 +372,7 @@ def _of_any_size(basis: object, d: int) -> BasisLike:
 
 
 def _named(text: str, d: int) -> Basis:
-    """Return the transform of `d` columns that `text` names, such as "dct", "haar" or "dct:8x8"."""
+    """Return the transform named `text`: "dct" or "haar" for `d` columns, or with a shape of its own, as "dct:8x8"."""
     name, _, axes = text.partition(":")
     makers = {"dct": dct, "haar": haar}
     shape = axes.split("x") if axes else [str(d)]
@@ -382,7 +382,7 @@ def _named(text: str, d: int) -> Basis:
 
 
 def _tested(operator: Any) -> Operator:
-    """Return the `Operator` of a linear operator; raise a ValueError if it is not orthogonal for random vectors."""
+    """Return the `Operator` of `operator`, or raise a ValueError if random vectors show that it is not orthogonal."""
     shape = tuple(operator.shape)
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"basis must be a square operator, got shape {shape}")

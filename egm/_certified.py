@@ -1,4 +1,7 @@
-"""Prove between which two doubles the exact noise scale of Gaussian or l2 noise lies."""
+"""Prove between which two doubles the exact noise scale of Gaussian or l2 noise lies.
+
+A ball is an interval or, for complex numbers, a rectangle that contains the exact number.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +67,10 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
     For a given noise scale, the smallest delta is computed in ball arithmetic [1]_, in which each operation returns an
     interval that contains the exact result. The precision is raised until it is certain whether this delta is above
     or below the given one. For Gaussian noise it is the difference of two normal probabilities (see
-    `egm.calibration`). For l2 noise it is the integral in `egm/_l2.py`; flint bounds the error of its quadrature. The
-    integral of the density in the denominator consists of Bessel functions,
+    `egm.calibration`). For l2 noise it is the integral in `egm/_l2.py`, divided by the integral of the density over all
+    angles. flint bounds the error of the quadrature of the first integral. The second one is a sum of two integrals
+    with the closed form below, where :math:`z = 1 / (2 s)` for the scale s, and I is a modified Bessel function of the
+    first kind:
 
     .. math::
 

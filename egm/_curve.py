@@ -121,7 +121,7 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
 
 
 def product(x: Array, y: Array) -> tuple[Array, Array]:
-    """Return the rounded product of `x` and `y` and its rounding error (Dekker 1971), or 0 where that overflows."""
+    """Return the rounded product of `x` and `y`, and its rounding error (Dekker 1971), which is 0 after an overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         product = x * y
         (x, x_rest), (y, y_rest) = ((high := 134217729.0 * v - (134217729.0 * v - v), v - high) for v in (x, y))
@@ -145,7 +145,7 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 def margin_below(delta: Array) -> Array:
     """Return a factor > 1 that makes a noise multiplier for `delta` large enough in spite of rounding errors.
 
-    It grows as `delta` approaches 1, because a computed delta near 1 has few correct digits of 1 - delta.
+    The factor grows as `delta` approaches 1, because a computed delta near 1 has few correct digits of 1 - delta.
     """
     return 1 + 1e-12 + 1e-15 / (1 - delta)
 

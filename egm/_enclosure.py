@@ -62,7 +62,7 @@ class Enclosure:
         Returns
         -------
         bool
-            True if the number is in the interval; its ends are in it.
+            True if the number is in the interval or is one of its ends.
         """
         return bool(self.low <= number <= self.high)
 

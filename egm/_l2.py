@@ -4,20 +4,21 @@ l2 noise of scale s in d dimensions has a density proportional to :math:`e^{-\|x
 calibrate it to (epsilon, delta) by sums over spheres. Here the law of the privacy loss is used, which has a closed form
 (chapter 14 of the book).
 
-Let two neighbors differ by a vector of length 1. In prolate spheroidal coordinates with the foci 0 and this vector,
+Let two neighbors differ by a vector :math:`e_1` of length 1. In prolate spheroidal coordinates of the noise x, with the
+foci 0 and :math:`e_1`,
 
 .. math::
 
     \sigma = \|x - e_1\| - \|x\|, \qquad \tau = \|x - e_1\| + \|x\|,
 
-the privacy loss is :math:`\sigma / s`, and the joint density of both coordinates is proportional to
+the privacy loss is :math:`\sigma / s`, and the joint density of :math:`\sigma` and :math:`\tau` is proportional to
 
 .. math::
 
     e^{-z (\tau - \sigma)} \, (\tau^2 - \sigma^2) \, [(\tau^2 - 1)(1 - \sigma^2)]^{(d - 3) / 2},
     \qquad z = \frac{1}{2 s}.
 
-Integrating over :math:`\tau` leaves, with :math:`\sigma = \cos \varphi` and a ratio of modified Bessel functions,
+Integrating over :math:`\tau` leaves, with :math:`\sigma = \cos \varphi` and the modified Bessel function K,
 
 .. math::
 
@@ -308,10 +309,10 @@ def _dimension(d: ArrayLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def coordinate_quantile(tail: float, d: int) -> float:
-    """Return how many standard deviations one coordinate of l2 noise exceeds with the probability `tail`, below 1/2.
+    """Return how many standard deviations one coordinate of l2 noise exceeds with the probability `tail`.
 
-    The noise has `d` coordinates. One coordinate is a normal variable whose variance is itself random: for scale 1,
-    twice a variable with a gamma distribution of shape (d + 1) / 2.
+    `tail` is below 1/2, and the noise has `d` coordinates. One coordinate is a normal variable whose variance is itself
+    random: for scale 1, twice a variable with a gamma distribution of shape (d + 1) / 2.
     """
     shape = (d + 1) / 2
     logs = np.linspace(np.log(gammaincinv(shape, 1e-30)), np.log(gammainccinv(shape, tail * 1e-9)), 500)

@@ -113,10 +113,11 @@ def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> A
 def _start(sigma: Array, p: float) -> Array:
     """Return nearly optimal weights for very many standard deviations `sigma`, from which an iteration starts.
 
-    Only sums over the columns of smooth functions of sigma enter the problem. So the smaller problem of `_few_for_many`
-    is solved. Its condition that w is proportional to sigma / sqrt(g), with the g of `optimal`, gives sigma as a
-    function of w, which is inverted by a spline. `p` is the clip probability. If there are too many clusters, or if the
-    function does not increase, the result is sigma / sum(sigma).
+    First the weights are computed for the few standard deviations of `_few_for_many`. They are nearly right, because
+    only sums over the columns of smooth functions of sigma enter the problem. For the best weights w, sigma is
+    proportional to w sqrt(g), where g, defined in `optimal`, is a function of w. A spline inverts this relation for
+    every entry of `sigma`. `p` is the clip probability. If `_few_for_many` finds nothing, or if w sqrt(g) does not
+    increase with w, the result is sigma / sum(sigma).
     """
     nodes, count = _few_for_many(sigma)
     if nodes.size == 0:
@@ -170,11 +171,11 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
 
 
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
-    """Compute the bound of `excess_bound` from each coordinate's shares in the noise and in the squared norm.
+    """Compute the bound of `excess_bound` from the shares of each coordinate in the noise and in the squared norm.
 
-    `noise_share` is the share in the variance of the noise, and `ratio` that in the squared norm, divided by it. The
-    bound is log(1 + chi-square divergence), at least the Kullback-Leibler divergence, and keeps its digits if the
-    shares nearly agree.
+    `noise_share` has the shares in the variance of the noise, and `ratio` the shares in the squared norm, divided by
+    `noise_share`. The bound is log(1 + chi-square divergence), which is at least the Kullback-Leibler divergence. It
+    keeps its digits if the two shares nearly agree.
     """
     return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 
@@ -182,11 +183,11 @@ def excess_of_shares(ratio: Array, noise_share: Array) -> float:
 def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Array:
     """Return weights w that approximately make the noise factor F stationary, by one step from `weights`.
 
-    `share` and `count` are as in `_stationary_weights`. F is stationary if w_j is proportional to share_j / sqrt(g_j),
-    where g_j = E[Z_j^2 | Q = q], `pull` at the present weights, depends on w. Given Q = q, Z_j is close to normal with
-    variance ``1 / (1 - 2 w_j s_j)`` for some s_j. With s_j kept fixed, the condition is w_j**2 = a_j (1 - 2 w_j s_j)
-    with a_j proportional to share_j**2, which is solved. The simpler iteration w = share / sqrt(g) would overshoot,
-    because in a far tail g_j changes many times as much as w_j.
+    `share` and `count` are as in `_stationary_weights`. F is stationary if w_j is proportional to share_j / sqrt(g_j).
+    Here g_j = E[Z_j^2 | Q = q] depends on w, and `pull` has the g_j for the given `weights`. Given Q = q, Z_j is close
+    to normal with the variance ``1 / (1 - 2 w_j s_j)`` for some s_j. With s_j kept fixed, the condition is w_j**2 = a_j
+    (1 - 2 w_j s_j) with a_j proportional to share_j**2; its solution w_j is the result. The simpler iteration w = share
+    / sqrt(g) would overshoot, because in a far tail g_j changes many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 

@@ -28,7 +28,7 @@ def coins(size: int, probability: float) -> NDArray[np.bool]:
 def exponentials(size: int) -> Array:
     """Draw `size` standard exponential variables, securely, each with a relative error of at most 11 * 2**-53.
 
-    The bound does not hold below 2**-74, which has a probability of about 2**-74.
+    The bound does not hold for a variable below 2**-74, which is drawn with a probability of about 2**-74.
     """
     uniform, below = uniforms(size)
     return np.where(below, -np.log(uniform), -np.log1p(-uniform))

@@ -248,10 +248,10 @@ def _keys(name: Hashable, column: Any) -> NDArray[Any]:
 
 
 def label_type(X: Any, label: Any) -> np.dtype[Any] | None:
-    """Return the type of the labels `label`, an array or the name of a column of `X`, without reading a value.
+    """Return NumPy's type of the labels `label`, an array or the name of a column of `X`, without reading a value.
 
-    Only the `kind` of the type has a meaning: numbers, texts, dates, or "V" for anything else. The result is None if
-    the type is not known without the values, as for a list, or if `X` has no such column.
+    Only the letter `kind` of the type has a meaning. It tells numbers, texts and dates apart, and is "V" for a column
+    of anything else. The result is None if the type is not known without the values, or if `X` has no such column.
     """
     dtype: np.dtype[Any] | None
     if isinstance(label, Hashable) and not hasattr(label, "dtype"):  # a name

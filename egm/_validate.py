@@ -213,7 +213,7 @@ def exact(**named: object) -> NDArray[Any]:
     """Check that an argument consists of real numbers within the range of doubles, and return them without rounding.
 
     The argument is passed by keyword, and errors show its name. A list, or an array of objects, becomes an array of
-    objects, Python's or NumPy's numbers. (NumPy would round integers beyond 2**53 in a list that also has floats.)
+    objects, which are numbers of Python or NumPy. (In an array of floats, integers beyond 2**53 would be rounded.)
     """
     ((name, value),) = named.items()
     _tables.require_one_type(name, value)

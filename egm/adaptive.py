@@ -1,4 +1,4 @@
-"""Release the sum of normal rows whose center and spread are not known beforehand.
+"""Release the sum of normal rows whose center (mean) and spread (standard deviations) are not known beforehand.
 
 A part of the privacy budget pays for a private search for the center and the spread, which asks a
 few questions about the rows. Each answer is private in the sense of zero-concentrated differential
@@ -42,10 +42,10 @@ class AdaptiveDataMechanism(Declared):
         > 0 and at most 1e100. Exactly one of `radius` and `ranges` is given.
     sigma_range : tuple of float, optional
         Lower and upper bound of the standard deviations of the columns, from 1e-100 to 1e100. With
-        `radius` it must be given, in the units of the data. With `ranges` it is in units of half the
-        range of a column, and the default is (1e-4, 1): data within a range have at most this
-        standard deviation, and a smaller one than a ten-thousandth of half the range counts as that.
-        With a `basis`, the lower bound is also that of the standard deviations along its vectors.
+        `radius` it must be given, in the units of the data. With `ranges` the unit is half the range
+        of a column, and the default is (1e-4, 1): data within a range have at most the standard
+        deviation 1, and a standard deviation below 1e-4 counts as 1e-4. With a `basis`, the lower
+        bound also holds for the standard deviations along its vectors.
     basis : array_like or str or `egm.bases.Basis` or linear operator, shape (d, d), optional
         Orthonormal basis for correlated columns: a public one, as for `GaussianDataMechanism`, or
         "learn", for one that is found privately with a twentieth of the budget. By default, and
@@ -67,9 +67,10 @@ class AdaptiveDataMechanism(Declared):
         public; or one row is added or removed, and the number of rows is private. Then a tenth of
         the budget buys a noisy number of rows, which is released.
     unseen : float, default 0.0
-        Share of the budget of the last sum, from 0 to 0.9, for two noisy numbers of long rows. They
-        are needed for ``interval(unseen=True)``, which also holds if a few rows are far away from
-        all others (see `AdaptiveRelease.interval`). By default, nothing is asked for this.
+        Share of the budget of the last sum, from 0 to 0.9, that is spent on noisy counts of the rows
+        that are longer than each of two norms. They are needed for ``interval(unseen=True)``, which also holds if a few
+        rows are far away from all others (see `AdaptiveRelease.interval`). By default, no such
+        counts are asked for.
 
     Raises
     ------
@@ -88,13 +89,13 @@ class AdaptiveDataMechanism(Declared):
     -----
     A release is rho-zero-concentrated differentially private ([1]_, [2]_) for data sets that are
     `neighbors`, whatever the data are. Data outside the declared ranges, or far from normal, cost
-    accuracy and never privacy. If more rows are far from the center than normal rows would be, the
+    accuracy and never privacy. If more rows are far from the center than would be for normal rows, the
     clip norm is chosen for the worst case, in which the parts that clipping removes all point in one
     direction. Otherwise a noisy sum of these parts is measured if the effective dimension of the
     scaled rows, :math:`(\sum w)^2 / \sum w^2` for the variances w of their coordinates, is at least
-    2.5, and if :math:`n \sqrt{\rho}` is at least 424 or a basis is used. It is added to the estimate
-    in columns where it is clearly more than noise, as in a skewed column. If there are many such
-    columns, a larger clip norm is used instead.
+    2.5, and if :math:`n \sqrt{\rho}` is at least 424 or a basis is used. This sum is added to the
+    estimate in columns where it is clearly more than noise, as in a skewed column. If there are many
+    such columns, a larger clip norm is used instead.
 
     With `radius` the mechanism runs if `rho` is at least ``least_rho(d)`` for d columns. Then the
     search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search
@@ -111,19 +112,19 @@ class AdaptiveDataMechanism(Declared):
     deviation :math:`\sqrt{d / (2 \rho)}` times the width of the range in each column. All of `rho`
     goes into this sum if `rho` is below ``least_rho(d)``. Otherwise a part of `rho` buys a noisy mean
     of the clipped rows and other private numbers. Unless these promise that a search is far better,
-    the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken. In
-    simulations of fifty laws in ranges of three widths, the expected squared error was 1.04 times that
-    of the clipped sum with all of `rho` in the mean of all releases without a search or with a search
-    that was given up. It was more than 1.2 times in a hundredth of these. If few rows are far from all
-    others, a search may not see them; with one row in a hundred in narrow ranges, its squared error
-    was up to 9 times that of the clipped sum. Entries outside the ranges are cut if there is no
-    search: choose ranges that hold nearly all the data.
+    the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken. If no search
+    was made, or a search was given up, the error is a little larger than if all of `rho` went into the
+    clipped sum. In simulations of fifty laws in ranges of three widths, the expected squared error of
+    these releases was 1.04 times as large in the mean, and more than 1.2 times in a hundredth of them.
+    If few rows are far from all others, a search may not see them. With one such row in a hundred, in
+    narrow ranges, the squared error of a search was up to 9 times that of the clipped sum. Entries
+    outside the ranges are cut if there is no search: choose ranges that hold nearly all the data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
-    `count`, and all further questions use it in place of `n` [2]_. Each of them changes by no more if
-    a row is added or removed than if one is replaced. The sum is N times the noisy mean, so its error
-    includes the noise of N times the center. If N is so small that a search might fail, the rows are
+    `count`, and all further questions use it in place of `n` [2]_. The exact answer to each of
+    them changes by no more if a row is added or removed than if one is replaced. The sum is N times
+    the noisy mean, so its error includes the noise of N times the center. If N is so small that a search might fail, the rows are
     clipped to the ranges, or to the radius. A basis cannot be learned, because the sum of products of
     entries is exact for a public number of rows only.
 
@@ -212,8 +213,8 @@ class AdaptiveDataMechanism(Declared):
         """Compute the least budget rho for which a search is made for the center and the spread of d columns.
 
         With `radius`, a release with less is refused. With `ranges`, a search is considered from
-        this budget on. Under "add_remove" it includes the cost of the number of rows, and is enough
-        if the noisy number is a tenth less than `n`.
+        this budget on. Under "add_remove" the result includes the cost of the number of rows, and
+        is enough if the noisy number is at most a tenth less than `n`.
 
         Parameters
         ----------
@@ -249,8 +250,9 @@ class AdaptiveDataMechanism(Declared):
         Parameters
         ----------
         sigma : array_like or mapping, shape (d,), optional
-            True standard deviations of the columns, in the units of the data, > 0; with a public
-            `basis`, those along its vectors, with `ranges` of the standardized columns.
+            True standard deviations of the columns, in the units of the data, > 0. With a public
+            `basis` they are those along its vectors; with a `basis` and `ranges`, they are those of
+            the standardized columns along its vectors.
         center : float or array_like or mapping, shape (d,), optional
             True mean of a row, in the units of the data; by default the middle of the ranges, which
             is 0 with `radius`.
@@ -371,8 +373,8 @@ class AdaptiveDataMechanism(Declared):
         person : hashable or array_like, shape (n,), optional
             Person to whom each row belongs: the name of a column of `X`, which is not summed, or an
             array with one entry for each row. It is given if and only if the mechanism has
-            `per_person`. Then what is left of the rows of each person is held in memory, and blocks
-            of rows that are read one after the other must be sorted by person.
+            `per_person`. Then the sum or the mean of the rows of each person is held in memory, and
+            blocks of rows that are read one after the other must be sorted by person.
         rng : numpy.random.Generator, optional
             Generator that makes the release a simulation. By default all randomness is secure.
 

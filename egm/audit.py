@@ -261,7 +261,7 @@ class _Tape(np.random.Generator):
         return shape
 
     def half_gamma(self, twice: int, size: int) -> Array:
-        """Return an array of `size` times `twice` / 2, the mean of a gamma variable with this shape; record the shape.
+        """Return `size` numbers, each `twice` / 2, the mean of a gamma variable with this shape, and record the shape.
 
         The method takes the place of `egm.samplers._half_gamma`.
         """

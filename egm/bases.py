@@ -1,21 +1,22 @@
 r"""Make orthonormal bases of rows for `egm.mechanisms.GaussianDataMechanism`, and compare their errors.
 
-Where columns are correlated, noise in another basis has a smaller total variance. Lemma 4.1 compares
-scalings by the product of two numbers: the mean squared length of a scaled row, and the variance of
-noise of a fixed size in the scaled space. For normal rows with the covariance matrix
-:math:`\Sigma`, an orthogonal matrix U and this lemma's scaling along its vectors, the product is
+Where columns are correlated, noise in another basis has a smaller total variance. Lemma 4.1 of
+Poulsen's report (2023) compares scalings by the product of two numbers: the mean squared length of
+a scaled row, and the variance of noise of a fixed size in the scaled space. For normal rows with the
+covariance matrix :math:`\Sigma`, an orthogonal matrix U and this lemma's scaling along the rows of U,
+the product is
 
 .. math::
 
     \Bigl( \sum_j \sqrt{(U \Sigma U^T)_{jj}} \Bigr)^2.
 
-It is least for the eigenvectors of :math:`\Sigma` (by the theorem of Schur and Horn). The clip norm,
-though, is larger than the root of the mean squared length. By default it is computed as if the
-coordinates were independent. With these clip norms, a change from the columns to the eigenvectors
-reduces the noise by less than it reduces the product. But without a basis, more rows are then
-clipped than intended, because the columns are correlated. If equal shares of the rows are clipped
-with and without the basis, the noise is often reduced by more than the product. `compare` gives the
-whole error.
+It is least for the eigenvectors of :math:`\Sigma` (by the theorem of Schur and Horn). But the
+variance of the noise is not proportional to the product, because the clip norm is larger than the
+root of the mean squared length by a factor that depends on the basis. By default the clip norm is
+computed as if the coordinates were independent. Then a change from the columns to the eigenvectors
+reduces the noise by less than it reduces the product. But without a basis, more rows are clipped
+than intended, because the columns are correlated. If equal shares of the rows are clipped with and
+without the basis, the noise is often reduced by more than the product. `compare` gives the whole error.
 
 A basis must be public, unless it is found privately (`egm.adaptive`). It comes from public rows,
 from a known covariance matrix, or from the structure of the rows, as the transforms of images and

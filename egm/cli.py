@@ -83,9 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:
-    """Run the command line `argv`, report errors, and return the exit code; a signal raises KeyboardInterrupt instead.
+    """Run the command line `argv`, report errors, and return the exit code.
 
-    `argv` is None for the arguments of the process. `stops` remembers signals.
+    `argv` is None for the arguments of the process. `stops` remembers a signal, which raises KeyboardInterrupt here.
     """
     try:
         args = _parser().parse_args(argv)
@@ -144,7 +144,7 @@ def _sum(args: Namespace) -> None:
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
     """Return the noisy numbers of rows and of clipped rows that `release` holds, as a dictionary by name.
 
-    It is empty for a release of groups, where the noisy number of rows is among the results for each group.
+    The dictionary is empty for a release of groups, where the noisy number of rows is among the results for each group.
     """
     if isinstance(release, GroupedRelease):
         return {}

@@ -75,8 +75,8 @@ class Table:
     labelled : callable
         Function that takes a list of names of columns, and reads the file like `blocks`. It yields
         pairs: an array of `blocks`, and a list with one array of shape (rows,) for each of these
-        columns. They may be columns that are not in `names`. Their entries are texts if the file is
-        a CSV file, and numbers, texts or dates if it is a Parquet file. A column that does not exist
+        columns. The entries of these arrays are the labels: texts from a CSV file, and numbers, texts
+        or dates from a Parquet file. The columns need not be in `names`. A column that does not exist
         or holds something else raises a `FileError` when the function is called, and a missing label
         raises one when its row is read.
     label_types : callable, optional

@@ -107,7 +107,7 @@ def clipping(
     copies : float or ndarray, shape (d,), default 1
         Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. Each result is the mean over the standard deviations ``factor * sigma``.
+        Factors of `sigma`. Each result is the mean, over all factors, of that for ``factor * sigma``.
 
     Returns
     -------
@@ -256,7 +256,7 @@ def loss_of_a_row(
     copies : float or ndarray, shape (d,), default 1
         Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. Each result is the mean over the standard deviations ``factor * sigma``.
+        Factors of `sigma`. Each result is the mean, over all factors, of that for ``factor * sigma``.
 
     Returns
     -------
@@ -337,7 +337,7 @@ def best_clip_norm(
     tolerance : float, default 1e-7
         Relative tolerance of the clip norm.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. The error is the mean over the standard deviations ``factor * sigma``.
+        Factors of `sigma`. The error is the mean, over all factors, of that for ``factor * sigma``.
 
     Returns
     -------
@@ -359,7 +359,8 @@ def best_clip_norm(
     .. math:: \text{noise} + n E\|L U\|^2 + (n^2 - n) \|E[L U]\|^2,
 
     where the lost share :math:`L = \max(0, 1 - C / \|y\|)` is convex in C and not negative. Hence
-    :math:`L^2` is convex, and :math:`|E[L U_j]|` is :math:`|\mathrm{offset}_j|` times a mean of L.
+    :math:`L^2` is convex in C, and so is :math:`|E[L U_j]|`: it is :math:`|\mathrm{offset}_j|` times
+    the mean of L under another law of x, which does not depend on C (see `egm.gx2.clip_moments`).
 
     Examples
     --------

@@ -3,11 +3,11 @@ r"""Compute tails, quantiles and moments of the generalized chi-square distribut
 It is the distribution of a weighted sum of independent noncentral chi-square variables, with a normal
 term and a constant if they are wanted,
 
-.. math:: Q = \sum_j w_j \, \chi^2(\nu_j, \lambda_j) + \tau Z + c, \qquad w_j \ne 0.
+.. math:: Q = \sum_j w_j \, \chi^2(\nu_j, \lambda_j) + \tau Z + \mu, \qquad w_j \ne 0,
 
-In the signatures :math:`w` is called `weights`, :math:`\nu` is `dof`, :math:`\lambda` is `nc`, :math:`\tau` is
-`normal` and c is `shift`. Every quadratic form of a normal vector has such a distribution
-(`from_quadratic_form`).
+where Z is standard normal. In the signatures :math:`w` is called `weights`, :math:`\nu` is `dof`, :math:`\lambda`
+is `nc`, :math:`\tau` is `normal` and :math:`\mu` is `shift`. Every quadratic form of a normal vector has such a
+distribution (`from_quadratic_form`).
 
 The functions parallel those of `scipy.stats.ncx2`: `sf`, `logsf`, `cdf`, `logcdf`, `pdf`, `logpdf`,
 `isf`, `ppf`, `mean`, `var` and `rvs`; `rv` is a frozen distribution with these methods. Besides, `ilogsf`
@@ -23,7 +23,7 @@ This is how a tail is computed [1]_. The cumulant function of Q,
 
 .. math::
 
-    K(s) = c s + \frac{\tau^2 s^2}{2} + \sum_j \Bigl[ -\frac{\nu_j}{2} \log(1 - 2 w_j s)
+    K(s) = \mu s + \frac{\tau^2 s^2}{2} + \sum_j \Bigl[ -\frac{\nu_j}{2} \log(1 - 2 w_j s)
                          + \frac{\lambda_j w_j s}{1 - 2 w_j s} \Bigr],
 
 is analytic except on cuts along the real axis: one from :math:`1 / (2 \max w)` to infinity if there are
@@ -46,11 +46,11 @@ tails and the density are contour integrals over s:
    order one (`egm/_gx2/contour.py`).
 2. The contour is the hyperbola :math:`s = c + h r (t (\cosh(u/r) - 1) + i \sinh(u/r))` for real u. Its
    constants h and r are chosen so that it follows the path of steepest descent to third order. There
-   the integrand falls like :math:`e^{-u^2/2}`. Further away the hyperbola keeps the angle with the
-   tangent t to the vertical, so that it does not come near the cut, and its nodes spread exponentially,
+   the integrand falls like :math:`e^{-u^2/2}`. Further away the hyperbola keeps an angle to the
+   vertical whose tangent is t, so that it does not come near the cut, and its nodes spread exponentially,
    because the integrand of few weights falls only like a power of s. The trapezoid rule in u converges
-   geometrically: the step is halved until two rules agree and the integrand turns slowly from node to
-   node (`egm/_gx2/kernel.py`).
+   geometrically: the step is halved until two rules agree and the phase of the integrand changes
+   little from node to node (`egm/_gx2/kernel.py`).
 3. At a node, many weights with equal degrees of freedom need only one logarithm: the factors
    :math:`1 - 2 w_j s` are multiplied, and the turns of the product around zero are counted. The loops
    over nodes and weights are compiled by numba, whose import takes a quarter of a second in the

@@ -108,8 +108,8 @@ def solve(
     ------
     ValueError
         If no value is enough, because clipping alone costs more than the target: the message states
-        the least error that was found. Also if a parameter is outside its range, or does not fit
-        the mechanism.
+        the least error that was found. The error is also raised if a parameter is outside its range,
+        or does not fit the mechanism.
     TypeError
         If `mechanism` is not a mechanism, or a number is not a real number.
 

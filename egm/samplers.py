@@ -201,7 +201,7 @@ def secure_laplace(scale: float, size: int) -> list[int]:
 
 
 def secure_sample(size: int, probability: float) -> NDArray[np.bool]:
-    """Draw a Poisson sample, securely: each of several persons is in it with one probability, independently.
+    """Draw a Poisson sample, securely: each person is in it with the same probability, independently of the others.
 
     Parameters
     ----------
