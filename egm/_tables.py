@@ -408,7 +408,7 @@ class Part:
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
         """Return an iterator over pairs: a block of rows with the chosen columns, and a list of its labels.
 
-        `names` has the names of the columns of labels, any columns of the other table.
+        `names` has the names of the columns with labels, which may be any columns of the other table.
         """
         return ((block[:, self._place], labels) for block, labels in self._table.labelled(names))
 

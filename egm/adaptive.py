@@ -68,9 +68,8 @@ class AdaptiveDataMechanism(Declared):
         the budget buys a noisy number of rows, which is released.
     unseen : float, default 0.0
         Share of the budget of the last sum, from 0 to 0.9, that is spent on noisy counts of the rows
-        that are longer than each of two norms. They are needed for ``interval(unseen=True)``, which also holds if a few
-        rows are far away from all others (see `AdaptiveRelease.interval`). By default, no such
-        counts are asked for.
+        that are longer than each of two norms. The counts are needed for ``interval(unseen=True)``,
+        which also holds if a few rows are far away from all others (see `AdaptiveRelease.interval`).
 
     Raises
     ------
@@ -124,9 +123,9 @@ class AdaptiveDataMechanism(Declared):
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
     `count`, and all further questions use it in place of `n` [2]_. The exact answer to each of
     them changes by no more if a row is added or removed than if one is replaced. The sum is N times
-    the noisy mean, so its error includes the noise of N times the center. If N is so small that a search might fail, the rows are
-    clipped to the ranges, or to the radius. A basis cannot be learned, because the sum of products of
-    entries is exact for a public number of rows only.
+    the noisy mean, so its error includes the noise of N times the center. If N is so small that a
+    search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be learned,
+    because the sum of products of entries is exact for a public number of rows only.
 
     **Passes.** The rows are read some 15 to 30 times, once for each question, and never more than 600
     times; without a search, twice. The questions depend on released numbers alone.

@@ -141,8 +141,8 @@ def solve(
     A search takes 10 to 40 forecasts: a few tenths of a second, and some seconds under "optimal" or
     for an AdaptiveDataMechanism.
 
-    The measure "interval" is half of the width of the interval that a release has
-    (`egm.mechanisms.DataRelease.interval`), for normal noise and a public number of rows:
+    The measure "interval" is half of the width of the interval that a release has for
+    column j (`egm.mechanisms.DataRelease.interval`), for normal noise and a public number of rows:
 
     .. math::
 

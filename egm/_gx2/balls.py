@@ -146,8 +146,8 @@ def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
 def _cuts(values: Array) -> Indices:
     """Return the indices at which the clusters of the sorted different weights `values` begin.
 
-    A cluster is at most `_WIDTH` long in log(r / (1 - r)), for the weight r divided by the largest one of its sign. The
-    latter is a cluster by itself.
+    Let r be a weight, divided by the weight of its sign that is largest in size. In log(r / (1 - r)) a cluster is at
+    most `_WIDTH` long. A weight with r = 1 is a cluster by itself.
     """
     extreme = np.where(values > 0, values[-1], values[0])
     with np.errstate(divide="ignore"):

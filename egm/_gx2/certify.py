@@ -70,8 +70,8 @@ def certify(
     -------
     Enclosure
         Two doubles `low` and `high`, with ``low <= exact value <= high``. They differ by a factor of at most 1 + 1e-13,
-        and mostly are neighbors. The exception is a quantile that is smaller than 2**-26 standard deviations of Q
-        although Q takes values on both sides of it, as 0 is for a symmetric Q: its ends are about 2**-69 standard
+        and mostly are neighbors. The exception is a quantile near 0, of a size below 2**-26 standard deviations
+        of Q, if Q takes values on both sides of its constant :math:`\mu`: then the ends are about 2**-69 standard
         deviations apart.
 
     Raises
@@ -128,7 +128,10 @@ def certify(
 
 
 class _Variable:
-    """Hold the checked parameters of Q, and enclose its tails, density and quantiles."""
+    """Hold the checked parameters of Q, and enclose its tails, density and quantiles.
+
+    2 ** `exponent` is the least power of two that is above the size of every weight and above `normal`.
+    """
 
     def __init__(self, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: float, shift: float) -> None:
         """Check the arguments of `certify` with these names."""
@@ -318,7 +321,7 @@ class _Quantile:
         raise ArithmeticError("no start was found for the search of a quantile")
 
     def plan(self, y: Ball) -> None:
-        """Choose the contour for the scaled point `y`; for a negative `y`, that of -Q and of its opposite tail."""
+        """Choose the contour for the scaled point `y`; if that is negative, for the opposite tail of -Q at -`y`."""
         mirrored = bool(y < 0)
         if mirrored != self.mirrored:
             self.mirrored, self.upper = mirrored, not self.upper
@@ -331,7 +334,7 @@ class _Quantile:
         return self.tails[self.upper == self.mirrored]
 
     def exceeds(self, x: float) -> bool | None:
-        """Return whether P[Q > `x`] is at least (True) or at most (False) the given probability, None if unproved."""
+        """Return True if P[Q > `x`] is proved to be at least the given probability, False if at most, else None."""
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:
             return limit == 0

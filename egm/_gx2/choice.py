@@ -1,4 +1,4 @@
-"""Choose the contour on which a tail of a generalized chi-square variable is enclosed, in doubles.
+"""Choose, in doubles, the contour along which a tail of a generalized chi-square variable is enclosed.
 
 The docstring of `enclosed` explains the contour and the names. Whatever is chosen here, an enclosure is right; a good
 choice makes it narrow, with few nodes.
@@ -126,7 +126,7 @@ class _Search:
         self.axis = _Axis(law, upper)
 
     def best(self) -> tuple[Contour, float] | None:
-        """Return the contour with the fewest nodes among some, and the logarithm of the error that is allowed.
+        """Return the contour that has the fewest nodes of those tried, and the logarithm of the error that is allowed.
 
         The result is None if no contour is possible.
         """

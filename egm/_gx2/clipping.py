@@ -47,9 +47,9 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
     The squared norm of the row is :math:`Q = \sum_j w_j Y_j` with the weights :math:`w`, `weights`.
     Here :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`, with the degrees of freedom :math:`\nu`, `dof`,
-    and the noncentralities :math:`\lambda`, `nc`, is the squared length of a normal vector
-    :math:`V_j` of :math:`\nu_j` coordinates with variance 1, whose mean :math:`m_j` has the squared
-    length :math:`\lambda_j`. Clipping multiplies the row by :math:`1 - L`, where :math:`L = \max(0,
+    and the noncentralities :math:`\lambda`, `nc`. It is the squared length of a normal vector
+    :math:`V_j` of :math:`\nu_j` coordinates with variance 1. The mean :math:`m_j` of :math:`V_j` has
+    the squared length :math:`\lambda_j`. Clipping multiplies the row by :math:`1 - L`, where :math:`L = \max(0,
     1 - \sqrt{x / Q})` is the share that the row loses.
 
     Parameters
@@ -188,7 +188,7 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
 def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
     """Compute means of the share that a row loses by clipping, where the contour of `lost_in_tail` fails.
 
-    It fails if nearly all rows are clipped. Arguments and result are those of `lost_in_tail`.
+    That contour fails if nearly all rows are clipped, for example. Arguments and result are those of `lost_in_tail`.
     """
     return _lost(_by_complement(form, x), weights)
 
@@ -206,7 +206,7 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
 def _pieces(form: Form, x: Real) -> list[Piece]:
     """Return quadratures for means of what clipping removes from a row with the squared norm Q.
 
-    There is that of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails. `form` holds the
+    The list has the one of `_in_tail` or, where its contour fails, those of `_by_complement`. `form` holds the
     parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
     """
     try:
@@ -216,11 +216,11 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
 
 
 def _in_tail(form: Form, x: Real) -> Piece:
-    """Return the quadrature along one contour for the expectations E[g(Q); Q > x] of the four functions g of `Piece`.
+    """Return a `Piece`, the quadrature along one contour for means of L, of L^2 and of their derivatives by Q / x.
 
-    `form` holds the parameters of Q, and `x` is divided by its unit. Let t be Q / x. The Laplace transforms of L and
-    L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x. Those of their derivatives by t are z
-    times these, because L and L^2 are 0 at t = 1.
+    L is the share that clipping removes, which is 0 for Q < `x`. `form` holds the parameters of Q, and `x` is divided
+    by its unit. Let t be Q / x. The Laplace transforms of L and L^2, as functions of t - 1, are the results of
+    `_lost_shares` at z = s x. Those of the derivatives by t are z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
     shift, mass, *_ = integrate(crossing, x, density=0.0)
@@ -233,10 +233,11 @@ def _in_tail(form: Form, x: Real) -> Piece:
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     """Yield quadratures that together compute the means of `_in_tail`, for an `x` so small that Q is rarely below it.
 
-    `form` and `x` are those of `_in_tail`. With u = sqrt(x / Q) the functions of `Piece` are first taken for the share
-    1 - u, which is negative for Q < x, and integrated over all Q. For this, the mean of Q^-a times a factor that
-    appears as F(s) under a contour integral is the integral of t^(a-1) exp(K(-t)) F(-t) / Gamma(a) over t > 0. The part
-    with Q < x, if it is not negligible, is then subtracted, by means of `_below`.
+    `form` and `x` are those of `_in_tail`. First the means are taken over all values of Q, with the share 1 - u for u =
+    sqrt(x / Q), which is negative for Q < x, in place of L. They are sums of means of powers Q^-a. If a factor in a
+    mean appears as F(s) under a contour integral, the mean of Q^-a times this factor is the integral of t^(a-1)
+    exp(K(-t)) F(-t) / Gamma(a) over t > 0. Then the part with Q < x is subtracted, by means of `_below`, unless it is
+    negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
@@ -258,10 +259,10 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
 
 
 def _below(form: Form, low: float, x: float) -> Iterator[Point]:
-    """Yield the points of a quadrature for means over low < Q < x, by the density of Q, on intervals of log Q.
+    """Yield the points of a quadrature for means over low < Q < x, which are integrals over log Q.
 
-    `form` holds the parameters of Q; `low` and `x` are divided by its unit. An interval is halved until the mean of x /
-    Q over it agrees with those over its halves.
+    `form` holds the parameters of Q; `low` and `x` are divided by its unit. The range of log Q is divided into
+    intervals. An interval is halved until its part of the mean of x / Q agrees with the sum of the parts of its halves.
     """
     edges = np.linspace(np.log(low), np.log(x), _FIRST + 1)
     stack = [(*ends, _points(form, *ends, x)) for ends in itertools.pairwise(edges)]

@@ -207,8 +207,8 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
     """Find the zero of an increasing function by Newton's method, and return an object that belongs to the zero.
 
     ``increasing(u)`` returns the value of the function at u, its slope, and any other object. The search begins at u =
-    `start`, and ends when the value is at most `tolerance` in size; then the object for this u is returned. It raises
-    an AccuracyError after 200 steps.
+    `start`, and ends when the value is at most `tolerance` in size; then the object for this u is returned. After 200
+    steps an AccuracyError is raised.
     """
     low, high, u = -np.inf, np.inf, start
     for _ in range(200):

@@ -91,9 +91,9 @@ class Form:
 
 @dataclass(frozen=True)
 class Side:
-    """Say how one tail of Q is computed: by the tail of sign * (Q - shift) / unit, whose parameters `form` holds.
+    """Say how one tail of Q is computed: as a tail of sign * (Q - shift) / unit, whose parameters `form` holds.
 
-    If `lower` is true this is the lower tail of that variable, otherwise its upper tail.
+    The tail of this variable is the lower one if `lower` is true, and otherwise the upper one.
     """
 
     form: Form
@@ -141,7 +141,7 @@ class Law:
         return self._side(-1)
 
     def _side(self, sign: int) -> Side:
-        """Return the side of the upper tail, for the `sign` 1, or of the lower tail, for -1."""
+        """Return the `Side` that computes the upper tail of Q if `sign` is 1, and the lower tail if `sign` is -1."""
         negative, positive = self.signs[::sign]
         if positive:
             form = form_of(sign * self.weights if sign < 0 else self.weights, self.dof, self.nc, self.normal)
@@ -260,9 +260,9 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
     """Return the `Form` with one group for each cluster of close weights, or None if there are too many clusters.
 
-    A cluster is a sixteenth of an octave of the weight r, divided by the largest one, or for r > 1/2 of 1 - r. Then the
-    power series by which the docstring of `egm.gx2` replaces the weights of a cluster converges fast. The arguments are
-    those of `form_of`.
+    Let r be a weight divided by the largest one. A cluster is a sixteenth of an octave long, in r or, for r > 1/2, in
+    1 - r. So the power series in the docstring of `egm.gx2`, which replaces the weights of a cluster, converges fast.
+    The arguments are those of `form_of`.
     """
     largest, found = gather(weights, dof, nc, ORDER, min(weights.size // 16, _MOST))
     if found.shape[0] == 0:

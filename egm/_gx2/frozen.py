@@ -377,9 +377,9 @@ def from_quadratic_form(
 
     Notes
     -----
-    Let :math:`x = m + L z`, where z is standard normal and :math:`L L^T` is `cov`. Let
+    Let :math:`x = m + L z`, where m is `mean`, z is standard normal and :math:`L L^T` is `cov`. Let
     :math:`\omega_i` be the eigenvalues of :math:`L^T A L`, and :math:`\beta_i` the coefficients of
-    :math:`L^T (2 A m + b)` along the eigenvectors, where b is `linear`. Then the form is
+    :math:`L^T (2 A m + b)` along the eigenvectors, where b is `linear`. With c for `constant`, the form is
 
     .. math:: m^T A m + b^T m + c + \sum_i (\omega_i z_i^2 + \beta_i z_i).
 

@@ -1,4 +1,4 @@
-"""Evaluate the cumulant function of a generalized chi-square variable, and integrate along a contour: compiled loops.
+"""Hold the compiled loops for the cumulant function of a generalized chi-square variable and for contour integrals.
 
 In this module a distribution is given by three arguments. The array `table` has the shape (4, groups), and its rows are
 r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal weights, where r is the weight divided
@@ -65,7 +65,7 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
-    The rows of the array `at`, of the shape (2, groups), are filled with 1 - r c and with v = r c / (1 - r c). The
+    The first two rows of `at`, an array of the shape (3, groups), are filled with 1 - r c and v = r c / (1 - r c). The
     results are (c, pace, gain, loss, convex, concave, third). pace is d log|c| / d theta, and third is c^3 K'''(c).
     gain is the sum of the positive terms of c K'(c), and loss is minus the sum of the negative ones. convex and concave
     are the sums of the terms of c^2 K''(c) that belong to these two. A cluster counts as if all its weights were equal
@@ -125,7 +125,7 @@ def newton(u: float, value: float, slope: float, low: float, high: float) -> tup
 def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
-    K is the cumulant function of the distribution, and `at` is an array of the shape (2, groups), which `cross` fills.
+    K is the cumulant function of the distribution, and `at` is an array for the results of `cross`.
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
     method finds the zero of the logarithm. It keeps a bracket of the zero by the signs that it has seen.
@@ -197,11 +197,11 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> None:
     """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the result at each node a + i b.
 
-    `nodes` is the array of `_growth`, with the nodes and the results. All q_j have the same sign. The factors are
-    multiplied, so that only one logarithm is taken. Each factor turns the product around zero by less than 180 degrees,
-    always in the same direction. So the full turns can be counted: each full turn crosses the negative axis once. The
-    innermost loops are over the nodes, at constant distances in one vector, and the compiler runs them for several
-    nodes at a time.
+    The q_j are in the last row of `at` and have the same sign. `nodes` is that of `_growth`, with the nodes and
+    results. The factors are multiplied, so that only one logarithm is taken. Each factor turns the product around zero
+    by less than 180 degrees, always in the same direction. So the full turns can be counted: each full turn crosses the
+    negative axis once. The innermost loops are over the nodes, at constant distances in one vector, and the compiler
+    runs them for several nodes at a time.
     """
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
@@ -251,10 +251,10 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
 
 @compiled(inline="always")
 def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int) -> None:
-    """Add the power series with the coefficients `series` to the result of `_growth` at the node with the index `node`.
+    """Add the power series with the coefficients `series`, minus `beyond`, to the result of `_growth` at one node.
 
-    The other arguments are those of `_growth`. The loops are over real numbers, so that the compiler runs them for
-    several clusters at a time.
+    `node` is the index of the node. The other arguments are those of `_growth`. The loops are over real numbers, so
+    that the compiler runs them for several clusters at a time.
     """
     size, total, total_imag = at.shape[1], 0.0, 0.0
     a, b = nodes[node], nodes[_B + node]
@@ -293,7 +293,7 @@ def _growth(
 
     The vector `nodes` has blocks of `_TOGETHER` entries, which begin at 0 for the numbers a and at `_B` for the b. The
     results are written into the blocks from `_GROWTH` and from `_TURN_OF_GROWTH`. If there are runs of factors to be
-    multiplied, the other nodes are computed, too. `at` was filled by `cross` at c and, like `ends`, by `_prepare`.
+    multiplied, all `_TOGETHER` nodes are computed. `at` was filled by `cross` at c and, like `ends`, by `_prepare`.
     `series` has the coefficients of `Form`, and `beyond` is the value of that series at c.
     """
     for i in range(many):

@@ -213,8 +213,8 @@ def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
 def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
 
-    `law` has the parameters of Q. If there are many, those above the mean are interpolated together, and so are the
-    others.
+    `law` has the parameters of Q. If there are many quantiles, those above the mean of Q are interpolated together, and
+    so are those below it.
     """
     flat = np.ravel(logs)
     if flat.size <= _FEW:
@@ -238,9 +238,9 @@ def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     """Compute the result of `search` for every entry of `logs`, by Chebyshev interpolation where entries are dense.
 
     The variable of the interpolation is log(a - log tail), where a is the largest logarithm that the saddlepoint
-    formula can give. Its range is divided into panels of `_NODES` nodes. In a panel with few entries, or with
-    coefficients that do not fall, the quantiles are computed one by one. For positive weights without a normal term,
-    the logarithm of the quantile is interpolated.
+    formula can give. Its range is divided into panels of `_NODES` nodes. In a panel with few entries, or whose last
+    Chebyshev coefficients are not negligible, the quantiles are computed one by one. For positive weights without a
+    normal term, the logarithm of the quantile is interpolated.
     """
     top = kernel().TOP
     t = np.log(top - logs)
@@ -294,7 +294,8 @@ def quantile(law: Law, log_p: float, lower: bool) -> float:
 def _above_mean(law: Law, log_upper: float) -> bool:
     """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q, whose parameters `law` holds.
 
-    For positive weights P[Q > mean] is between 0.317 and 1/2, so that it is rarely needed.
+    For positive weights without noncentralities, whose degrees of freedom are 1 or more, P[Q > mean] is between 0.317
+    and 1/2. Then it need not be computed unless exp(log_upper) is near this range.
     """
     central = (
         law.signs == (False, True) and not law.normal and not distinct(law.nc).any() and distinct(law.dof).min() >= 1
@@ -307,7 +308,7 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 def _log_upper_at_mean(law: Law) -> float:
     """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, or -0.001 if that is less.
 
-    It decides by which tail a quantile is searched: a tail that is close to 1 makes the search inaccurate.
+    The result decides by which tail a quantile is searched: a tail that is close to 1 makes the search inaccurate.
     """
     side = law.upper
     return min(log_by_formula(saddle(side.form, side.form.mean, side.lower)), -1e-3)
@@ -318,8 +319,8 @@ def search(form: Form, log_p: float, lower: bool) -> float:
 
     The result is divided by the unit of `form`, which holds the parameters of Q. The search is over the parameter theta
     of a `Crossing`, for the zero of log((a - log tail) / (a - log_p)), where a is the largest logarithm that the
-    saddlepoint formula can give: this is nearly a straight line in theta. A first search takes the saddlepoint formula
-    in place of the tail.
+    saddlepoint formula can give. This function of theta is nearly a straight line. A first search takes the saddlepoint
+    formula in place of the tail.
     """
     top = kernel().TOP
     depth = top - log_p

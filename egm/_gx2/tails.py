@@ -88,9 +88,9 @@ def sf(
     -----
     The tail is an integral along a contour through the saddle point of its integrand [1]_, as the docstring of
     `egm.gx2` explains. The estimated error follows from the square of the relative difference of the last two
-    quadratures, and from the part of the integrand that turns too far between two nodes. A bound on the rounding error
-    is added. The estimate is not a proven bound, but it is at least the true error in every reference case of the
-    tests.
+    quadratures, and from the part of the integrand whose phase changes too much between two nodes. A bound on the
+    rounding error is added. The estimate is not a proven bound, but it is at least the true error in every reference
+    case of the tests.
 
     References
     ----------
@@ -460,8 +460,9 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
     """Compute the logarithms of a tail and of the density at `x`, both along one contour.
 
     The contour goes through the point of `crossing`, and `x` is in units of its `Form`. The tail is the lower one if
-    `crossing.lower` is true. The results are the logarithm of the tail, its estimated error, the logarithm of the
-    density, and its derivative by x. Only the share `density_counts` of the error of the density counts.
+    `crossing.lower` is true. The results are the logarithm of the tail, an estimated error, the logarithm of the
+    density, and the derivative of this logarithm by x. The estimated error is the larger one of that of the tail and
+    `density_counts` times that of the density.
     """
     _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     height, rounding = crossing.log_height(x)
@@ -473,7 +474,7 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
     """Compute the logarithm of a tail at `x`, and its estimated error, along one contour.
 
-    The arguments are those of `tail_and_density`, but the density may be infinite.
+    The arguments are those of `tail_and_density`. The density may be infinite, because its error does not count.
     """
     _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     height, rounding = crossing.log_height(x)
