@@ -261,7 +261,7 @@ class Operator:
     def variances(self, variances: ArrayLike) -> Array:
         """Return the variances of the entries of a row whose coordinates along the basis are uncorrelated.
 
-        `variances` are those of the coordinates.
+        `variances` has the variances of these coordinates.
         """
         found, d = np.zeros(self.size), self.size
         step = max(1, _AT_ONCE // d)
@@ -312,7 +312,7 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
 
 
 def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
-    """Return the covariance matrix, shape (d, d), of the coordinates along `basis` for columns with `covariance`."""
+    """Return the covariance matrix of the coordinates along `basis`, for columns with the matrix `covariance`."""
     found = finite(covariance=covariance)
     if found.shape != (basis.size, basis.size):
         raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {found.shape}")

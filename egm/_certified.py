@@ -112,7 +112,7 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
 
 
 def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, start: float) -> Enclosure:
-    """Enclose the noise scale at which the privacy curve falls to `delta`, by bisection that begins at `start`.
+    """Enclose the noise scale for which the smallest delta at `epsilon` is `delta`, by bisection from `start`.
 
     ``curve(epsilon, scale)`` takes two balls, and returns a ball that contains the smallest delta.
     """

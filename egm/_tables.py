@@ -91,7 +91,7 @@ def ordered(columns: Columns, **named: object) -> Any:
 
 
 def ordered_square(columns: Columns, **named: object) -> Any:
-    """Return a square table with a row and a column for each name; if it has names, put both in the order of `columns`.
+    """Return a square table; if its rows and columns have names, put both in the order of the names in `columns`.
 
     The table is passed by keyword, and errors show its name. Raise ValueError if its names are not those in `columns`,
     or if its rows are in another order than its columns.
@@ -345,8 +345,8 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
 def check(X: object, columns: Columns) -> None:
     """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
 
-    Names that only number the columns are accepted. If `columns` is None, two or more other names are refused. Raise
-    TypeError for a data frame of dask with a column that does not hold numbers.
+    Names that only number the columns are accepted. If `columns` is None, a table with two or more real names is
+    refused. Raise TypeError for a data frame of dask with a column that does not hold numbers.
     """
     names = column_names(X)
     if names is None:
@@ -406,9 +406,9 @@ class Part:
         return getattr(self._table, "label_types", None)
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Return an iterator over pairs: a block of rows with the chosen columns, and a list of its labels.
+        """Return an iterator over pairs: a block of rows with the chosen columns, and a list with their labels.
 
-        `names` has the names of the columns with labels, which may be any columns of the other table.
+        The list has one array of labels for each column in `names`, which may be any columns of the other table.
         """
         return ((block[:, self._place], labels) for block, labels in self._table.labelled(names))
 

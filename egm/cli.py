@@ -277,7 +277,7 @@ def _plan_sum(args: Namespace) -> None:
 
 
 def _budget(args: Namespace) -> None:
-    """Run `egm budget new`, which makes a journal, or `egm budget show`, which writes what is in one."""
+    """Run `egm budget new`, which makes a journal, or `egm budget show`, which writes what a journal holds."""
     if args.action == "new":
         journal.make(args)
         return

@@ -162,7 +162,7 @@ class Crossing:
     def _rounding(self, size: float) -> float:
         """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
 
-        It allows for the rounding within `kernel.quadrature`, too.
+        The bound covers the rounding errors of `kernel.quadrature`, too.
         """
         return _EPS * (64 + 5 * size + 6 * self._turns + min(math.sqrt(self.form.k @ self.form.k), 64.0))
 

@@ -68,8 +68,8 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
     The first two rows of `at`, an array of the shape (3, groups), are filled with 1 - r c and v = r c / (1 - r c). The
     results are (c, pace, gain, loss, convex, concave, third). pace is d log|c| / d theta, and third is c^3 K'''(c).
     gain is the sum of the positive terms of c K'(c), and loss is minus the sum of the negative ones. convex and concave
-    are the sums of the terms of c^2 K''(c) that belong to these two. A cluster counts as if all its weights were equal
-    to its center.
+    are the sums of the terms of c^2 K''(c) that belong to gain and to loss. A cluster counts as if all its weights were
+    equal to its center.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -543,7 +543,7 @@ def at_weights(rows: Array, group: Indices, e: Array) -> Array:
 
 @compiled()
 def lost_shares(z: Complex) -> Complex:
-    """Compute the two integrals of `clipping._lost_shares` at every entry of `z`, which are 1 or more in size.
+    """Compute the two integrals of `clipping._lost_shares` for every entry of `z`, all of size 1 or more.
 
     Let J_m be the integral of t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity. By parts, J_m is (1 - m/2 J_(m+2)) /
     z. So the integrals 1/z - J_1 and 1/z - 2 J_1 + J_2 are J_3 / (2 z) and (J_3 - J_4) / z = (2 J_6 - 3/2 J_5) / z^2,
@@ -698,8 +698,8 @@ def _recenter(cluster: Array, order: int) -> None:
     """Move the center of `cluster`, a row of the result of `gather`, to the mean of its weights; update its sums.
 
     A saddle point is found as if all weights of a cluster were equal to its center, and the mean represents them best.
-    If t is the relative distance of the new center from the old one, e becomes (e - t) / (1 + t). `order` is the
-    largest power of e in the sums.
+    If t is the relative distance of the new center from the old one, that of a weight changes from e to (e - t) / (1 +
+    t). `order` is the largest power of e in the sums.
     """
     old = cluster[1]
     cluster[1] = old * (1 + (cluster[5] + cluster[5 + order]) / (cluster[3] + cluster[4]))

@@ -462,7 +462,7 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
     The contour goes through the point of `crossing`, and `x` is in units of its `Form`. The tail is the lower one if
     `crossing.lower` is true. The results are the logarithm of the tail, an estimated error, the logarithm of the
     density, and the derivative of this logarithm by x. The estimated error is the larger one of that of the tail and
-    `density_counts` times that of the density.
+    `density_counts` times that of the density, plus a bound on the rounding error.
     """
     _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     height, rounding = crossing.log_height(x)
