@@ -1,4 +1,7 @@
-"""Compute the scaling of least noise, `egm.scaling.optimal`, by a fixed-point iteration with Anderson mixing."""
+"""Compute the scaling of least noise, `egm.scaling.optimal`, by a fixed-point iteration with Anderson mixing.
+
+The docstring of `optimal` explains the noise factor F, the weights w, and the letters q, Q, Z and g.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """Hold the compiled loops for the cumulant function of a generalized chi-square variable and for contour integrals.
 
-In this module a distribution is given by three arguments. The array `table` has the shape (4, groups), and its rows are
-r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal weights, where r is the weight divided
-by the largest weight. `normal` is the standard deviation of the normal term, divided by the unit of the `Form`.
-`series` is as in `Form`.
+In this module a distribution is given by three arguments, and K is its cumulant function. The array `table` has the
+shape (4, groups), and its rows are r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal or
+close weights, where r is the weight of the group divided by the largest weight. `normal` is the standard deviation of
+the normal term, divided by the unit of the `Form`. `series` is that of `Form`, and has no rows without clusters.
 
 A point c where a contour crosses the real axis is given by the number `theta` and by `lower`. If `lower` is true, c is
--exp(theta), for the lower tail. Otherwise c is 1 / (1 + exp(-theta)), for the upper tail.
+-exp(theta), for the lower tail. Otherwise c is 1 / (1 + exp(-theta)), for the upper tail. The array `at`, of the shape
+(3, groups), holds numbers for the point c: `cross` writes its first two rows, and `_prepare` the last one.
 
 Every tail needs the functions whose decorator has a signature. They are compiled when this module is imported, and are
 written so that this is quick: without powers, max and min, and without making arrays. Otherwise numba would compile
@@ -65,11 +66,10 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
-    The first two rows of `at`, an array of the shape (3, groups), are filled with 1 - r c and v = r c / (1 - r c). The
-    results are (c, pace, gain, loss, convex, concave, third). pace is d log|c| / d theta, and third is c^3 K'''(c).
-    gain is the sum of the positive terms of c K'(c), and loss is minus the sum of the negative ones. convex and concave
-    are the sums of the terms of c^2 K''(c) that belong to gain and to loss. A cluster counts as if all its weights were
-    equal to its center.
+    The first two rows of `at` are filled with 1 - r c and v = r c / (1 - r c). The results are (c, pace, gain, loss,
+    convex, concave, third). pace is d log|c| / d theta, and third is c^3 K'''(c). gain is the sum of the positive terms
+    of c K'(c), and loss is minus the sum of the negative ones. convex and concave are the sums of the terms of c^2
+    K''(c) that belong to gain and to loss. A cluster counts as if all its weights were equal to its center.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -95,8 +95,8 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
     """Compute K(c) without the part in `series`, and a number from which its rounding error is bounded.
 
-    The number is the sum of the absolute values of the terms of K(c) and of the arguments of their logarithms. `at` was
-    filled by `cross` at c.
+    The number is the sum of the absolute values of the terms of K(c), plus k |y|, or k if that is less, for each group
+    with y = r c. `at` was filled by `cross` at c.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height = size / 2
@@ -125,7 +125,6 @@ def newton(u: float, value: float, slope: float, low: float, high: float) -> tup
 def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
-    K is the cumulant function of the distribution, and `at` is an array for the results of `cross`.
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
     method finds the zero of the logarithm. It keeps a bracket of the zero by the signs that it has seen.
