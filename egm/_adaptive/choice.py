@@ -13,9 +13,9 @@ the rows are near each other, more if they are not, and a bias if many rows are 
    mean by more than noise explains, many rows are far from the others, and the clipped rows are summed as in step 2.
 4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks
    for the numbers of long rows. If they make the expected error too large, the clipped rows are summed as in step 2.
-   The second time, this is done only if the expected error is 1.5 times that of the clipped sum or more: it assumes
-   that all long rows point in one direction, and was too large for nearly all of fifty laws. It is also done before a
-   clip norm is tried whose noise alone is larger than that of the clipped sum.
+   The second time, the expected error must be at least 1.5 times that of the clipped sum. The reason is that it assumes
+   that all long rows point in one direction, and was too large for nearly all of fifty laws. The clipped rows are also
+   summed before a clip norm is tried whose noise alone is larger than that of the clipped sum.
 5. If the sum of the search, too, differs from the first mean by more than noise explains, this mean is the result.
 
 If the clipped rows are summed in the end, the part of the budget that is lost is 1 to 10 percent for the steps 2 and 3
@@ -101,7 +101,7 @@ def released(
 def clipped(rows: Answers) -> LastRound:
     """Release the mean of standardized `rows` that are clipped to their ranges, and return it as a `LastRound`.
 
-    It takes the whole budget or, if a noisy number of rows was asked for, all that is left of the budget.
+    The mean costs the whole budget or, if a noisy number of rows was asked for, all that is left of the budget.
     """
     return _in_ranges(rows, rows.within("sum", rows.account.base))
 

@@ -9,10 +9,10 @@ estimates with this vector. (Gavish and Donoho 2017 prove this rule for the sing
 17 of the book has it for a symmetric one.) So only those eigenvectors are kept whose eigenvalues, positive or negative,
 are larger than those of the noise alone.
 
-What the estimate says of small eigenvalues is mostly noise. The variances along its eigenvectors are measured next, and
-the estimate gives the units for that. A unit that is too large costs little. One that is too small makes rows seem very
-long, and then the measured variances are wrong. So the units are made so large as if no eigenvalue were below a tenth
-of the largest one of the noise.
+What the estimate says of small eigenvalues is mostly noise. The variances along its eigenvectors are measured next, in
+units that the estimate gives: its guess of the standard deviation along each. A unit that is too large costs little.
+One that is too small makes rows seem very long, and then the measured variances are wrong. So the units are made so
+large as if no eigenvalue were below a tenth of the largest one of the noise.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def correlation(moments: Array, std: float, n: int) -> Array:
 
 
 def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> Array:
-    """Return a lower bound for the guessed standard deviation along each column of `vectors`, shape (d,).
+    """Return the least unit for the measurement along each column of `vectors`, an eigenvector, shape (d,).
 
-    The first three arguments are those of `correlation`, and `spread` has the standard deviations of the columns.
+    The module describes the units. The first three arguments are those of `correlation`, and `spread` has the standard
+    deviations of the columns of the data.
     """
     edge = _edge(len(moments), std / _unit(moments, std), n)
     bounds: Array = np.sqrt(_UNKNOWN * edge * np.sum((spread[:, None] * vectors) ** 2, axis=0))

@@ -345,9 +345,9 @@ class PrivateRows:
         """Return the noisy mean of the rows, and the standard deviation of its noise; entries are cut to [-1, 1].
 
         From this question on, the coordinates of the rows are the columns, even if there was a basis. The noise in each
-        entry of the mean has the returned standard deviation. Two rows whose entries are at most 1 in size differ by at
-        most twice the root of d. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
-        `step`, the name of a step of the search.
+        entry of the mean has the returned standard deviation. Two rows whose entries are at most 1 in size differ, in
+        norm, by at most twice the root of d. The privacy cost `rho` (of zero-concentrated differential privacy) is
+        recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         self.coordinates = replace(self.coordinates, basis=None)

@@ -90,8 +90,9 @@ class AdaptiveRelease(RowSum):
     the releases for 48 laws, and in 46 and 69 percent for two of those four. Intervals with
     ``unseen=True`` contain both means in 98.8 percent or more for each of the fifty laws.
 
-    Most of the length beyond the necessary one is `bias`: in one and two columns the number of long
-    rows that its noise leaves possible, in more columns the noise of the sum of the clipped parts.
+    Most of the length beyond the necessary one is `bias`. In one and two columns, `bias` allows for
+    as many long rows as their noisy number leaves possible; in more columns, it allows for the noise
+    in the sum of the clipped parts.
 
     The interval for the mean of the population takes `spread` for the standard deviations of the
     columns. If the budget was too small to measure them one by one and the rows look normal, all
@@ -166,8 +167,8 @@ class AdaptiveRelease(RowSum):
         Notes
         -----
         Take the default if you know that no small group of rows can have much of the total, and
-        ``unseen=True`` if you do not know it. The second interval contains the first one. For the
-        sum and the mean of the rows, and with `radius`, it holds for all data.
+        ``unseen=True`` if you do not know it. The second interval contains the first one. With
+        `radius`, the second interval holds for the sum and the mean of the rows of all data.
 
         *Proof.* Let C be the clip norm, E >= C, and c the center, all from earlier answers. In column
         j, clipping takes at most :math:`a = (E - C) / b_j` from a row of length at most E and, in the

@@ -23,7 +23,7 @@ privacy loss L it is also at most :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h
 n u / h times the smaller one of 4 W and :math:`8 + 2 z^{-2}`. The fast Fourier transform of M numbers has a relative
 error of at most :math:`7 u \log_2 M` in the Euclidean norm (Higham 2002, Theorem 24.2). The law of all releases is the
 n-th power of a transform, which therefore adds at most :math:`8 n u \log_2(M) \sqrt M` to the sum of all errors. Both
-bounds are taken off delta, with twice the number of points of the result for M.
+bounds are subtracted from delta, where twice the number of points of the result takes the place of M.
 """
 
 from __future__ import annotations

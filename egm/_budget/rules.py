@@ -581,7 +581,7 @@ class Terms:
         return self._reserve_for(float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2)
 
     def _reserve_for(self, mu_squared: float) -> float:
-        """Return the part of the total delta that pays for discrete noise if all mu^2 sum to `mu_squared`."""
+        """Return the part of delta to subtract because noise is discrete, if the releases' mu^2 sum to `mu_squared`."""
         return delta_of(2.0**-70 * mu_squared + 2.0**-90, self.epsilon) * _UP
 
     @property
@@ -598,8 +598,9 @@ class Terms:
     def _by_privacy_loss(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
 
-        It is computed by `egm._budget.amplified`. The delta is that of the total, minus what `_reserve_for` returns;
-        that is enough for mixtures, whose divergence is at most the mean of the divergences of their parts.
+        It is computed by `egm._budget.amplified`. The delta is that of the total, minus what `_reserve_for` returns if
+        all releases are from all rows. This is enough for samples, too: a release from a sample is a mixture, and the
+        divergence of mixtures is at most the mean of the divergences of their parts.
         """
         steps: list[Steps] = []
         others: list[float] = []

@@ -112,8 +112,8 @@ def table(args: Namespace) -> files.Table:
 def labels_of(args: Namespace) -> dict[str, str]:
     """Return the columns that the options --person and --by name, as a dictionary of arguments of a release.
 
-    Raise a `Mistake`, an error for the user, if options are missing that these need (--per-person, --keys and --rows),
-    or the other way round.
+    Raise a `Mistake`, an error for the user, unless --person and --per-person are given together, and so are --by and
+    --keys, and --rows is given with either pair.
     """
     for name, other in (("person", "per_person"), ("by", "keys")):
         given = {option for option in (name, other) if getattr(args, option, None) is not None}

@@ -930,7 +930,7 @@ class GaussianDataMechanism(Mechanism):
     def _grid(self) -> lattice.Lattice:
         """Return the `Lattice` that says how a secure release rounds clipped rows to integers.
 
-        Its unit is as small as the noise allows, which must fit into 64-bit integers, but not below 2**-40 clip norms.
+        Its unit is as small as possible if the noise shall fit into 64-bit integers, but at least 2**-40 clip norms.
         """
         sensitivity = float(self._joint.sensitivity(1.0, self.count_weight / self.clip_norm))
         noise = sensitivity * self._joint.stretch * self.noise_multiplier  # in clip norms
@@ -942,7 +942,7 @@ class GaussianDataMechanism(Mechanism):
 
     @cached_property
     def _unrotated(self) -> Unrotated | None:
-        """Return how rows are summed without rotating them, or None if there is no basis or they are rotated."""
+        """Return the object that sums rows without a rotation; None if there is no basis or if rows are rotated."""
         return unrotated(self.basis, self.b, self.clip_norm)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:

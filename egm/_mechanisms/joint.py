@@ -108,7 +108,7 @@ class Joint:
 
 
 def _root(square: int) -> float:
-    """Return the root of the integer `square`, or a number slightly above it if that is not a whole number."""
+    """Return the root of the integer `square`, rounded up slightly if the root is not a whole number."""
     root = math.isqrt(square)
     if root**2 == square:
         return float(root)

@@ -76,7 +76,7 @@ class Lattice:
     """Represent rows by vectors of integers, after the rows have been shortened to a given norm (clipped).
 
     The integer 1 stands for the length `unit`. The norm of the integer vector of a row is at most `radius`; with an
-    object `unrotated`, that of the rotated vector is. The radius is 2**40, or less if the noise would not fit into
+    object `unrotated`, the norm of the rotated vector is. The radius is 2**40, or less if the noise would not fit into
     64-bit integers. A row is also shortened by the factor `shrink`, slightly below 1, so that rounding errors cannot
     make its vector too long.
     """

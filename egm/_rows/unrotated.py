@@ -78,7 +78,7 @@ class Unrotated:
 
     @property
     def _spare(self) -> int:
-        """Return how many bits of the 63 of a signed integer the entries of an integer vector do not need."""
+        """Return how many of the 63 bits of a signed integer no entry of the integer vector of a row needs."""
         return 62 - self.bits - math.ceil(-math.log2(np.min(self.relative)))
 
     @property
