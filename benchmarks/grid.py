@@ -138,7 +138,7 @@ def plan(X, cell, rng):
 
 
 def plan_published(X, cell, rng):
-    """Estimate the mean of the rows `X` by PLAN with the budget 3.75 rho, which the authors' code spends for rho.
+    """Estimate the mean of the rows `X` by PLAN with the budget 3.75 rho, which the authors' code spends if given rho.
 
     `cell` is the grid point: the law of the rows and the budget.
     """
@@ -246,7 +246,7 @@ def gaussian(X, cell, rng):
 def _ball(cell):
     """Return the radius of the ball around the true mean to which rows are clipped at the grid point `cell`.
 
-    It has the least forecast squared error of the sum of the clipped rows plus Gaussian noise.
+    With this radius, the forecast squared error of the sum of the clipped rows plus Gaussian noise is least.
     """
     factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
     return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]

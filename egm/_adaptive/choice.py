@@ -4,7 +4,7 @@ The rows are standardized: an entry within its declared range is between -1 and 
 sum of the rows has noise that depends on the budget and on the number of columns alone. A search has far less noise if
 the rows are near each other, more if they are not, and a bias if many rows are far from the others.
 
-1. If the budget is below `least`, a public number, all of it goes into the sum of the clipped rows.
+1. If the budget is below `least`, a public number, all the budget goes into the sum of the clipped rows.
 2. Otherwise a quarter of the budget buys a first mean of the clipped rows, and a little more buys the median of the
    distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If it is
    not much smaller than that of the clipped sum, the rest of the budget goes into another mean of the clipped rows, and
@@ -13,9 +13,9 @@ the rows are near each other, more if they are not, and a bias if many rows are 
    mean by more than noise explains, many rows are far from the others, and the clipped rows are summed as in step 2.
 4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks
    for the numbers of long rows. If they make the expected error too large, the clipped rows are summed as in step 2.
-   The second time, the expected error must be at least 1.5 times that of the clipped sum. The reason is that it assumes
-   that all long rows point in one direction, and was too large for nearly all of fifty laws. The clipped rows are also
-   summed before a clip norm is tried whose noise alone is larger than that of the clipped sum.
+   The second time, the expected error must be at least 1.5 times that of the clipped sum, because the expected error
+   assumes that all long rows point in one direction, and was too large for nearly all of fifty laws. The clipped rows
+   are also summed before a clip norm is tried whose noise alone is larger than that of the clipped sum.
 5. If the sum of the search, too, differs from the first mean by more than noise explains, this mean is the result.
 
 If the clipped rows are summed in the end, the part of the budget that is lost is 1 to 10 percent for the steps 2 and 3

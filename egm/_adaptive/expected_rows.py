@@ -50,7 +50,7 @@ class ExpectedRows:
         self.columns, self.law = mu, (sigma, covariance)
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates of the rows along the vectors of `basis`, or the columns, in all further questions."""
+        """Take the coordinates of the rows along `basis`, or the columns if it is None, in all further questions."""
         self.mu, (self.sigma, self.covariance) = self.columns, self.law
         if basis is None:
             return
@@ -145,8 +145,9 @@ class ExpectedRows:
     def within(self, step: str, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of rows with entries cut to [-1, 1], and the standard deviation of its noise.
 
-        Each entry of the mean is off by this standard deviation. The rows are taken to be in [-1, 1]. The privacy cost
-        `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+        Each entry of the mean is off by this standard deviation. Only the mean is cut, as if all rows were in [-1, 1].
+        The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
+        of the search.
         """
         self.account.spend(step, rho)
         std = self.diameter * math.sqrt(self.d / (2 * rho)) / self.n
@@ -168,7 +169,7 @@ class ExpectedRows:
         """Return a typical noisy mean of the matrices y y^T over vectors y from the rows, and how noisy it is.
 
         The vector y is (x - center) / spread for a row x. The mean is that of vectors which are not shortened to
-        `clip_norm`, and the noise in it is drawn once and for all. The second result is the standard deviation of the
+        `clip_norm`, and the noise in it is drawn with a fixed seed. The second result is the standard deviation of the
         noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
         `step`, the name of a step of the search.
         """

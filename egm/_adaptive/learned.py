@@ -61,7 +61,7 @@ def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> 
 
 
 def _unit(moments: Array, std: float) -> float:
-    """Return the mean of the diagonal of the noisy `moments`, or more if it is not clearly above the noise `std`."""
+    """Return the mean of the diagonal of the noisy `moments`, but at least about the noise in it, `std` / sqrt(d)."""
     d = len(moments)
     return max(float(np.trace(moments)), math.sqrt(d) * std) / d
 

@@ -32,9 +32,9 @@ class AdaptiveRelease(RowSum):
         Center of the rows, as the search found it before the sum was released. Without a search,
         the middle of each range.
     sigma : ndarray, shape (d,)
-        Standard deviations of the rows, as the search found them; with a `basis`, those along its
-        vectors, with declared ranges of the standardized columns. Without a search, half of each
-        range: no data in the range have a larger one.
+        Standard deviations of the rows, as the search found them: those along the vectors of a
+        `basis`, if there is one, and those of the standardized columns, if ranges are declared.
+        Without a search, half of each range: no data in the range have a larger one.
     spread : ndarray, shape (d,)
         Standard deviations of the columns that follow from `sigma`, in the units of the data. If
         `model_holds` is False, they are larger, by what the long rows may add to each column.
@@ -67,15 +67,15 @@ class AdaptiveRelease(RowSum):
     unseen : tuple of ndarray or None
         What clipping may have taken from each entry of `estimate`, by the noisy numbers of long rows
         for which a mechanism with ``unseen > 0`` asks: an estimate of an upper bound, the standard
-        deviation of the noise in it, and an upper estimate of a sum of squares. Each has the shape
-        (2, d): for lower ends of intervals and for upper ends. Zeros without a search, and None if
-        nothing was asked.
+        deviation of the noise in it, and an upper estimate of the sum over the rows of what was taken,
+        squared. Each has the shape (2, d): for lower ends of intervals and for upper ends. All are
+        zeros without a search; None stands for a mechanism with ``unseen=0``.
 
     Notes
     -----
     In an interval the noise, and the variation that clipping causes, are treated as normal, and
     `bias` is added on both sides, which is more than most rows need. What clipping removes from a
-    row is called its clipped part. If a noisy sum of the clipped parts was measured, which takes
+    row is called its clipped part. If a noisy sum of the clipped parts was measured, which needs
     three columns or more, `bias` is the amount that this sum leaves possible in each column, with
     95 percent confidence. Otherwise it is at most the amount for clipped parts that all point in
     one direction. An interval may contain the sum with a smaller probability than asked for if

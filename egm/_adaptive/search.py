@@ -179,8 +179,9 @@ class Search:
     def run(self, stops: Callable[[], bool] = lambda: False) -> bool:
         """Find a rough center, then the standard deviations of the columns, and then a better center.
 
-        The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`. Before
-        the center is made better, the function `stops` is asked whether to stop there; then the result is False.
+        The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`. The
+        function `stops` is called before the center is made better. If it returns True, the search ends there and
+        returns False; otherwise the search returns True.
         """
         radius = self.locate()
         if self.public is not None and self.measurable:
@@ -214,9 +215,9 @@ class Search:
         return self.rows.diameter / math.sqrt(2 * rho) / self.n
 
     def reach(self, share: float) -> float:
-        """Return the argument `sure` for which cost(sure) is `share` times the budget.
+        """Return epsilon times n for a private quantile of n rows that costs `share` times the budget.
 
-        The argument is epsilon times n, where epsilon belongs to a private quantile of n rows.
+        This is the argument `sure` of the method `cost`.
         """
         return self.n * math.sqrt(8 * share * self.rho)
 
@@ -331,7 +332,7 @@ class Search:
 
         The basis comes from a noisy matrix of second moments. Return False, and keep the columns as coordinates, if the
         basis found would gain little by Lemma 4.1; the standard deviations have been measured again nevertheless. The
-        last round may return to the columns. If `alike` is true, they then have one common standard deviation again.
+        last round may return to the columns. If `alike` is true, the columns then get one common standard deviation.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -399,7 +400,7 @@ class Search:
 
     @property
     def far(self) -> float:
-        """Return epsilon times n for the upper quantile of lengths by which `reweigh` looks for long tails."""
+        """Return epsilon times n, of n rows, for the private upper quantile by which `reweigh` looks for long tails."""
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:

@@ -168,7 +168,7 @@ def _width(one: Steps) -> float:
 
 
 def _noise_multiplier(mu_squared: float) -> float:
-    """Return a noise multiplier z, not above the exact one, for which 1 / z**2 is `mu_squared`."""
+    """Return the noise multiplier z for which 1 / z**2 is `mu_squared`, rounded down."""
     return (1 - 1e-15) / math.sqrt(mu_squared)
 
 

@@ -1,4 +1,4 @@
-"""Draw a Poisson sample of the rows of a table: each row, or all rows of each person, is in it with one probability.
+"""Draw a Poisson sample of a table: each row, or all rows of each person together, with the same probability.
 
 The sample is drawn while the rows are read. Its size is private: only a mechanism whose neighbors differ by the
 addition or removal of one person may read it.
@@ -50,7 +50,7 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
 
 
 class _Draw:
-    """Decide which rows are in a sample: with the given probability, and by `rng` or, if it is None, securely."""
+    """Decide which rows are in a sample: each with the given probability, by `rng` or, if that is None, securely."""
 
     def __init__(self, probability: float, rng: Rng | None) -> None:
         self._probability, self._rng = probability, rng
@@ -87,7 +87,7 @@ class _Draw:
 
 
 class _Sample:
-    """Table that is read in blocks and has a sample of the rows of another one, an object like `egm.files.Table`."""
+    """Table of a sample of the rows of another table; both are read in blocks, like an `egm.files.Table`."""
 
     def __init__(self, table: Any, person: Hashable | None, draw: _Draw) -> None:
         self.names, self.count, self._table, self._person, self._draw = table.names, None, table, person, draw

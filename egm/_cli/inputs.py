@@ -185,8 +185,8 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` if the rows of `table` are not sorted by the person that the option --person names.
 
     Raise one also if the number of persons is public and not `n`. Only the labels of the persons are read. This is done
-    before the release is charged to a budget. A label that is wrong says something about the data, so it is no error
-    here, but only after the charge. A `Mistake` is an error for the user, and `args` holds the options of the command.
+    before the release is charged to a budget. An error about a wrong label would reveal something about the data, so it
+    is raised only after the charge. A `Mistake` is an error for the user, and `args` holds the options of the command.
     """
     if args.person is None or table.labels is None:
         return
@@ -291,8 +291,8 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the public number of rows: the value of --rows or, without this option, the number of rows in `table`.
 
     Raise a `Mistake`, an error for the user, if there are no rows, or if the number is public but is not that in the
-    file. A file that does not say how many rows it has is read to count them only without --rows or, for a public
-    number, with a budget, so that a wrong number costs nothing.
+    file. If a file does not say how many rows it has, they are counted only if --rows is missing, or if the number is
+    public and the release is charged to a budget. Then a wrong number costs nothing.
     """
     if labels_of(args):
         return int(args.rows)

@@ -233,8 +233,8 @@ def std_of_rounded(mechanism: Any, sensitivity: float, size: int) -> float:
     """Return the standard deviation of the discrete noise that makes a rounded value private.
 
     The value has `size` entries, each rounded to a multiple of a unit, which adds at most sqrt(size) units to the
-    sensitivity. `sensitivity` is the one before rounding; it and the result are in units. Epsilon, delta and the law of
-    the noise are those of `mechanism`.
+    sensitivity. `sensitivity` is the one before rounding; this number and the result are in multiples of the unit.
+    Epsilon, delta and the law of the noise are those of `mechanism`.
     """
     return std_on_lattice(mechanism, math.ceil(sensitivity) + math.isqrt(size) + 1, size)
 

@@ -1098,10 +1098,10 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, ...]) -> tuple[Whole, int]:
-    """Return the clipped sum of the sums, the means or the first rows of each person, and how many were added up.
+    """Clip the sums, the means or the first rows of all persons; return the sum of these, and their number.
 
     The blocks of `source` are sorted by person, and `how` is `per_person`. The result is that of
-    `egm._rows.sums.clipped_sum`, and `rule` has its other arguments.
+    `egm._rows.sums.clipped_sum`, and `rule` has the other arguments of that function.
     """
     kept = people.gathered(source, how, rule[-1] != "error")
     return sums.clipped_sum((block.values for block in kept), *rule)

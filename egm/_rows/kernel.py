@@ -290,11 +290,11 @@ def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
 
 @compiled()
 def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width: int) -> tuple[Array, Array]:
-    """Multiply `width` rows by the matrix of a basis; return an array with the products, and one for further use.
+    """Multiply `width` rows by the matrix of a basis; return the array with the products, and then the other array.
 
-    `z` has the rows as the columns of a matrix (d, width), written as one vector in C order, and so has the result. `y`
-    is an array of the same size. Both are overwritten, and returned. `entries` and `plan` are the results of
-    `egm._basis.Basis.plan`.
+    `z` has the rows as the columns of a matrix (d, width), written as one vector in C order, and so has the first
+    result. `y` is an array of the same size. Both are overwritten; one of them is the first result, and the other one
+    the second. `entries` and `plan` are the results of `egm._basis.Basis.plan`.
     """
     done = 0
     for step in range(plan.shape[0]):

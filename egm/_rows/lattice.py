@@ -98,7 +98,7 @@ class Lattice:
 
     @property
     def rounded(self) -> int:
-        """Return how many entries of a sum are rounded after all rows have been added: d or 0."""
+        """Return how many entries of a sum are rounded after all rows have been added: d with `unrotated`, else 0."""
         return self.unrotated.scaling.size if self.unrotated else 0
 
     def rotated(self, total: Whole) -> Whole:
@@ -372,9 +372,9 @@ def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
 
 
 def l2_distance(d: int) -> float:
-    """Return how far, at most, rounding its random standard deviation changes the law of l2 noise with `d` entries.
+    """Return a bound of the distance between l2 noise with `d` entries and the l2 noise that is drawn.
 
-    The distance is that of total variation. The rounding is that of `egm.samplers.secure_l2`.
+    The distance is that of total variation. `egm.samplers.secure_l2` rounds the random standard deviation of the noise.
     """
     return math.sqrt(d) * 2.0**-49
 

@@ -180,8 +180,8 @@ def vector(name: str, labels: Any) -> Labels:
 def _typed(name: str, found: Labels) -> Labels:
     """Return the vector of objects `found` with a type of NumPy: texts, dates, flags, integers or floats.
 
-    It is unchanged if its entries have several types, or another one. Raise ValueError for a missing entry, and for
-    texts that NumPy does not tell apart.
+    If its entries have several types, or a type that is none of these, return `found` unchanged. Raise ValueError for a
+    missing entry, and for texts that NumPy does not tell apart.
     """
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
@@ -303,7 +303,7 @@ class Source:
 
 
 def _named(block: Any) -> Any:
-    """Return `block`; raise TypeError if its columns have no names, one of which could be that of a label."""
+    """Return `block`; raise TypeError if its columns have no names, because the labels are found by name."""
     if _tables.column_names(block) is None:
         raise TypeError("X must be made of data frames if person or by is the name of a column")
     return block

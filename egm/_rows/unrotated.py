@@ -52,9 +52,9 @@ _ORTHOGONAL = 2.0**-48  # largest norm of U U^T - I, divided by d
 
 @dataclass(frozen=True, eq=False)
 class Unrotated:
-    """Sum the rows of one mechanism with a basis in the columns, as the docstring of this module says.
+    """Sum the rows of one mechanism that has a basis, without rotating them, as the docstring of this module says.
 
-    `basis`, `scaling` and `clip_norm` are those of the mechanism. Objects are made by `unrotated`.
+    `basis`, `scaling` and `clip_norm` are those of the mechanism. The function `unrotated` makes the objects.
     """
 
     basis: Basis
@@ -78,7 +78,7 @@ class Unrotated:
 
     @property
     def _spare(self) -> int:
-        """Return how many of the 63 bits of a signed integer no entry of the integer vector of a row needs."""
+        """Return how many of the 63 bits of a signed integer are left unused by the entries of a row's vector."""
         return 62 - self.bits - math.ceil(-math.log2(np.min(self.relative)))
 
     @property

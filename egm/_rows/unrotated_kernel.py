@@ -202,8 +202,8 @@ def _add_held(
 def _scale(row: Array, center: Array, alpha: float) -> bool:
     """Replace `row` by y = alpha * (row - center), in place; return whether an entry of y is above 2**40 in size.
 
-    A row with such an entry is surely clipped. Instead of y it becomes row - center, divided by the size of its largest
-    entry, after entries beyond `FAR` in size are cut to that size.
+    A row with such an entry is surely clipped. Then `row` becomes row - center instead, divided by the size of its
+    largest entry, after entries beyond `FAR` in size are cut to that size.
     """
     largest = 0.0
     for j in range(row.size):
