@@ -228,7 +228,7 @@ def anisotropic(X, cell, rng):
 def anisotropic_oracle(X, cell, rng):
     """Estimate the mean of the rows `X` by the method of Dagan and others, given the true mean and standard deviations.
 
-    It needs no filter of outlying rows then. `cell` is the grid point: the law of the rows and the budget.
+    Then no filter of outlying rows is needed. `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
 
@@ -406,7 +406,7 @@ def _turn(task):
 def effort(task):
     """Estimate how long a task, a pair (grid point, names of methods), takes, in an arbitrary unit of time.
 
-    It takes longer for larger data, for slow methods, and for egm's own mechanism.
+    A task takes longer for larger data, for slow methods, and for egm's own mechanism.
     """
     cell, names = task
     return sum(cell.n * cell.d * (1 + cell.n / 1500 * METHODS[name].slow) + 2e7 * (name == "ours") for name in names)

@@ -60,8 +60,8 @@ Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the no
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
     """Return the least budget rho for which a search is considered, for `n` rows with `d` columns.
 
-    It is large enough that the search can be paid after a first mean of the clipped rows, the median distance from this
-    mean, and a second mean. `sigma_range` is the range of the standard deviations of the standardized columns.
+    This budget is enough for a search after a first mean of the clipped rows, the median distance from this mean, and a
+    second mean. `sigma_range` is the range of the standard deviations of the standardized columns.
     """
     return max((least_rho(n, d, 1.0, sigma_range[0]) + _cost(n)) / (1 - _FIRST - _NEAR), (_ENOUGH / n) ** 2)
 

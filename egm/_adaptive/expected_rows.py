@@ -83,8 +83,8 @@ class ExpectedRows:
         name of a step of the search.
 
         A private quantile of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns
-        (bounds of intervals, and a point in each interval). It can be smaller or larger than the distances of all rows.
-        An upper bound of the probability of this is added to the attribute `failure`.
+        (bounds of intervals, and a point in each interval). By chance it can be smaller than all distances, or larger
+        than all. An upper bound of the probability of this is added to the attribute `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho, q, intervals[1].size)
@@ -98,9 +98,9 @@ class ExpectedRows:
         privacy) of all medians together is recorded under `step`, the name of a step of the search.
 
         A private median of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns (bounds
-        of intervals, and a point in each interval). It can be smaller or larger than the numbers |x_j - center_j| of
-        all rows. An upper bound of the probability that this happens in some column is added to the attribute
-        `failure`.
+        of intervals, and a point in each interval). By chance it can be smaller than |x_j - center_j| for all rows, or
+        larger for all rows. An upper bound of the probability that this happens in some column is added to the
+        attribute `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho / self.d, 0.5, self.d * intervals[1].size)

@@ -147,8 +147,8 @@ class Search:
     """Search for the center and the standard deviations of the columns, by questions to `rows` that have noisy answers.
 
     The state of the search is in three attributes of shape (d,): `center` is the estimated center, `center_std` is its
-    standard error, and `sigma` has the standard deviations of the columns. They are computed from noisy answers only,
-    and so may be published. Every column has a mean from -radius to radius, and a standard deviation within
+    standard error, and `sigma` has the standard deviations of the columns. All three are computed from noisy answers
+    only, and so may be published. Every column has a mean from -radius to radius, and a standard deviation within
     `sigma_range`. `public` is a public basis whose coordinates are used if the budget is large enough; `learn` says
     whether a basis is found privately. The search begins at the center `start`, by default zero, and the attribute
     `rho` is the budget that is left when it begins.
@@ -429,8 +429,8 @@ class Search:
         """Set `sigma` from `spread`, the root mean square of each column about the estimated center.
 
         The attribute `sigma` has the standard deviations of the columns. The variance of a column is the square of its
-        `spread` minus the squared standard error of the center. It is not made smaller than 0.09 times the square of
-        `spread`. The result is clipped to the declared range of standard deviations.
+        `spread` minus the squared standard error of the center, but at least 0.09 times the square of `spread`. The
+        standard deviations are clipped to their declared range.
         """
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)

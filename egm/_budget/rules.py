@@ -598,7 +598,7 @@ class Terms:
     def _by_privacy_loss(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
 
-        It is computed by `egm._budget.amplified`. The delta is that of the total, minus what `_reserve_for` returns if
+        `egm._budget.amplified` computes it. The delta is that of the total, minus what `_reserve_for` returns if
         all releases are from all rows. This is enough for samples, too: a release from a sample is a mixture, and the
         divergence of mixtures is at most the mean of the divergences of their parts.
         """

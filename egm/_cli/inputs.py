@@ -162,8 +162,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
 def labelled(table: files.Table, args: Namespace) -> files.Table:
     """Return a copy of `table` that shows progress while it is read, and whose group labels have the type of the keys.
 
-    The group labels are those of the column that --by names. They remain dates if they are dates, and otherwise become
-    texts.
+    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts.
     """
     by = getattr(args, "by", None)
 
@@ -255,8 +254,8 @@ def _of_release(path: str, name: str) -> Vector | None:
 def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
     """Raise a `Mistake` if the vector `name` is sigma and the release in `content` was made along a basis.
 
-    Its standard deviations belong to the vectors of the basis, and not to the columns. `content` is what the file at
-    `path` holds.
+    The standard deviations of such a release belong to the vectors of the basis, and not to the columns. `content` is
+    what the file at `path` holds.
     """
     if name == "sigma" and ("basis" in content or "basis" in content["parameters"]):
         raise Mistake(f"{spelled(name)} {path}: has standard deviations along a basis, and not those of the columns")

@@ -22,7 +22,8 @@ def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float
 
     `args` holds the options of `egm plan`, and `names` and `sigma` the names and the standard deviations of the
     columns. `confidence` is the probability of an interval. The result is a dictionary for the output, whose entry
-    "solved" has the value that was found, the error and the options of the target. It is empty without --target-error.
+    "solved" has the value that was found, the error and the options of the target. Without --target-error, nothing is
+    set and the dictionary is empty.
     """
     if args.target_error is None:
         return {}

@@ -1134,7 +1134,7 @@ def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
 def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
     """Check `location`, a center or a mean, and return it as an array.
 
-    It is one number, or one for each entry of `sigma`. The error message calls it by `name`.
+    The argument has one number, or one for each entry of `sigma`. The error message calls it by `name`.
     """
     location = between(-_RANGE[1], _RANGE[1], **{name: location})
     if location.shape not in ((), sigma.shape):

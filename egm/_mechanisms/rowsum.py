@@ -95,8 +95,8 @@ class RowSum(ABC):
             What the interval contains: the exact sum of the rows; their exact mean; or the mean of
             the population from which the rows are a random sample.
         simultaneous : bool, default False
-            Whether all intervals hold at once with the probability `confidence`. By default each
-            one holds with this probability. They are made simultaneous by Bonferroni's inequality.
+            Whether all intervals hold at once with the probability `confidence`, by Bonferroni's
+            inequality. By default each one holds with this probability.
 
         Returns
         -------

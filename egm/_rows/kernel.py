@@ -28,8 +28,8 @@ FAR = 1e290  # size to which larger entries of a row are cut, so that its rotati
 def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
     """Write (row - center) * scaling into `y`, and return the squared norm of `y`.
 
-    All are vectors of one length. The compiler chooses the order in which the squares are added; every call has the
-    same order.
+    The four arguments are vectors of one length. The compiler chooses the order in which the squares are added; every
+    call has the same order.
     """
     square = 0.0
     for j in range(y.size):

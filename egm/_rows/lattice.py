@@ -372,9 +372,9 @@ def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
 
 
 def l2_distance(d: int) -> float:
-    """Return a bound of the distance between l2 noise with `d` entries and the l2 noise that is drawn.
+    """Return a bound on how far the law of l2 noise with `d` entries moves if its standard deviation is rounded.
 
-    The distance is that of total variation. `egm.samplers.secure_l2` rounds the random standard deviation of the noise.
+    The standard deviation is random, and `egm.samplers.secure_l2` rounds it. The distance is that of total variation.
     """
     return math.sqrt(d) * 2.0**-49
 

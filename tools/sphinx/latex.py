@@ -310,8 +310,8 @@ def configure(app, config):
 def setup(app):
     """Connect this extension to `app`, the Sphinx application, with a translator to LaTeX in place of Sphinx's own.
 
-    Return the properties of the extension. It must come after sphinx-proof, because it replaces functions of
-    sphinx-proof.
+    Return the properties of the extension. This extension must be loaded after sphinx-proof, because it replaces
+    functions of sphinx-proof.
     """
     app.set_translator("latex", BookTranslator)
     app.add_post_transform(Arrange)

@@ -10,7 +10,7 @@ in the repository's root: a folder `.binder` would hide them.
 **Colab** opens one notebook on a machine of its own, which has no `egm`: a chapter as it is committed would fail at its
 first import. So the workflow that publishes the book also puts copies of the chapters on the branch `colab`, in a
 folder with the name of the commit. Each copy has an additional first cell (`self_installing`), which installs the
-package at that commit from the project's address, and the other packages that the chapter imports. It does not install
+package at that commit from the project's address, and the other packages that the chapter imports. The cell leaves out
 the extra `book`, which would replace the kernel that Colab runs on. A committed chapter cannot have that cell, because
 no file can hold the hash of the commit that it is in. Folders of earlier commits are kept.
 

@@ -15,8 +15,8 @@ _DEEPEST = 80  # number of clip norms that are tried, each half as large as the 
 def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random.Generator, beta: float = 0.1) -> Array:
     r"""Estimate the second moments of the rows by AdaptiveCov: clip the rows, then make their matrix private.
 
-    Unlike the other methods of this module, it does not estimate a mean. It is for rows whose mean is known
-    to be zero, such as differences of rows.
+    Unlike the other functions of `egm.study.rivals`, this one does not estimate a mean. It is for rows whose mean
+    is known to be zero, such as differences of rows.
 
     Parameters
     ----------
