@@ -368,10 +368,10 @@ class Search:
         return other
 
     def turn(self, basis: BasisLike, along: Array) -> None:
-        """Take the coordinates of the rows along `basis`, and measure their standard deviations, from guesses `along`.
+        """Take the coordinates of the rows along `basis`, and measure their standard deviations.
 
-        `along` has one guess for each vector of the basis. The standard error of the center does not change, because so
-        far it is the same for all columns.
+        `along` has a first guess of the standard deviation for each vector of the basis. The standard error of the
+        center does not change, because so far it is the same for all columns.
         """
         self.basis = basis
         self.rows.turn(basis)
@@ -494,10 +494,10 @@ class Search:
         return *np.sqrt(squares), np.array([group.size for group in groups])
 
     def calibrated(self) -> Array:
-        """Multiply `sigma` and `center_std` by one factor, from a measured distance; return a scaling b, shape (d,).
+        """Multiply `sigma` and `center_std` by one factor that is measured; return a scaling b, shape (d,).
 
-        The distance is the median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by the
-        median that follows from `sigma` and `center_std`. The question costs very little, and the factor matters
+        The search asks for the median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by
+        the median that follows from `sigma` and `center_std`. The question costs very little, and the factor matters
         because the clip norm depends on it.
         """
         b = scaling.optimal(self.spread(), 0.05)

@@ -192,8 +192,8 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 def room(law: NoiseLaw, noise: float) -> float:
     """Return the largest standard deviation of normal noise for which 64-bit integers must be large enough.
 
-    It is `noise`, the standard deviation of each coordinate, or 16 times `noise` for l2 noise, which is normal noise
-    with a random standard deviation.
+    The result is `noise`, the standard deviation of each coordinate, or 16 times `noise` for l2 noise, which is normal
+    noise with a random standard deviation.
     """
     return noise if law == "gaussian" else 16 * noise
 

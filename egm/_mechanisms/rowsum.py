@@ -50,7 +50,7 @@ class Parts:
 
 
 class RowSum(ABC):
-    """Base class of releases of a sum of rows: means, intervals, and a table with a row for each column."""
+    """Base class of releases of a sum of rows, with means, intervals, and a table that has a row for each column."""
 
     estimate: Array
     noise_std: Array

@@ -102,9 +102,10 @@ class Lattice:
         return self.unrotated.scaling.size if self.unrotated else 0
 
     def rotated(self, total: Whole) -> Whole:
-        """Return the sum of the integer vectors of all rows along the basis, from their sum in the columns.
+        """Return the integer sum of all rows along the basis, from `total`, their integer sum in the columns.
 
-        `total` is a result of the method `sum`, and may have numbers of rows after its d entries.
+        `total` is a result of the method `sum`. Numbers of rows after its d entries stay as they are. Without an object
+        `unrotated`, nothing is left to do, and `total` is returned.
         """
         if self.unrotated is None:
             return total

@@ -108,10 +108,10 @@ class Unrotated:
         return self.alpha, 2.0**self.bits, directions, less, slack, entries, plan, relative, often
 
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
-        """Return the rotated and scaled sum of all rows as Python integers, from the sum of their integer vectors.
+        """Return the rotated and scaled sum of all rows as Python integers, from `total`, their sum in the columns.
 
-        This sum, `total`, has the shape (..., d). The result is for the mechanism's `Lattice`, whose `radius` and
-        `shrink` are given.
+        `total` is the sum of the integer vectors of the rows, shape (..., d). The result is in the unit of the
+        mechanism's `Lattice`, which has the given `radius` and `shrink`.
         """
         A = np.rint(np.ldexp((self.relative * shrink)[:, None] * self.basis.matrix, _FRACTION))
         whole = np.array([int(entry) for entry in A.ravel().tolist()], dtype=object).reshape(A.shape)
