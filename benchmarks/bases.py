@@ -22,7 +22,8 @@ differences of rows whose leverage is above 2 t / n, and most likely refuses, to
 `least` is 20 k t for the smallest t with which at most `LEFT_OUT` differences are left out. The mean of the leverages
 is 2 d / n, so `least` is never below 20 k d.
 
-The result is written to `egm/study/data/bases.csv`. The random numbers depend only on set, method and run.
+The result is written to `egm/study/data/bases.csv`. The random numbers depend only on set, method and run. The function
+of each method has the first four arguments of `ours` and, like it, returns an estimate and whether a basis was used.
 """
 
 import argparse
@@ -121,14 +122,14 @@ def ours_along_better(X, rho, name, rng):
 
 
 def plan_along(X, rho, name, rng):
-    """Return PLAN's estimate of the mean of `X` along a basis that costs a quarter of `rho`; and True, as in `ours`."""
+    """Return PLAN's estimate of the mean of `X` along a basis that costs a quarter of `rho`, and True."""
     basis = basis_of(X, rho / 4, rng)
     radius = RANGES[name][1] * np.sum(np.abs(basis), axis=1)
     return rivals.plan(X @ basis.T, 0.75 * rho, radius=radius, rng=rng) @ basis, True
 
 
 def coinpress(X, rho, name, rng):
-    """Return CoinPress's estimate of the mean of `X`, with a private covariance matrix; and True, as in `ours`.
+    """Return CoinPress's estimate of the mean of `X`, with a private covariance matrix, and True.
 
     The constants are those of the authors' public code, which are far better here than those of their theorems.
     """
@@ -157,7 +158,7 @@ def coinpress(X, rho, name, rng):
 
 
 def plan(X, rho, name, rng):
-    """Return PLAN's estimate of the mean of the rows `X`, at the cost `rho`; and False, because no basis is used."""
+    """Return PLAN's estimate of the mean of the rows `X`, at the cost `rho`, and False: there is no basis."""
     return rivals.plan(X, rho, radius=RANGES[name][1], rng=rng), False
 
 

@@ -12,7 +12,8 @@ estimates of a method increases its version in METHODS, and its rows are compute
 only on grid, d, alpha, rho, seed and the method's name. So the result is the same, byte for byte, in any order and
 after any number of runs. When no row is missing, the result is written to `egm/study/data/rivals.csv`.
 
-The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023).
+The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023). The function of a method takes the rows `X`, the grid
+point `cell` and a random generator `rng`, and returns an estimate of the mean, shape (d,).
 """
 
 import argparse

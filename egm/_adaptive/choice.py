@@ -78,7 +78,7 @@ def released(
     learn: bool = False,
     unseen: float = 0.0,
 ) -> LastRound:
-    """Release the mean of standardized `rows`, by a search or by clipping them to their ranges, as a `LastRound`.
+    """Release the mean of standardized `rows`, after a search or clipped to their ranges, and return a `LastRound`.
 
     The arguments `sigma_range`, `public` and `learn` are those of `Search`, and `unseen` is that of `last_round`.
     """
@@ -109,7 +109,7 @@ def clipped(rows: Answers) -> LastRound:
 def _error(rows: Answers) -> float:
     """Return the expected squared error of the sum of the `rows`, clipped to their ranges, in standardized units.
 
-    The sum comes from the first mean and from a second one that takes the rest of the budget.
+    The sum follows from the average of two noisy means: the first one, and one that costs the rest of the budget.
     """
     return rows.diameter**2 / 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.base)
 

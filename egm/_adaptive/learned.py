@@ -2,7 +2,7 @@ r"""Estimate how columns are correlated from noisy second moments, for `egm.adap
 
 Let the rows have standardized columns, so that their second moments are the correlation matrix R. Independent noise of
 standard deviation t in the entries of a symmetric matrix has eigenvalues up to :math:`2 t \sqrt d`. Eigenvalues of
-R - I that are less than half as large cannot be seen in the noise. Larger eigenvalues are increased by the noise, and
+R - I below half of this bound cannot be seen in the noise. Larger eigenvalues are increased by the noise, and
 their eigenvectors are turned. If an eigenvalue of a matrix of low rank becomes y in the noisy matrix, the estimate
 :math:`\sqrt{y^2 - 4 t^2 d}` with the eigenvector of the noisy matrix has, for large d, the least squared error of all
 estimates with this vector. (Gavish and Donoho 2017 prove this rule for the singular values of a square matrix; chapter

@@ -278,7 +278,7 @@ class Search:
         """Add `step` to the center, and clip the new center to the declared range of the means of the columns.
 
         `step` is along the basis, if there is one. The result is what the clipping removed, in the columns: the center
-        before it minus the center after it, shape (d,).
+        before the clipping minus the center after it, shape (d,).
         """
         there = self.center + step
         if self.basis is not None:
@@ -355,8 +355,8 @@ class Search:
     def in_columns(self) -> Search | None:
         """Return this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        In the first case the rows take the columns as coordinates, too. The standard deviations are those from before
-        the basis was learned.
+        In the first case all further questions to the rows are about the columns, too. The standard deviations are
+        those from before the basis was learned.
         """
         if self.columns is None:
             return None
@@ -383,8 +383,8 @@ class Search:
     def remeasure(self, heavy: float = 1.0) -> None:
         """Ask for the mean square of every coordinate, and correct the standard deviations `sigma` by the answers.
 
-        The mean squares are about the estimated center. They are limited as is right for normal rows, and `heavy` is a
-        factor by which larger squares are allowed.
+        The mean squares are about the estimated center. The squares of a single row are limited as is right for normal
+        rows, and `heavy` is a factor by which larger squares are allowed.
         """
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
@@ -404,7 +404,7 @@ class Search:
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:
-        """Ask for the mean square of each coordinate, and correct `sigma` by it, also for rows with long tails.
+        """Ask for the mean square of each coordinate, and correct `sigma` by the answers, also if tails are long.
 
         The coordinates are those along the basis or, before there is one, the columns. The method `remeasure` limits
         the squares as for normal rows, which would remove long tails. Here the limit is increased if rows have long

@@ -12,8 +12,8 @@ sample, nor how large it is. There are two kinds of statements:
   this remains true for several releases together (Zhu, Dong and Wang 2022). The package dp-accounting composes these
   laws. It has two ways: the distribution of the privacy loss on a grid, rounded so that delta is not underestimated
   (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and Rényi divergences of whole orders (Mironov, Talwar and
-  Zhang 2019). Both ways give upper bounds, and the smaller one is taken. The second also counts mechanisms of which
-  nothing but rho is known, and is the better one for a very small delta.
+  Zhang 2019). Both ways give upper bounds, and the smaller bound is taken. The second way also counts mechanisms of
+  which nothing but rho is known, and is the better one for a very small delta.
 
 The first way computes with doubles, whose rounding errors could make delta too small. Let n be the number of releases,
 u = 2^-53, and h the distance of the grid's points. A probability on the grid is computed from values of the privacy
@@ -84,7 +84,7 @@ def composed_epsilon(
 
     `steps` describes the releases from samples. The others are described in two ways: by the sum `mu_squared` of 1 /
     z**2 for Gaussian noise and a pair (epsilon, delta) in `private` for each of the rest; and by the sum `rho` of their
-    zCDP costs. A way that is not known has an infinite sum. All mechanisms must be fixed before the first release.
+    zCDP costs. A sum that is not known is given as infinite. All mechanisms must be fixed before the first release.
     """
     found = [_by_renyi(steps, rho, delta), _by_privacy_loss(steps, mu_squared, private, delta)]
     return min(found) * _UP
@@ -157,9 +157,9 @@ def _parameters(epsilon: float, delta: float) -> Any:
 
 
 def _width(one: Steps) -> float:
-    """Return about the length of the interval in which the privacy loss of one of the releases in `one` lies.
+    """Return the approximate length of an interval that contains the privacy loss of a release that `one` describes.
 
-    Outside this interval it lies with a probability below exp(-50).
+    The privacy loss is outside this interval with a probability below exp(-50).
     """
     largest = one.mu_squared / 2 + 10 * math.sqrt(one.mu_squared)
     if one.probability == 1:

@@ -280,7 +280,7 @@ def _is_path(args: Namespace, name: str) -> bool:
 def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
     """Return the names and the standard deviations of the columns for a forecast, from the file that --sigma names.
 
-    The names are texts, and count from "1" on if the file has no names.
+    The names are texts. If the file has no names, they are "1", "2" and so on.
     """
     names, sigma = _vectors(args)["sigma"]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
@@ -491,8 +491,8 @@ def progress(
     """Yield the `blocks` unchanged, and show on a terminal how many rows have been read.
 
     The number is shown from the first second on, with its percentage of `count`, unless that is None. The function
-    `rows_of` returns the number of rows in a block. After a signal, which `args.stops` knows, KeyboardInterrupt is
-    raised before the next block.
+    `rows_of` returns the number of rows in a block. If `args.stops` has received a signal such as Ctrl-C,
+    KeyboardInterrupt is raised before the next block.
     """
     rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf
     try:

@@ -105,10 +105,7 @@ def _cost(cost: Loss | float) -> dict[str, float]:
 
 
 def _sample(charge: Charge) -> dict[str, float]:
-    """Return a dictionary with two numbers of a `charge` for samples, or an empty one for any other charge.
-
-    The numbers are the sampling probability and the number of releases.
-    """
+    """Return the sampling probability and the number of releases of `charge` by name; nothing without a sample."""
     if charge.sampling_probability is None:
         return {}
     return {"sampling_probability": charge.sampling_probability, "count": charge.count}

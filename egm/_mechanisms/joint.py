@@ -86,7 +86,7 @@ class Joint:
     def stretch(self) -> float:
         """Return the factor by which the noise must be larger than the result of `sensitivity` alone requires.
 
-        It is the reach r in the docstring of this module, times about 1.008 if the number of clipped rows is released.
+        It is the reach r of the module's docstring, times about 1.008 if the number of clipped rows is released.
         """
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 

@@ -241,8 +241,8 @@ class RowSum(ABC):
 def _ratio(S: Array, N: float, variance: Array, count_variance: float, bias: Array, q: float) -> tuple[Array, Array]:
     """Return the least and the greatest t with |S - N t| <= q sqrt(variance + t**2 count_variance) + bias.
 
-    `S`, `variance`, `bias` and both results are vectors; `variance` and `bias` may have a line for each result. If the
-    exact count may be zero, because `count_variance` is large, the results are infinite.
+    `S`, `variance`, `bias` and both results are vectors; `variance` and `bias` may also be matrices with one row for
+    each result. If the exact count may be zero, because `count_variance` is large, the results are infinite.
     """
     variance, bias = (np.broadcast_to(part, (2, S.size)) for part in (variance, bias))
     if not count_variance:

@@ -158,7 +158,7 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
 def vector(name: str, labels: Any) -> Labels:
     """Return `labels` as a vector that NumPy can sort; raise a TypeError or a ValueError if it cannot.
 
-    The messages call the labels by `name`. Texts become NumPy strings, and Python's dates NumPy's.
+    The messages call the labels by `name`. Texts become NumPy strings, and Python's dates become NumPy dates.
     """
     try:  # a list is not converted to one type, or 1 and "1" would be one person
         found = np.asarray(labels, dtype=object if isinstance(labels, list | tuple) else None)

@@ -11,11 +11,12 @@ rotation is linear, so rotating the sum of the rows is the same as summing rotat
 
 The factor :math:`\theta`, slightly below 1, allows for all rounding errors in step 1 and for those of U, so that
 :math:`\|M w\| \le K`. So one row changes M W as much as it changes a sum of rotated rows. Rounding the product can add
-one to the change of each of the d entries, which is charged: the sensitivity grows by :math:`\sqrt d`, where K is
-nearly always :math:`2^{40}`. (Chapter 13 of the book has the proof.)
+one to the change of each of the d entries. The sensitivity allows for that, and grows by :math:`\sqrt d`; this is
+little, because K is nearly always :math:`2^{40}`. (Chapter 13 of the book has the proof.)
 
-Whether a row is long is decided by its norm in doubles, for which it is rotated. But most rows are recognized as short
-without that. The rows :math:`v_j` of U are orthonormal, and :math:`b_j \le m`. So for every set J of directions
+A row is clipped if its norm in doubles is too large; to compute this norm, the row is rotated. But most rows are seen
+to be short without that. The rows :math:`v_j` of U are orthonormal, and :math:`b_j \le m`. So for every set J of
+directions
 
 .. math::
 

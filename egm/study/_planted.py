@@ -128,7 +128,7 @@ def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
 def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:
     """Call the sampler of noise `right` with the arguments `scale` and `other`; return its draws, times `factor`.
 
-    Integers stay integers, by rounding. `other` is the number of draws, or a random generator.
+    If the draws are integers, the products are rounded. `other` is the number of draws, or a random generator.
     """
     drawn = right(scale, other)
     return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn

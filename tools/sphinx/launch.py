@@ -62,8 +62,8 @@ class LaunchError(Exception):
 def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the project's public address on GitHub, or None if the project has no such address.
 
-    It is that in pyproject.toml in `root`, the main folder of the project, or else that of the GitHub workflow that is
-    running, as the environment variables `environ` say. Binder and Colab both open only GitHub.
+    The address is that in pyproject.toml in `root`, the main folder of the project, or else that of the GitHub workflow
+    that is running, as the environment variables `environ` say. Binder and Colab both open only GitHub.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
     running = [environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY")]
@@ -89,7 +89,7 @@ def configure(config: Path, address: str | None, made: Commit | None) -> None:
 def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str]:
     """Return the list of packages that the chapter `notebook` imports, as requirements for pip such as "numpy>=2".
 
-    They have the bounds of their versions in the file pyproject.toml in `root`, the main folder of the project. `egm`,
+    The bounds of the versions are those in the file pyproject.toml in `root`, the main folder of the project. `egm`,
     IPython and chi2comb are left out.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]

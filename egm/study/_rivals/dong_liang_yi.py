@@ -138,9 +138,9 @@ def _first(scores: Array, epsilon: float, rng: np.random.Generator) -> int:
 
 
 def _noisy(moments: Array, sensitivity: float, rho: float, rng: np.random.Generator) -> Array:
-    """Return a symmetric matrix plus symmetric noise, private at the cost `rho` in zCDP.
+    """Return the symmetric matrix `moments` plus symmetric noise, private at the cost `rho` in zCDP.
 
-    `sensitivity` is the largest change of the matrix `moments` in the Frobenius norm, if one row is replaced.
+    `sensitivity` is the largest change of the matrix in the Frobenius norm, if one row is replaced.
     """
     upper = np.triu_indices(len(moments))
     found = np.zeros_like(moments)
