@@ -67,8 +67,8 @@ class AdaptiveRelease(RowSum):
     unseen : tuple of ndarray or None
         What clipping may have taken from each entry of `estimate`, by the noisy numbers of long rows
         for which a mechanism with ``unseen > 0`` asks: an estimate of an upper bound, the standard
-        deviation of the noise in it, and an upper estimate of the sum over the rows of what was taken,
-        squared. Each has the shape (2, d): for lower ends of intervals and for upper ends. All are
+        deviation of the noise in it, and an upper estimate of the sum of the squares of what was taken
+        from single rows. Each has the shape (2, d): for lower and for upper ends of intervals. All are
         zeros without a search; None stands for a mechanism with ``unseen=0``.
 
     Notes
@@ -167,8 +167,8 @@ class AdaptiveRelease(RowSum):
         Notes
         -----
         Take the default if you know that no small group of rows can have much of the total, and
-        ``unseen=True`` if you do not know it. The second interval contains the first one. With
-        `radius`, the second interval holds for the sum and the mean of the rows of all data.
+        ``unseen=True`` if you do not know it. The second interval contains the first one. For the
+        sum and the mean of the rows, and with `radius`, the second interval holds for all data.
 
         *Proof.* Let C be the clip norm, E >= C, and c the center, all from earlier answers. In column
         j, clipping takes at most :math:`a = (E - C) / b_j` from a row of length at most E and, in the

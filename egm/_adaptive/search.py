@@ -328,11 +328,12 @@ class Search:
         return False
 
     def learned(self, alike: bool) -> bool:
-        """Find a basis in which the columns are nearly uncorrelated, and take the coordinates of the rows along it.
+        """Find a basis whose coordinates are nearly uncorrelated, take the coordinates along it, and return True.
 
-        The basis comes from a noisy matrix of second moments. Return False, and keep the columns as coordinates, if the
-        basis found would gain little by Lemma 4.1; the standard deviations have been measured again nevertheless. The
-        last round may return to the columns. If `alike` is true, the columns then get one common standard deviation.
+        The basis comes from a noisy matrix of second moments. If it would gain little by Lemma 4.1, keep the columns as
+        coordinates, with standard deviations that have been measured again, and return False. Return False at once if
+        there are too many columns. The last round may return to the columns: if `alike` is true, they then get one
+        common standard deviation.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:

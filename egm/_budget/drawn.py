@@ -1,4 +1,4 @@
-"""Draw a Poisson sample of a table: each row, or all rows of each person together, with the same probability.
+"""Draw a Poisson sample of a table: each row, or each person with all rows, is in it with the same probability.
 
 The sample is drawn while the rows are read. Its size is private: only a mechanism whose neighbors differ by the
 addition or removal of one person may read it.
@@ -32,7 +32,7 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
     `X` is an array, a data frame, a table of `egm.files`, an iterator over blocks of rows or a function that returns
     one. `labels` may have the entries "person" and "by", each an array or the name of a column. Each row, or each
     person if "person" is given, is in the sample with the given `probability`, independently of all others. The
-    randomness is that of the operating system or, for a simulation, of `rng`. The result can be read only once.
+    randomness is that of the operating system or, for a simulation, of `rng`. A sample may be read only once.
     """
     X, person, draw = _tables.opened(X), labels.get("person"), _Draw(probability, rng)
     if _tables.is_blocks(X):

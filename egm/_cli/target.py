@@ -64,7 +64,7 @@ def _enough(
     least: float,
     question: dict[str, Any],
 ) -> tuple[dict[str, float], float]:
-    """Set the budget in `args` to the least number >= `least` of three significant digits that meets the target.
+    """Set the budget in `args` to the least number of three significant digits >= `least` that meets the target.
 
     `least` is the value of the field `budget` of `mechanism` that `egm.planning.solve` has found, and `question` has
     the arguments of `egm.planning.curve`. A rho is set as an epsilon if `args` has a delta. The results are a

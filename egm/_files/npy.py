@@ -38,7 +38,7 @@ def table(path: Path, given: Given) -> Source:
 
 
 def vector(path: Path, given: Given) -> Vector:
-    """Return the pair of None, because there are no names, and the values in the NumPy file at `path`.
+    """Return a pair: None in place of names, and the values in the NumPy file at `path`.
 
     The values are an array with one axis. `given` is not used.
     """
