@@ -15,14 +15,15 @@ neighboring data sets in which one row is replaced.
 The second moments are those of differences of rows, whose mean is 0; their clip norm is three times the true root mean
 square norm. CoinPress is told the largest true standard deviation along any direction. A user knows neither.
 
-The method of Brown, Hopkins and Smith (2023) is not run. Only the number of rows that it needs is computed, for the
-column `least`. It is (epsilon, delta)-differentially private, and refuses if n < 20 k t, where k is
+The method of Brown, Hopkins and Smith (2023) is not run. The column `least` has the number of rows that it needs. The
+method is (epsilon, delta)-differentially private, and refuses if n < 20 k t, where k is
 ceil(6 log(6 / delta) / epsilon) + 4 and t is a threshold that the user chooses. It leaves out those of the n / 2
-differences of rows whose leverage is above 2 t / n. If these are more than `LEFT_OUT`, it most likely refuses, too. So
-`least` has 20 k t for the smallest t for which it is not refused so. The mean of the leverages is 2 d / n, so `least`
-is never below 20 k d.
+differences of rows whose leverage is above 2 t / n, and most likely refuses, too, if they are more than `LEFT_OUT`. So
+`least` is 20 k t for the smallest t with which at most `LEFT_OUT` differences are left out. The mean of the leverages
+is 2 d / n, so `least` is never below 20 k d.
 
-The result is written to `egm/study/data/bases.csv`. The random numbers depend only on set, method and run.
+The result is written to `egm/study/data/bases.csv`. The random numbers depend only on set, method and run. The function
+of each method has the first four arguments of `ours` and, like it, returns an estimate and whether a basis was used.
 """
 
 import argparse
@@ -86,9 +87,9 @@ def draw(name, source, run):
 
 
 def ours(X, rho, name, rng, basis=None):
-    """Estimate the mean of the rows `X` by egm's mechanism, at the cost `rho`; return it, and whether a basis was used.
+    """Return egm's estimate of the mean of the rows `X`, at the cost `rho`, and whether a basis was used.
 
-    `name` is the set of the rows, and `rng` draws the noise.
+    `name` is the set of the rows, `rng` draws the noise, and `basis` is an argument of `AdaptiveDataMechanism`.
     """
     _, radius, low = RANGES[name]
     mechanism = AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(low, 10 * radius), basis=basis)
@@ -97,12 +98,12 @@ def ours(X, rho, name, rng, basis=None):
 
 
 def learned(X, rho, name, rng):
-    """Estimate the mean of the rows `X` by egm's mechanism, which looks for a basis itself, at the cost `rho`."""
+    """Return what `ours` returns if egm's mechanism looks for a basis itself; the arguments are those of `ours`."""
     return ours(X, rho, name, rng, "learn")
 
 
 def basis_of(X, rho, rng):
-    """Return a private basis at the cost `rho`: the eigenvectors of the second moments of differences of rows."""
+    """Return a private basis at the cost `rho`: eigenvectors of noisy second moments of differences of rows of `X`."""
     pairs = X[rng.permutation(len(X))].reshape(-1, 2, X.shape[1])
     differences = (pairs[:, 0] - pairs[:, 1]) / math.sqrt(2)
     clip_norm = 3 * math.sqrt(np.mean(np.sum(differences**2, axis=1)))
@@ -111,24 +112,24 @@ def basis_of(X, rho, rng):
 
 
 def ours_along(X, rho, name, rng, share=0.05):
-    """Estimate the mean of `X` by egm's mechanism along a basis for which a `share` of the budget is spent."""
+    """Return what `ours` returns along a private basis, for which a `share` of the budget `rho` is spent."""
     return ours(X, (1 - share) * rho, name, rng, basis_of(X, share * rho, rng))
 
 
 def ours_along_better(X, rho, name, rng):
-    """Estimate the mean of `X` by egm's mechanism along a basis for which a quarter of the budget is spent."""
+    """Return what `ours` returns along a private basis, for which a quarter of the budget `rho` is spent."""
     return ours_along(X, rho, name, rng, 0.25)
 
 
 def plan_along(X, rho, name, rng):
-    """Estimate the mean of the rows `X` by PLAN along a basis for which a quarter of the budget is spent."""
+    """Return PLAN's estimate of the mean of `X` along a basis that costs a quarter of `rho`, and True."""
     basis = basis_of(X, rho / 4, rng)
     radius = RANGES[name][1] * np.sum(np.abs(basis), axis=1)
     return rivals.plan(X @ basis.T, 0.75 * rho, radius=radius, rng=rng) @ basis, True
 
 
 def coinpress(X, rho, name, rng):
-    """Estimate the mean of the rows `X` by CoinPress, after it has estimated their covariance matrix.
+    """Return CoinPress's estimate of the mean of `X`, with a private covariance matrix, and True.
 
     The constants are those of the authors' public code, which are far better here than those of their theorems.
     """
@@ -157,7 +158,7 @@ def coinpress(X, rho, name, rng):
 
 
 def plan(X, rho, name, rng):
-    """Estimate the mean of the rows `X` by the published method PLAN; return it, and False: no basis was used."""
+    """Return PLAN's estimate of the mean of the rows `X`, at the cost `rho`, and False: there is no basis."""
     return rivals.plan(X, rho, radius=RANGES[name][1], rng=rng), False
 
 

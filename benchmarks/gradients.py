@@ -121,8 +121,8 @@ class Model:
 def lemma(spread):
     """Return the multipliers of Lemma 4.1 for coordinates with standard deviations `spread`, up to a common factor.
 
-    The factor keeps the total variance of the noise for a given clip norm, so that clip norms can be compared. Very
-    small standard deviations are replaced by `FLOOR` times their root mean square.
+    With this factor the scaling does not change the total variance of the noise for a given clip norm, so that clip
+    norms can be compared. Very small standard deviations are replaced by `FLOOR` times their root mean square.
     """
     b = scaling.expected_norm(np.maximum(spread, FLOOR * np.sqrt(np.mean(spread**2))))
     return (b * np.sqrt(np.mean(b**-2.0))).astype(np.float32)

@@ -12,7 +12,8 @@ estimates of a method increases its version in METHODS, and its rows are compute
 only on grid, d, alpha, rho, seed and the method's name. So the result is the same, byte for byte, in any order and
 after any number of runs. When no row is missing, the result is written to `egm/study/data/rivals.csv`.
 
-The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023).
+The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023). The function of a method takes the rows `X`, the grid
+point `cell` and a random generator `rng`, and returns an estimate of the mean, shape (d,).
 """
 
 import argparse
@@ -138,7 +139,7 @@ def plan(X, cell, rng):
 
 
 def plan_published(X, cell, rng):
-    """Estimate the mean of the rows `X` by PLAN with the budget 3.75 rho, which the authors' code spends for rho.
+    """Estimate the mean of the rows `X` by PLAN with the budget 3.75 rho, which the authors' code spends if given rho.
 
     `cell` is the grid point: the law of the rows and the budget.
     """
@@ -228,7 +229,7 @@ def anisotropic(X, cell, rng):
 def anisotropic_oracle(X, cell, rng):
     """Estimate the mean of the rows `X` by the method of Dagan and others, given the true mean and standard deviations.
 
-    It needs no filter of outlying rows then. `cell` is the grid point: the law of the rows and the budget.
+    Then no filter of outlying rows is needed. `cell` is the grid point: the law of the rows and the budget.
     """
     return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
 
@@ -246,7 +247,7 @@ def gaussian(X, cell, rng):
 def _ball(cell):
     """Return the radius of the ball around the true mean to which rows are clipped at the grid point `cell`.
 
-    It has the least forecast squared error of the sum of the clipped rows plus Gaussian noise.
+    With this radius, the forecast squared error of the sum of the clipped rows plus Gaussian noise is least.
     """
     factor = cell.d * (2 * zcdp_noise_multiplier(cell.rho)) ** 2
     return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
@@ -406,7 +407,7 @@ def _turn(task):
 def effort(task):
     """Estimate how long a task, a pair (grid point, names of methods), takes, in an arbitrary unit of time.
 
-    It takes longer for larger data, for slow methods, and for egm's own mechanism.
+    A task takes longer for larger data, for slow methods, and for egm's own mechanism.
     """
     cell, names = task
     return sum(cell.n * cell.d * (1 + cell.n / 1500 * METHODS[name].slow) + 2e7 * (name == "ours") for name in names)

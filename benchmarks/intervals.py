@@ -74,7 +74,7 @@ def mechanism(kind, law, setting, wrong):
 
 
 def scales(setting):
-    """Return the numbers, with mean 1, by which the two columns are multiplied, for an index `setting` in SETTINGS."""
+    """Return the two factors of the columns, whose mean is 1, for `setting`, an index in SETTINGS."""
     return zipf_sigma(D, laws.ALPHAS[setting], total=D)
 
 
@@ -100,9 +100,9 @@ def release(kind, law, run):
 def measured(found):
     """Return the shares of intervals that contain the mean, their standard errors, and the relative lengths.
 
-    `found` is a list with the results of `release` for the runs 0, 1, and so on. Each result has the shape (2, 2), for
-    the means of `OF` and the levels of `LEVELS`. A relative length is the length, divided by the shortest one with
-    which intervals around the same estimates would contain the mean as often as promised.
+    `found` is a list with what `release` returns for the runs 0, 1, and so on. Each of the three arrays has the shape
+    (2, 2), for the means of `OF` and the levels of `LEVELS`. A relative length is the length, divided by the shortest
+    one with which intervals around the same estimates would contain the mean as often as promised.
     """
     inside, lengths, errors = (np.array(part, dtype=float) for part in zip(*found, strict=True))
     of_runs, ratios = inside.mean(axis=-1), []

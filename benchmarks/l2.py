@@ -48,7 +48,7 @@ def own(d):
 def authors(d):
     """Return the scale of l2 noise in `d` dimensions that the program dp_l2 computes for EPSILON and DELTA.
 
-    Its options are those that its authors use in their experiments.
+    The program has the options that its authors use in their experiments.
     """
     return import_module("dp_l2.l2").get_l2_sigma(d, EPSILON, DELTA, SPHERES, SPHERES, TOLERANCE)
 

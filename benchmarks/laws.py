@@ -32,7 +32,7 @@ def _outliers(rng, n, d, share, factor):
 
 
 def _factor(rng, n, d, r):
-    """Draw `n` rows of `d` standard normal entries by the generator `rng`, with the correlation `r` in a row."""
+    """Draw `n` rows of `d` standard normal entries by `rng`; any two entries of a row have the correlation `r`."""
     return np.sqrt(1 - r) * rng.normal(size=(n, d)) + np.sqrt(r) * rng.normal(size=(n, 1))
 
 
@@ -116,7 +116,7 @@ class Mixed(NamedTuple):
     """Describe a law of rows whose first columns follow another law than the others, which are standard normal.
 
     `law` is a name in LAWS. The entries of the first columns are moved and scaled to the mean 0 and the standard
-    deviation `factor`. There is one such column, or `half` of them.
+    deviation `factor`. There is one such column or, if `half` is true, half of all columns are such columns.
     """
 
     law: str

@@ -1,4 +1,4 @@
-"""Compute tails and quantiles of random forms by egm.gx2, and count failures and errors above their estimates.
+"""Compute tails and quantiles of random forms by egm.gx2; count failures, and errors larger than egm.gx2 estimates.
 
 A form is a random variable: a weighted sum of chi-square variables, to which a normal variable and a constant may be
 added. It has 1 to 300 weights of one sign or of both, spread over up to twenty powers of ten. Its degrees of freedom
@@ -70,7 +70,7 @@ def finer_tail(crossing, y):
 
 
 def main():
-    """Draw random forms and check the tail of each; print all failures, all errors above their estimates and counts."""
+    """Draw random forms and check the tail of each; print all failures, all errors above the estimate, and counts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.random_forms", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)

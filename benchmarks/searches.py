@@ -1,15 +1,14 @@
 """`python -m benchmarks.searches`: measure the errors of `AdaptiveDataMechanism`, and compare its forecasts with them.
 
-    ten laws        ten settings with a sufficient budget and four without, a hundred runs each: errors over forecasts
+    ten laws        ten settings with a sufficient budget and four with less, 100 runs each: errors divided by forecasts
     fifty laws      four settings, thirty runs each: how often a 95 % interval contains an entry of the sum
     mixed columns   normal columns beside skewed ones, five settings, forty runs each
     strange tables  a hundred tables designed to make the search fail, twenty runs each
 
 A setting is a number of rows n, a number of columns d, and n sqrt(rho), where rho is the budget. Rows and noise of a
-run depend only on part, law, setting and number of the run, so the table does not depend on the order of the runs. It
-is written to `egm/study/data/searches.csv`, with one line for each law and setting. A warning or an exception of a
-release counts as a failure. Where the mechanism says beforehand that the budget is too small, the run counts as
-refused.
+run depend only on part, law, setting and number of the run, and not on the order of the runs. The results are written
+to `egm/study/data/searches.csv`, with one line for each law and setting. A warning or an exception of a release counts
+as a failure. Where the mechanism says beforehand that the budget is too small, the run counts as refused.
 """
 
 import argparse

@@ -91,7 +91,7 @@ def environment(scratch: Path) -> dict[str, str]:
     """Return the environment variables for a process that runs a chapter, and write settings for it into `scratch`.
 
     `scratch` is an empty folder. With these settings, the chapter's output depends on its key (see `key`) and on the
-    package `egm` alone. They make the kernel, the process that runs the cells, record versions and modules
+    package `egm` alone. They also make the kernel, the process that runs the cells, record versions and modules
     (`tools.kernel.recorder`), and output every figure as PDF, too (`tools.kernel.figures`). Numerical libraries get one
     thread.
     """

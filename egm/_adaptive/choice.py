@@ -4,7 +4,7 @@ The rows are standardized: an entry within its declared range is between -1 and 
 sum of the rows has noise that depends on the budget and on the number of columns alone. A search has far less noise if
 the rows are near each other, more if they are not, and a bias if many rows are far from the others.
 
-1. If the budget is below `least`, a public number, all of it goes into the sum of the clipped rows.
+1. If the budget is below `least`, a public number, all the budget goes into the sum of the clipped rows.
 2. Otherwise a quarter of the budget buys a first mean of the clipped rows, and a little more buys the median of the
    distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If it is
    not much smaller than that of the clipped sum, the rest of the budget goes into another mean of the clipped rows, and
@@ -13,9 +13,9 @@ the rows are near each other, more if they are not, and a bias if many rows are 
    mean by more than noise explains, many rows are far from the others, and the clipped rows are summed as in step 2.
 4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks
    for the numbers of long rows. If they make the expected error too large, the clipped rows are summed as in step 2.
-   The second time, this is done only if the expected error is 1.5 times that of the clipped sum or more: it assumes
-   that all long rows point in one direction, and was too large for nearly all of fifty laws. It is also done before a
-   clip norm is tried whose noise alone is larger than that of the clipped sum.
+   The second time, the expected error must be at least 1.5 times that of the clipped sum, because the expected error
+   assumes that all long rows point in one direction, and was too large for nearly all of fifty laws. The clipped rows
+   are also summed before a clip norm is tried whose noise alone is larger than that of the clipped sum.
 5. If the sum of the search, too, differs from the first mean by more than noise explains, this mean is the result.
 
 If the clipped rows are summed in the end, the part of the budget that is lost is 1 to 10 percent for the steps 2 and 3
@@ -60,8 +60,8 @@ Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the no
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
     """Return the least budget rho for which a search is considered, for `n` rows with `d` columns.
 
-    It is large enough that the search can be paid after a first mean of the clipped rows, the median distance from this
-    mean, and a second mean. `sigma_range` is the range of the standard deviations of the standardized columns.
+    This budget is enough for a search after a first mean of the clipped rows, the median distance from this mean, and a
+    second mean. `sigma_range` is the range of the standard deviations of the standardized columns.
     """
     return max((least_rho(n, d, 1.0, sigma_range[0]) + _cost(n)) / (1 - _FIRST - _NEAR), (_ENOUGH / n) ** 2)
 
@@ -78,7 +78,7 @@ def released(
     learn: bool = False,
     unseen: float = 0.0,
 ) -> LastRound:
-    """Release the mean of standardized `rows`, by a search or by clipping them to their ranges, as a `LastRound`.
+    """Release the mean of standardized `rows`, after a search or clipped to their ranges, and return a `LastRound`.
 
     The arguments `sigma_range`, `public` and `learn` are those of `Search`, and `unseen` is that of `last_round`.
     """
@@ -101,7 +101,7 @@ def released(
 def clipped(rows: Answers) -> LastRound:
     """Release the mean of standardized `rows` that are clipped to their ranges, and return it as a `LastRound`.
 
-    It takes the whole budget or, if a noisy number of rows was asked for, all that is left of the budget.
+    The mean costs the whole budget or, if a noisy number of rows was asked for, all that is left of the budget.
     """
     return _in_ranges(rows, rows.within("sum", rows.account.base))
 
@@ -109,7 +109,7 @@ def clipped(rows: Answers) -> LastRound:
 def _error(rows: Answers) -> float:
     """Return the expected squared error of the sum of the `rows`, clipped to their ranges, in standardized units.
 
-    The sum comes from the first mean and from a second one that takes the rest of the budget.
+    The sum follows from the average of two noisy means: the first one, and one that costs the rest of the budget.
     """
     return rows.diameter**2 / 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.base)
 

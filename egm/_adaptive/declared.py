@@ -27,7 +27,7 @@ _MOST = 1e6  # largest rho: it protects nobody, but its noise is still many unit
 
 @dataclass(frozen=True)
 class Declared:
-    """Numbers, ranges and names that are declared to `egm.AdaptiveDataMechanism`, which describes its parameters."""
+    """Numbers, ranges and names that are declared to `egm.AdaptiveDataMechanism`, whose docstring describes them."""
 
     n: int
     rho: float
@@ -130,7 +130,7 @@ class Declared:
 
     @property
     def _named(self) -> bool:
-        """Return whether the mechanism has numbers or names that belong to columns."""
+        """Return whether ranges or names of the columns are declared."""
         return self.ranges is not None or self.columns is not None
 
     def _require_columns(self, d: int, name: str) -> None:

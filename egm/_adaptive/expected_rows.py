@@ -50,7 +50,7 @@ class ExpectedRows:
         self.columns, self.law = mu, (sigma, covariance)
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates of the rows along the vectors of `basis`, or the columns, in all further questions."""
+        """Take the coordinates of the rows along `basis`, or the columns if it is None, in all further questions."""
         self.mu, (self.sigma, self.covariance) = self.columns, self.law
         if basis is None:
             return
@@ -83,8 +83,8 @@ class ExpectedRows:
         name of a step of the search.
 
         A private quantile of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns
-        (bounds of intervals, and a point in each interval). It can be smaller or larger than the distances of all rows.
-        An upper bound of the probability of this is added to the attribute `failure`.
+        (bounds of intervals, and a point in each interval). By chance it can be smaller than all distances, or larger
+        than all. An upper bound of the probability of this is added to the attribute `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho, q, intervals[1].size)
@@ -98,9 +98,9 @@ class ExpectedRows:
         privacy) of all medians together is recorded under `step`, the name of a step of the search.
 
         A private median of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns (bounds
-        of intervals, and a point in each interval). It can be smaller or larger than the numbers |x_j - center_j| of
-        all rows. An upper bound of the probability that this happens in some column is added to the attribute
-        `failure`.
+        of intervals, and a point in each interval). By chance it can be smaller than |x_j - center_j| for all rows, or
+        larger for all rows. An upper bound of the probability that this happens in some column is added to the
+        attribute `failure`.
         """
         self.account.spend(step, rho)
         self._risk(rho / self.d, 0.5, self.d * intervals[1].size)
@@ -145,8 +145,9 @@ class ExpectedRows:
     def within(self, step: str, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of rows with entries cut to [-1, 1], and the standard deviation of its noise.
 
-        Each entry of the mean is off by this standard deviation. The rows are taken to be in [-1, 1]. The privacy cost
-        `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+        Each entry of the mean is off by this standard deviation. Only the mean is cut, as if all rows were in [-1, 1].
+        The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
+        of the search.
         """
         self.account.spend(step, rho)
         std = self.diameter * math.sqrt(self.d / (2 * rho)) / self.n
@@ -168,7 +169,7 @@ class ExpectedRows:
         """Return a typical noisy mean of the matrices y y^T over vectors y from the rows, and how noisy it is.
 
         The vector y is (x - center) / spread for a row x. The mean is that of vectors which are not shortened to
-        `clip_norm`, and the noise in it is drawn once and for all. The second result is the standard deviation of the
+        `clip_norm`, and the noise in it is drawn with a fixed seed. The second result is the standard deviation of the
         noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
         `step`, the name of a step of the search.
         """

@@ -2,17 +2,17 @@ r"""Estimate how columns are correlated from noisy second moments, for `egm.adap
 
 Let the rows have standardized columns, so that their second moments are the correlation matrix R. Independent noise of
 standard deviation t in the entries of a symmetric matrix has eigenvalues up to :math:`2 t \sqrt d`. Eigenvalues of
-R - I that are less than half as large cannot be seen in the noise. Larger eigenvalues are increased by the noise, and
+R - I below half of this bound cannot be seen in the noise. Larger eigenvalues are increased by the noise, and
 their eigenvectors are turned. If an eigenvalue of a matrix of low rank becomes y in the noisy matrix, the estimate
 :math:`\sqrt{y^2 - 4 t^2 d}` with the eigenvector of the noisy matrix has, for large d, the least squared error of all
 estimates with this vector. (Gavish and Donoho 2017 prove this rule for the singular values of a square matrix; chapter
 17 of the book has it for a symmetric one.) So only those eigenvectors are kept whose eigenvalues, positive or negative,
 are larger than those of the noise alone.
 
-What the estimate says of small eigenvalues is mostly noise. The variances along its eigenvectors are measured next, and
-the estimate gives the units for that. A unit that is too large costs little. One that is too small makes rows seem very
-long, and then the measured variances are wrong. So the units are made so large as if no eigenvalue were below a tenth
-of the largest one of the noise.
+What the estimate says of small eigenvalues is mostly noise. The variances along its eigenvectors are measured next, in
+units that the estimate gives: its guess of the standard deviation along each. A unit that is too large costs little.
+One that is too small makes rows seem very long, and then the measured variances are wrong. So the units are made so
+large as if no eigenvalue were below a tenth of the largest one of the noise.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def correlation(moments: Array, std: float, n: int) -> Array:
 
 
 def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> Array:
-    """Return a lower bound for the guessed standard deviation along each column of `vectors`, shape (d,).
+    """Return the least unit for the measurement along each column of `vectors`, an eigenvector, shape (d,).
 
-    The first three arguments are those of `correlation`, and `spread` has the standard deviations of the columns.
+    The module describes the units. The first three arguments are those of `correlation`, and `spread` has the standard
+    deviations of the columns of the data.
     """
     edge = _edge(len(moments), std / _unit(moments, std), n)
     bounds: Array = np.sqrt(_UNKNOWN * edge * np.sum((spread[:, None] * vectors) ** 2, axis=0))
@@ -60,7 +61,7 @@ def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> 
 
 
 def _unit(moments: Array, std: float) -> float:
-    """Return the mean of the diagonal of the noisy `moments`, or more if it is not clearly above the noise `std`."""
+    """Return the mean of the diagonal of the noisy `moments`, but at least about the noise in it, `std` / sqrt(d)."""
     d = len(moments)
     return max(float(np.trace(moments)), math.sqrt(d) * std) / d
 

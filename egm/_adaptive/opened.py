@@ -81,8 +81,8 @@ def _held(X: Any, once: bool) -> tuple[Any, Any]:
     """Return an object that shows the names of the columns of `X`, and an object from which the rows can be read.
 
     Both are `X` itself if it is an array or a table. If `X` is a function or an iterator and `once` is true, they are
-    the first block of rows, and an iterator over all blocks. If `X` is a function and `once` is false, the second
-    object is a table that can be read several times, and so is the first, or it is None if the columns have no names.
+    the first block of rows, and an iterator over all blocks. If `X` is a function and `once` is false, both are a table
+    that can be read several times, but the first is None if the columns have no names.
     """
     if not _tables.is_read_later(X):
         return X, X

@@ -15,12 +15,12 @@ from egm.forecast import ErrorForecast
 
 
 class Outcome(NamedTuple):
-    """Result of the questions to the rows, as `egm.AdaptiveDataMechanism` releases or forecasts it.
+    """Result of all questions about the rows, as `egm.AdaptiveDataMechanism` releases or forecasts it.
 
-    The mean of the rows is `middle` + `half` times the mean of `found`, whose numbers are in the units in which the
-    rows were summed. `of_count` is None or, if the number of rows is private, the pair of the noisy number and the
-    standard deviation of its noise. `noise_std`, shape (d,), and `error` are the noise in each entry of the sum and the
-    expected squared error of the sum, in the units of the data.
+    `found` has the noisy mean in the units in which the rows were summed. In the units of the data, the mean of the
+    rows is `middle` + `half` times this mean. `of_count` is None or, if the number of rows is private, the pair of the
+    noisy number and the standard deviation of its noise. `noise_std`, shape (d,), and `error` are the noise in each
+    entry of the sum and the expected squared error of the sum, in the units of the data.
     """
 
     found: LastRound
@@ -54,8 +54,8 @@ def outcome(declared: Declared, rows: Answers) -> Outcome:
 def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:
     """Ask all questions, and return the noisy mean with its errors, and the noisy number of rows or None.
 
-    The first result is in the units of the rows after they were divided by half of the ranges, or by the radius if they
-    were clipped to it. The second result is a pair as in `Outcome`.
+    The first result is in the units in which the rows were summed: half of the ranges or, if rows were clipped to the
+    declared radius, this radius, and otherwise the units of the data. The second result is a pair as in `Outcome`.
     """
     basis, of_count = declared._basis(rows.d), None
     if declared._counted:

@@ -264,7 +264,7 @@ class PrivateRows:
         self.n, self.d = self.rows.shape
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates of the rows along `basis`, a released one, or the columns, in all further questions."""
+        """Take the coordinates along `basis`, which is public or released, or the columns, in all further questions."""
         self.coordinates = replace(self.coordinates, basis=basis)
 
     def standardize(self, half: float) -> None:
@@ -328,13 +328,13 @@ class PrivateRows:
     def parts(
         self, step: str, center: Array, b: Array, clip_norm: float, outer: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the noisy mean of what clipping to `clip_norm` removes from the rows, as far as it is below `outer`.
+        """Return the noisy mean of what clipping to `clip_norm` removes from rows clipped to `outer`, and its noise.
 
-        For each row x, the vector b (x - center) is clipped to the norm `outer` and to the norm `clip_norm`. What
-        counts is the first of these vectors minus the second. They have one direction, so the norm of the difference is
-        at most outer - clip_norm. The noise in each entry of the mean has the returned standard deviation. The privacy
-        cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the
-        search.
+        For each row x, the vector b (x - center) is clipped to the norm `outer` and to the norm `clip_norm`. The mean
+        is that of the first of these vectors minus the second. Both have one direction, so the norm of the difference
+        is at most outer - clip_norm. The second result is the standard deviation of the noise in each entry of the
+        mean. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a
+        step of the search.
         """
         self.account.spend(step, rho)
         parts = functools.partial(self._total, _sum_of_parts)
@@ -345,9 +345,9 @@ class PrivateRows:
         """Return the noisy mean of the rows, and the standard deviation of its noise; entries are cut to [-1, 1].
 
         From this question on, the coordinates of the rows are the columns, even if there was a basis. The noise in each
-        entry of the mean has the returned standard deviation. Two rows whose entries are at most 1 in size differ by at
-        most twice the root of d. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
-        `step`, the name of a step of the search.
+        entry of the mean has the returned standard deviation. Two rows whose entries are at most 1 in size differ, in
+        norm, by at most twice the root of d. The privacy cost `rho` (of zero-concentrated differential privacy) is
+        recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         self.coordinates = replace(self.coordinates, basis=None)

@@ -32,9 +32,9 @@ class AdaptiveRelease(RowSum):
         Center of the rows, as the search found it before the sum was released. Without a search,
         the middle of each range.
     sigma : ndarray, shape (d,)
-        Standard deviations of the rows, as the search found them; with a `basis`, those along its
-        vectors, with declared ranges of the standardized columns. Without a search, half of each
-        range: no data in the range have a larger one.
+        Standard deviations of the rows, as the search found them: those along the vectors of a
+        `basis`, if there is one, and those of the standardized columns, if ranges are declared.
+        Without a search, half of each range: no data in the range have a larger one.
     spread : ndarray, shape (d,)
         Standard deviations of the columns that follow from `sigma`, in the units of the data. If
         `model_holds` is False, they are larger, by what the long rows may add to each column.
@@ -67,15 +67,15 @@ class AdaptiveRelease(RowSum):
     unseen : tuple of ndarray or None
         What clipping may have taken from each entry of `estimate`, by the noisy numbers of long rows
         for which a mechanism with ``unseen > 0`` asks: an estimate of an upper bound, the standard
-        deviation of the noise in it, and an upper estimate of a sum of squares. Each has the shape
-        (2, d): for lower ends of intervals and for upper ends. Zeros without a search, and None if
-        nothing was asked.
+        deviation of the noise in it, and an upper estimate of the sum of the squares of what was taken
+        from single rows. Each has the shape (2, d): for lower and for upper ends of intervals. All are
+        zeros without a search; None stands for a mechanism with ``unseen=0``.
 
     Notes
     -----
     In an interval the noise, and the variation that clipping causes, are treated as normal, and
     `bias` is added on both sides, which is more than most rows need. What clipping removes from a
-    row is called its clipped part. If a noisy sum of the clipped parts was measured, which takes
+    row is called its clipped part. If a noisy sum of the clipped parts was measured, which needs
     three columns or more, `bias` is the amount that this sum leaves possible in each column, with
     95 percent confidence. Otherwise it is at most the amount for clipped parts that all point in
     one direction. An interval may contain the sum with a smaller probability than asked for if
@@ -90,8 +90,9 @@ class AdaptiveRelease(RowSum):
     the releases for 48 laws, and in 46 and 69 percent for two of those four. Intervals with
     ``unseen=True`` contain both means in 98.8 percent or more for each of the fifty laws.
 
-    Most of the length beyond the necessary one is `bias`: in one and two columns the number of long
-    rows that its noise leaves possible, in more columns the noise of the sum of the clipped parts.
+    Most of the length beyond the necessary one is `bias`. In one and two columns, `bias` allows for
+    as many long rows as their noisy number leaves possible; in more columns, it allows for the noise
+    in the sum of the clipped parts.
 
     The interval for the mean of the population takes `spread` for the standard deviations of the
     columns. If the budget was too small to measure them one by one and the rows look normal, all
@@ -167,7 +168,7 @@ class AdaptiveRelease(RowSum):
         -----
         Take the default if you know that no small group of rows can have much of the total, and
         ``unseen=True`` if you do not know it. The second interval contains the first one. For the
-        sum and the mean of the rows, and with `radius`, it holds for all data.
+        sum and the mean of the rows, and with `radius`, the second interval holds for all data.
 
         *Proof.* Let C be the clip norm, E >= C, and c the center, all from earlier answers. In column
         j, clipping takes at most :math:`a = (E - C) / b_j` from a row of length at most E and, in the

@@ -147,8 +147,8 @@ class Search:
     """Search for the center and the standard deviations of the columns, by questions to `rows` that have noisy answers.
 
     The state of the search is in three attributes of shape (d,): `center` is the estimated center, `center_std` is its
-    standard error, and `sigma` has the standard deviations of the columns. They are computed from noisy answers only,
-    and so may be published. Every column has a mean from -radius to radius, and a standard deviation within
+    standard error, and `sigma` has the standard deviations of the columns. All three are computed from noisy answers
+    only, and so may be published. Every column has a mean from -radius to radius, and a standard deviation within
     `sigma_range`. `public` is a public basis whose coordinates are used if the budget is large enough; `learn` says
     whether a basis is found privately. The search begins at the center `start`, by default zero, and the attribute
     `rho` is the budget that is left when it begins.
@@ -179,8 +179,9 @@ class Search:
     def run(self, stops: Callable[[], bool] = lambda: False) -> bool:
         """Find a rough center, then the standard deviations of the columns, and then a better center.
 
-        The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`. Before
-        the center is made better, the function `stops` is asked whether to stop there; then the result is False.
+        The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`. The
+        function `stops` is called before the center is made better. If it returns True, the search ends there and
+        returns False; otherwise the search returns True.
         """
         radius = self.locate()
         if self.public is not None and self.measurable:
@@ -214,9 +215,9 @@ class Search:
         return self.rows.diameter / math.sqrt(2 * rho) / self.n
 
     def reach(self, share: float) -> float:
-        """Return the argument `sure` for which cost(sure) is `share` times the budget.
+        """Return epsilon times n for a private quantile of n rows that costs `share` times the budget.
 
-        The argument is epsilon times n, where epsilon belongs to a private quantile of n rows.
+        This is the argument `sure` of the method `cost`.
         """
         return self.n * math.sqrt(8 * share * self.rho)
 
@@ -277,7 +278,7 @@ class Search:
         """Add `step` to the center, and clip the new center to the declared range of the means of the columns.
 
         `step` is along the basis, if there is one. The result is what the clipping removed, in the columns: the center
-        before it minus the center after it, shape (d,).
+        before the clipping minus the center after it, shape (d,).
         """
         there = self.center + step
         if self.basis is not None:
@@ -327,11 +328,12 @@ class Search:
         return False
 
     def learned(self, alike: bool) -> bool:
-        """Find a basis in which the columns are nearly uncorrelated, and take the coordinates of the rows along it.
+        """Find a basis whose coordinates are nearly uncorrelated, take the coordinates along it, and return True.
 
-        The basis comes from a noisy matrix of second moments. Return False, and keep the columns as coordinates, if the
-        basis found would gain little by Lemma 4.1; the standard deviations have been measured again nevertheless. The
-        last round may return to the columns. If `alike` is true, they then have one common standard deviation again.
+        The basis comes from a noisy matrix of second moments. If it would gain little by Lemma 4.1, keep the columns as
+        coordinates, with standard deviations that have been measured again, and return False. Return False at once if
+        there are too many columns. The last round may return to the columns: if `alike` is true, they then get one
+        common standard deviation.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -354,8 +356,8 @@ class Search:
     def in_columns(self) -> Search | None:
         """Return this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        In the first case the rows take the columns as coordinates, too. The standard deviations are those from before
-        the basis was learned.
+        In the first case all further questions to the rows are about the columns, too. The standard deviations are
+        those from before the basis was learned.
         """
         if self.columns is None:
             return None
@@ -367,10 +369,10 @@ class Search:
         return other
 
     def turn(self, basis: BasisLike, along: Array) -> None:
-        """Take the coordinates of the rows along `basis`, and measure their standard deviations, from guesses `along`.
+        """Take the coordinates of the rows along `basis`, and measure their standard deviations.
 
-        `along` has one guess for each vector of the basis. The standard error of the center does not change, because so
-        far it is the same for all columns.
+        `along` has a first guess of the standard deviation for each vector of the basis. The standard error of the
+        center does not change, because so far it is the same for all columns.
         """
         self.basis = basis
         self.rows.turn(basis)
@@ -382,8 +384,8 @@ class Search:
     def remeasure(self, heavy: float = 1.0) -> None:
         """Ask for the mean square of every coordinate, and correct the standard deviations `sigma` by the answers.
 
-        The mean squares are about the estimated center. They are limited as is right for normal rows, and `heavy` is a
-        factor by which larger squares are allowed.
+        The mean squares are about the estimated center. The squares of a single row are limited as is right for normal
+        rows, and `heavy` is a factor by which larger squares are allowed.
         """
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
@@ -399,11 +401,11 @@ class Search:
 
     @property
     def far(self) -> float:
-        """Return epsilon times n for the upper quantile of lengths by which `reweigh` looks for long tails."""
+        """Return epsilon times n, of n rows, for the private upper quantile by which `reweigh` looks for long tails."""
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:
-        """Ask for the mean square of each coordinate, and correct `sigma` by it, also for rows with long tails.
+        """Ask for the mean square of each coordinate, and correct `sigma` by the answers, also if tails are long.
 
         The coordinates are those along the basis or, before there is one, the columns. The method `remeasure` limits
         the squares as for normal rows, which would remove long tails. Here the limit is increased if rows have long
@@ -428,8 +430,8 @@ class Search:
         """Set `sigma` from `spread`, the root mean square of each column about the estimated center.
 
         The attribute `sigma` has the standard deviations of the columns. The variance of a column is the square of its
-        `spread` minus the squared standard error of the center. It is not made smaller than 0.09 times the square of
-        `spread`. The result is clipped to the declared range of standard deviations.
+        `spread` minus the squared standard error of the center, but at least 0.09 times the square of `spread`. The
+        standard deviations are clipped to their declared range.
         """
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)
@@ -493,10 +495,10 @@ class Search:
         return *np.sqrt(squares), np.array([group.size for group in groups])
 
     def calibrated(self) -> Array:
-        """Multiply `sigma` and `center_std` by one factor, from a measured distance; return a scaling b, shape (d,).
+        """Multiply `sigma` and `center_std` by one factor that is measured; return a scaling b, shape (d,).
 
-        The distance is the median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by the
-        median that follows from `sigma` and `center_std`. The question costs very little, and the factor matters
+        The search asks for the median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by
+        the median that follows from `sigma` and `center_std`. The question costs very little, and the factor matters
         because the clip norm depends on it.
         """
         b = scaling.optimal(self.spread(), 0.05)

@@ -54,8 +54,8 @@ class Tail:
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
         the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
         clearly above the noise. `std` is the standard deviation of the noise in each number. If `ends` is true, it was
-        checked that few rows are beyond the next edge. Then the power is at least what the numbers before and after
-        this edge say, up to a limit, even if the tail was flatter before.
+        checked that few rows are beyond the next edge. Then the power is, up to a limit, at least that of a fall at
+        this edge from the number before it to the largest number that the noise can hide, even if the tail was flatter.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -73,8 +73,8 @@ class Tail:
         """Return this model after further answers: counts[i] rows are longer than lengths[i], and the lengths ascend.
 
         `std` is the standard deviation of the noise in each count. The counts replace the numbers of rows at the edges
-        between the lengths. At the first length whose count noise explains, the model ends, and its power follows from
-        the counts before. If there is no such length, the edges beyond the last length are kept, if there are any.
+        between the lengths. The model ends at the first length whose count is not clearly above the noise, and its
+        power follows from the counts before. If there is no such length, the edges beyond the last length are kept.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
@@ -93,8 +93,7 @@ class Tail:
     def _fine(self) -> tuple[Array, Array]:
         """Return many ascending lengths t, and for each t the number of rows with a norm above t.
 
-        All lengths are divided by the first edge. The last length is that which only a thousandth of a row would
-        exceed.
+        All lengths are divided by the first edge. Beyond the last length, the model has about a thousandth of a row.
         """
         unit = self.edges[0]
         end = self.edges[-1] / unit * max(self.rows[-1] / _LEAST_ROW, 1.5) ** (1 / self.power)
@@ -129,8 +128,9 @@ class Tail:
     def square(self, n: int) -> float:
         """Return an upper estimate of the mean of the squared norm over all `n` rows.
 
-        Rows below the first edge count as if they had this norm. So do rows beyond the last edge, of which little is
-        known. Between two edges the number of rows is taken to be linear, which is more than a power.
+        Rows below the first edge count as if their norm were the first edge. Rows beyond the last edge, of which little
+        is known, count as if their norm were the last edge. Between two edges the number of rows with a larger norm is
+        taken to be linear in the norm, which gives more rows than a power of the norm.
         """
         t = np.geomspace(1.0, self.edges[-1] / self.edges[0], _POINTS)
         share = np.minimum(np.interp(t, self.edges / self.edges[0], self.rows) / n, 1.0)
@@ -146,9 +146,10 @@ class Tail:
         return self.excess(clip_norm)[0] / (self.longer(clip_norm) * clip_norm)
 
     def parted(self, clip_norm: float, farthest: float) -> float:
-        """Return the length t >= clip_norm that best divides long rows in two kinds, to bound what they add up to.
+        """Return the length t >= clip_norm for which a bound on what clipping takes from long rows is least.
 
-        A row beyond `clip_norm` counts as t - clip_norm, and one beyond t as `farthest`. The sum of both is least.
+        In the bound, each row longer than `clip_norm` counts as t - clip_norm, and each row longer than t also as
+        `farthest`.
         """
         t, rows = self._fine()
         t = t * self.edges[0]

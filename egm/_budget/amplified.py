@@ -12,8 +12,8 @@ sample, nor how large it is. There are two kinds of statements:
   this remains true for several releases together (Zhu, Dong and Wang 2022). The package dp-accounting composes these
   laws. It has two ways: the distribution of the privacy loss on a grid, rounded so that delta is not underestimated
   (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and Rényi divergences of whole orders (Mironov, Talwar and
-  Zhang 2019). Both ways give upper bounds, and the smaller one is taken. The second also counts mechanisms of which
-  nothing but rho is known, and is the better one for a very small delta.
+  Zhang 2019). Both ways give upper bounds, and the smaller bound is taken. The second way also counts mechanisms of
+  which nothing but rho is known, and is the better one for a very small delta.
 
 The first way computes with doubles, whose rounding errors could make delta too small. Let n be the number of releases,
 u = 2^-53, and h the distance of the grid's points. A probability on the grid is computed from values of the privacy
@@ -23,7 +23,7 @@ privacy loss L it is also at most :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h
 n u / h times the smaller one of 4 W and :math:`8 + 2 z^{-2}`. The fast Fourier transform of M numbers has a relative
 error of at most :math:`7 u \log_2 M` in the Euclidean norm (Higham 2002, Theorem 24.2). The law of all releases is the
 n-th power of a transform, which therefore adds at most :math:`8 n u \log_2(M) \sqrt M` to the sum of all errors. Both
-bounds are taken off delta, with twice the number of points of the result for M.
+bounds are subtracted from delta, where twice the number of points of the result takes the place of M.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def composed_epsilon(
 
     `steps` describes the releases from samples. The others are described in two ways: by the sum `mu_squared` of 1 /
     z**2 for Gaussian noise and a pair (epsilon, delta) in `private` for each of the rest; and by the sum `rho` of their
-    zCDP costs. A way that is not known has an infinite sum. All mechanisms must be fixed before the first release.
+    zCDP costs. A sum that is not known is given as infinite. All mechanisms must be fixed before the first release.
     """
     found = [_by_renyi(steps, rho, delta), _by_privacy_loss(steps, mu_squared, private, delta)]
     return min(found) * _UP
@@ -157,9 +157,9 @@ def _parameters(epsilon: float, delta: float) -> Any:
 
 
 def _width(one: Steps) -> float:
-    """Return about the length of the interval in which the privacy loss of one of the releases in `one` lies.
+    """Return the approximate length of an interval that contains the privacy loss of a release that `one` describes.
 
-    Outside this interval it lies with a probability below exp(-50).
+    The privacy loss is outside this interval with a probability below exp(-50).
     """
     largest = one.mu_squared / 2 + 10 * math.sqrt(one.mu_squared)
     if one.probability == 1:
@@ -168,7 +168,7 @@ def _width(one: Steps) -> float:
 
 
 def _noise_multiplier(mu_squared: float) -> float:
-    """Return a noise multiplier z, not above the exact one, for which 1 / z**2 is `mu_squared`."""
+    """Return the noise multiplier z for which 1 / z**2 is `mu_squared`, rounded down."""
     return (1 - 1e-15) / math.sqrt(mu_squared)
 
 

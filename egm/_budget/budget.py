@@ -98,9 +98,9 @@ class Budget:
       convex, and meets the piecewise linear trade-off curve of :math:`\varepsilon`-privacy at both
       ends and at its kink. So it lies below the piecewise linear curve. l2 noise costs a
       :math:`\mu` whose privacy curve is nowhere below that of the noise, found on a grid of
-      epsilons. This is much more than :math:`1 / z` for a few coordinates, so that l2 noise pays
-      for one release, and rarely for many. No bound of its :math:`\rho` is proved for the discrete
-      noise that is drawn, so "zcdp" refuses it.
+      epsilons. For a few coordinates this :math:`\mu` is much more than :math:`1 / z`, so that l2
+      noise pays for one release, and rarely for many. No bound of :math:`\rho` is proved for the
+      discrete l2 noise that is drawn, so "zcdp" refuses l2 noise.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules. It also adds up the epsilons of the
       pure mechanisms (those with delta = 0), adds this sum to the result of another rule for the
@@ -376,8 +376,8 @@ class Budget:
         The caller makes the steps, and draws the sample of each step, for example by
         `egm.samplers.secure_sample`. Neither a sample nor its size may be shown. In particular, a
         sum over a sample may be divided by the expected size of the sample, but not by its size.
-        The cost is that of continuous Gaussian noise; what the caller's noise differs from it is
-        not counted.
+        The cost is that of continuous Gaussian noise; it does not count how far the caller's noise
+        differs from that.
 
         The cost holds also if each step is chosen after seeing the results of the steps before it,
         because noise multiplier, sampling probability and number of steps are fixed.
@@ -465,7 +465,7 @@ class Budget:
         sampling_probability : float, optional
             Probability from 1e-12 to 1. If it is given, a Poisson sample is drawn, and the release
             is that of the rows in the sample. Each row, or all rows of each person if `person` is
-            given, is in the sample with this probability, independently of all others. For a
+            given, is in the sample with this probability, independently of all others. This needs a
             `GaussianDataMechanism` or a `GroupedDataMechanism` with neighbors "add_remove", whose
             `n` is then a guess of the number of rows in the sample.
         **labels : hashable or array_like

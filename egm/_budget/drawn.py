@@ -1,4 +1,4 @@
-"""Draw a Poisson sample of the rows of a table: each row, or all rows of each person, is in it with one probability.
+"""Draw a Poisson sample of a table: each row, or each person with all rows, is in it with the same probability.
 
 The sample is drawn while the rows are read. Its size is private: only a mechanism whose neighbors differ by the
 addition or removal of one person may read it.
@@ -32,7 +32,7 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
     `X` is an array, a data frame, a table of `egm.files`, an iterator over blocks of rows or a function that returns
     one. `labels` may have the entries "person" and "by", each an array or the name of a column. Each row, or each
     person if "person" is given, is in the sample with the given `probability`, independently of all others. The
-    randomness is that of the operating system or, for a simulation, of `rng`. The result can be read only once.
+    randomness is that of the operating system or, for a simulation, of `rng`. A sample may be read only once.
     """
     X, person, draw = _tables.opened(X), labels.get("person"), _Draw(probability, rng)
     if _tables.is_blocks(X):
@@ -50,7 +50,7 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
 
 
 class _Draw:
-    """Decide which rows are in a sample: with the given probability, and by `rng` or, if it is None, securely."""
+    """Decide which rows are in a sample: each with the given probability, by `rng` or, if that is None, securely."""
 
     def __init__(self, probability: float, rng: Rng | None) -> None:
         self._probability, self._rng = probability, rng
@@ -87,7 +87,7 @@ class _Draw:
 
 
 class _Sample:
-    """Table that is read in blocks and has a sample of the rows of another one, an object like `egm.files.Table`."""
+    """Table of a sample of the rows of another table; both are read in blocks, like an `egm.files.Table`."""
 
     def __init__(self, table: Any, person: Hashable | None, draw: _Draw) -> None:
         self.names, self.count, self._table, self._person, self._draw = table.names, None, table, person, draw

@@ -121,8 +121,8 @@ class Charge:
         was not recorded. Charges that differ only in their time are equal.
     sampling_probability : float, optional
         Probability with which each person is in the sample that the release depends on; None for a
-        release from all rows. Then `epsilon` and `delta` are those of a release from a sample,
-        while `rho` and `mu_squared` are those of a release from all rows.
+        release from all rows. If there is a sample, `epsilon` and `delta` are those of the release
+        from it, while `rho` and `mu_squared` are those of the same release from all rows.
     count : int, default 1
         Number of releases that the charge is for.
 
@@ -360,9 +360,9 @@ def l2_mu_squared(noise_multiplier: float, d: int) -> float:
     """Return a mu^2 for which l2 noise in `d` dimensions has Gaussian differential privacy with the parameter mu.
 
     Each coordinate of the noise has the standard deviation `noise_multiplier` times the sensitivity. mu is increased
-    until the privacy curve of l2 noise, delta as a function of epsilon, is nowhere above that of Gaussian noise. For
-    this, the left end of each interval of a grid is compared with the right end. The result is infinite if doubles
-    cannot show how far the total variation distance is from 1.
+    until the privacy curve of l2 noise, delta as a function of epsilon, is nowhere above that of Gaussian noise. Both
+    curves fall. So, for each interval of a grid, the first curve at its left end is compared with the second one at its
+    right end. The result is infinite if doubles cannot show how far the total variation distance is from 1.
     """
     largest = math.sqrt(d + 1) / noise_multiplier
     grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
@@ -581,7 +581,7 @@ class Terms:
         return self._reserve_for(float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2)
 
     def _reserve_for(self, mu_squared: float) -> float:
-        """Return the part of the total delta that pays for discrete noise if all mu^2 sum to `mu_squared`."""
+        """Return the part of delta to subtract because noise is discrete, if the releases' mu^2 sum to `mu_squared`."""
         return delta_of(2.0**-70 * mu_squared + 2.0**-90, self.epsilon) * _UP
 
     @property
@@ -598,8 +598,9 @@ class Terms:
     def _by_privacy_loss(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
 
-        It is computed by `egm._budget.amplified`. The delta is that of the total, minus what `_reserve_for` returns;
-        that is enough for mixtures, whose divergence is at most the mean of the divergences of their parts.
+        `egm._budget.amplified` computes it. The delta is that of the total, minus what `_reserve_for` returns if
+        all releases are from all rows. This is enough for samples, too: a release from a sample is a mixture, and the
+        divergence of mixtures is at most the mean of the divergences of their parts.
         """
         steps: list[Steps] = []
         others: list[float] = []

@@ -112,8 +112,8 @@ def table(args: Namespace) -> files.Table:
 def labels_of(args: Namespace) -> dict[str, str]:
     """Return the columns that the options --person and --by name, as a dictionary of arguments of a release.
 
-    Raise a `Mistake`, an error for the user, if options are missing that these need (--per-person, --keys and --rows),
-    or the other way round.
+    Raise a `Mistake`, an error for the user, unless --person and --per-person are given together, and so are --by and
+    --keys, and --rows is given with either pair.
     """
     for name, other in (("person", "per_person"), ("by", "keys")):
         given = {option for option in (name, other) if getattr(args, option, None) is not None}
@@ -162,8 +162,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
 def labelled(table: files.Table, args: Namespace) -> files.Table:
     """Return a copy of `table` that shows progress while it is read, and whose group labels have the type of the keys.
 
-    The group labels are those of the column that --by names. They remain dates if they are dates, and otherwise become
-    texts.
+    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts.
     """
     by = getattr(args, "by", None)
 
@@ -185,8 +184,8 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` if the rows of `table` are not sorted by the person that the option --person names.
 
     Raise one also if the number of persons is public and not `n`. Only the labels of the persons are read. This is done
-    before the release is charged to a budget. A label that is wrong says something about the data, so it is no error
-    here, but only after the charge. A `Mistake` is an error for the user, and `args` holds the options of the command.
+    before the release is charged to a budget. An error about a wrong label would reveal something about the data, so it
+    is raised only after the charge. A `Mistake` is an error for the user, and `args` holds the options of the command.
     """
     if args.person is None or table.labels is None:
         return
@@ -255,8 +254,8 @@ def _of_release(path: str, name: str) -> Vector | None:
 def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
     """Raise a `Mistake` if the vector `name` is sigma and the release in `content` was made along a basis.
 
-    Its standard deviations belong to the vectors of the basis, and not to the columns. `content` is what the file at
-    `path` holds.
+    The standard deviations of such a release belong to the vectors of the basis, and not to the columns. `content` is
+    what the file at `path` holds.
     """
     if name == "sigma" and ("basis" in content or "basis" in content["parameters"]):
         raise Mistake(f"{spelled(name)} {path}: has standard deviations along a basis, and not those of the columns")
@@ -281,7 +280,7 @@ def _is_path(args: Namespace, name: str) -> bool:
 def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
     """Return the names and the standard deviations of the columns for a forecast, from the file that --sigma names.
 
-    The names are texts, and count from "1" on if the file has no names.
+    The names are texts. If the file has no names, they are "1", "2" and so on.
     """
     names, sigma = _vectors(args)["sigma"]
     return tuple(names or (str(j + 1) for j in range(len(sigma)))), sigma
@@ -291,8 +290,8 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the public number of rows: the value of --rows or, without this option, the number of rows in `table`.
 
     Raise a `Mistake`, an error for the user, if there are no rows, or if the number is public but is not that in the
-    file. A file that does not say how many rows it has is read to count them only without --rows or, for a public
-    number, with a budget, so that a wrong number costs nothing.
+    file. If a file does not say how many rows it has, they are counted only if --rows is missing, or if the number is
+    public and the release is charged to a budget. Then a wrong number costs nothing.
     """
     if labels_of(args):
         return int(args.rows)
@@ -492,8 +491,8 @@ def progress(
     """Yield the `blocks` unchanged, and show on a terminal how many rows have been read.
 
     The number is shown from the first second on, with its percentage of `count`, unless that is None. The function
-    `rows_of` returns the number of rows in a block. After a signal, which `args.stops` knows, KeyboardInterrupt is
-    raised before the next block.
+    `rows_of` returns the number of rows in a block. If `args.stops` has received a signal such as Ctrl-C,
+    KeyboardInterrupt is raised before the next block.
     """
     rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf
     try:

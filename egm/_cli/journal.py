@@ -105,7 +105,7 @@ def _cost(cost: Loss | float) -> dict[str, float]:
 
 
 def _sample(charge: Charge) -> dict[str, float]:
-    """Return the sampling probability and the number of releases of a charge for samples by name, else nothing."""
+    """Return the sampling probability and the number of releases of `charge` as a dictionary; {} without samples."""
     if charge.sampling_probability is None:
         return {}
     return {"sampling_probability": charge.sampling_probability, "count": charge.count}

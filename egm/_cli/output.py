@@ -61,8 +61,8 @@ def document(
     """Return what a command writes about `release`, as a dictionary with an entry for each quantity.
 
     The entries are the estimate and its noise for the columns `names` or, for `egm mean`, the means and their bounds;
-    for groups, these are lists over all groups. Then follow further results (`found`), and the public parameters `made`
-    of the mechanism. A simulation also gets a warning with its seed.
+    for groups, these are lists over all groups. Then follow further results (`found`), and the public parameters of the
+    mechanism (`made`). A simulation also gets a warning with its seed.
     """
     simulated: dict[str, Any] = {"simulated": args.simulate is not None}
     if simulated["simulated"]:
@@ -189,7 +189,7 @@ def _suffix_form(args: Namespace) -> str:
 def _print(data: bytes, args: Namespace) -> None:
     """Write all the bytes of `data` to standard output, in several calls if one call writes only some of them.
 
-    After a signal, which `args.stops` knows, KeyboardInterrupt is raised and nothing is written.
+    If `args.stops` has received a signal such as Ctrl-C, KeyboardInterrupt is raised and nothing is written.
     """
     args.stops.check()
     rest = memoryview(data)

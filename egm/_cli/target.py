@@ -22,7 +22,8 @@ def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float
 
     `args` holds the options of `egm plan`, and `names` and `sigma` the names and the standard deviations of the
     columns. `confidence` is the probability of an interval. The result is a dictionary for the output, whose entry
-    "solved" has the value that was found, the error and the options of the target. It is empty without --target-error.
+    "solved" has the value that was found, the error and the options of the target. Without --target-error, nothing is
+    set and the dictionary is empty.
     """
     if args.target_error is None:
         return {}
@@ -63,7 +64,7 @@ def _enough(
     least: float,
     question: dict[str, Any],
 ) -> tuple[dict[str, float], float]:
-    """Set the budget in `args` to the least number of three significant digits from `least` on that meets the target.
+    """Set the budget in `args` to the least number of three significant digits >= `least` that meets the target.
 
     `least` is the value of the field `budget` of `mechanism` that `egm.planning.solve` has found, and `question` has
     the arguments of `egm.planning.curve`. A rho is set as an epsilon if `args` has a delta. The results are a

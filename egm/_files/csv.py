@@ -225,7 +225,7 @@ def _has_names(text: _Text, cells: list[str]) -> bool:
 def _may_be_names(numbers: list[float]) -> bool:
     """Return whether `numbers`, the cells of line 1, may be names of columns, as years may be.
 
-    They may be if they are all different, and are whole or increase or decrease.
+    They may be if they are all different and if, besides, they are whole numbers, or increase, or decrease.
     """
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))

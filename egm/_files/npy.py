@@ -38,9 +38,9 @@ def table(path: Path, given: Given) -> Source:
 
 
 def vector(path: Path, given: Given) -> Vector:
-    """Return the values in the NumPy file at `path`, an array with one axis, after None in place of their names.
+    """Return a pair: None in place of names, and the values in the NumPy file at `path`.
 
-    `given` is not used.
+    The values are an array with one axis. `given` is not used.
     """
     return None, np.array(_mapped(path, 1), dtype=float)
 

@@ -192,8 +192,8 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 def room(law: NoiseLaw, noise: float) -> float:
     """Return the largest standard deviation of normal noise for which 64-bit integers must be large enough.
 
-    It is `noise`, the standard deviation of each coordinate, or 16 times `noise` for l2 noise, which is normal noise
-    with a random standard deviation.
+    The result is `noise`, the standard deviation of each coordinate, or 16 times `noise` for l2 noise, which is normal
+    noise with a random standard deviation.
     """
     return noise if law == "gaussian" else 16 * noise
 
@@ -233,8 +233,8 @@ def std_of_rounded(mechanism: Any, sensitivity: float, size: int) -> float:
     """Return the standard deviation of the discrete noise that makes a rounded value private.
 
     The value has `size` entries, each rounded to a multiple of a unit, which adds at most sqrt(size) units to the
-    sensitivity. `sensitivity` is the one before rounding; it and the result are in units. Epsilon, delta and the law of
-    the noise are those of `mechanism`.
+    sensitivity. `sensitivity` is the one before rounding; this number and the result are in multiples of the unit.
+    Epsilon, delta and the law of the noise are those of `mechanism`.
     """
     return std_on_lattice(mechanism, math.ceil(sensitivity) + math.isqrt(size) + 1, size)
 

@@ -930,7 +930,7 @@ class GaussianDataMechanism(Mechanism):
     def _grid(self) -> lattice.Lattice:
         """Return the `Lattice` that says how a secure release rounds clipped rows to integers.
 
-        Its unit is as small as the noise allows, which must fit into 64-bit integers, but not below 2**-40 clip norms.
+        Its unit is as small as possible if the noise shall fit into 64-bit integers, but at least 2**-40 clip norms.
         """
         sensitivity = float(self._joint.sensitivity(1.0, self.count_weight / self.clip_norm))
         noise = sensitivity * self._joint.stretch * self.noise_multiplier  # in clip norms
@@ -942,7 +942,7 @@ class GaussianDataMechanism(Mechanism):
 
     @cached_property
     def _unrotated(self) -> Unrotated | None:
-        """Return how rows are summed without rotating them, or None if there is no basis or they are rotated."""
+        """Return the object that sums rows without a rotation; None if there is no basis or if rows are rotated."""
         return unrotated(self.basis, self.b, self.clip_norm)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
@@ -1098,10 +1098,10 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, ...]) -> tuple[Whole, int]:
-    """Return the clipped sum of the sums, the means or the first rows of each person, and how many were added up.
+    """Clip the sums, the means or the first rows of all persons; return the sum of these, and their number.
 
     The blocks of `source` are sorted by person, and `how` is `per_person`. The result is that of
-    `egm._rows.sums.clipped_sum`, and `rule` has its other arguments.
+    `egm._rows.sums.clipped_sum`, and `rule` has the other arguments of that function.
     """
     kept = people.gathered(source, how, rule[-1] != "error")
     return sums.clipped_sum((block.values for block in kept), *rule)
@@ -1134,7 +1134,7 @@ def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
 def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
     """Check `location`, a center or a mean, and return it as an array.
 
-    It is one number, or one for each entry of `sigma`. The error message calls it by `name`.
+    The argument has one number, or one for each entry of `sigma`. The error message calls it by `name`.
     """
     location = between(-_RANGE[1], _RANGE[1], **{name: location})
     if location.shape not in ((), sigma.shape):

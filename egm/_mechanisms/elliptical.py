@@ -257,7 +257,7 @@ class EllipticalGaussianMechanism(Mechanism):
     def _secure_std(self, unit: float) -> float:
         """Return the standard deviation of the discrete noise of a secure release, in multiples of `unit`.
 
-        It is added after coordinate j is multiplied by b_j / sensitivity_j and rounded.
+        The noise is added after coordinate j of the value is multiplied by b_j / sensitivity_j and rounded.
         """
         norm = 1 + (self.b.size + 16) * 2.0**-52  # ||b|| at most
         return std_of_rounded(self, norm / unit, self.b.size)

@@ -46,8 +46,8 @@ class Joint:
     """Describe the vector that is released at once: a sum of clipped rows and, on request, two numbers of rows.
 
     `counted` and `clipped` say whether the number of rows, and that of clipped rows, is released. `reach_squared` is
-    r**2 for the reach r in the docstring of this module, by which a person with several rows can change more. `groups`
-    says whether there are several groups of rows, each with its own sum.
+    r**2 for the reach r in the docstring of this module, which allows for several rows of one person. `groups` says
+    whether there are several groups of rows, each with its own sum.
     """
 
     neighbors: Neighbors
@@ -70,11 +70,11 @@ class Joint:
     def weight(self, clip_norm: float, ratio: float) -> float:
         """Return the weight w of the number of rows for which the error of the sum is least; 0 if it is not released.
 
-        For the sensitivity s, the noise of the sum of the rows has the variance A s**2. That of the number of rows,
-        which is multiplied by the center, adds B s**2 / w**2. `ratio` is the root of B / A. Since s**2 grows like C**2
-        + w**2 with the clip norm C, the best weight is the root of C times `ratio`. If a person is added or removed,
-        the weight is at least C / 10, which increases the variance of the sum by one percent. If a person is replaced,
-        it is at least the largest weight that does not increase the noise.
+        For the sensitivity s, the noise of the sum of the rows has the variance A s**2, for some A. That of the number
+        of rows, which is multiplied by the center, adds B s**2 / w**2, for some B. `ratio` is the root of B / A. Since
+        s**2 is proportional to C**2 + w**2, where C is the clip norm, the best weight is the root of C times `ratio`.
+        If a person is added or removed, the weight is at least C / 10, which increases the variance of the sum by one
+        percent. If a person is replaced, it is at least the largest weight that does not increase the noise.
         """
         if not self.counted:
             return 0.0
@@ -86,7 +86,7 @@ class Joint:
     def stretch(self) -> float:
         """Return the factor by which the noise must be larger than the result of `sensitivity` alone requires.
 
-        It is the reach r in the docstring of this module, times about 1.008 if the number of clipped rows is released.
+        It is the reach r of the module's docstring, times about 1.008 if the number of clipped rows is released.
         """
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
@@ -108,7 +108,7 @@ class Joint:
 
 
 def _root(square: int) -> float:
-    """Return the root of the integer `square`, or a number slightly above it if that is not a whole number."""
+    """Return the root of the integer `square`, rounded up slightly if the root is not a whole number."""
     root = math.isqrt(square)
     if root**2 == square:
         return float(root)

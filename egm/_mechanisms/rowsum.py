@@ -50,7 +50,7 @@ class Parts:
 
 
 class RowSum(ABC):
-    """Base class of releases of a sum of rows: means, intervals, and a table with a row for each column."""
+    """Base class of releases of a sum of rows, with means, intervals, and a table that has a row for each column."""
 
     estimate: Array
     noise_std: Array
@@ -95,8 +95,8 @@ class RowSum(ABC):
             What the interval contains: the exact sum of the rows; their exact mean; or the mean of
             the population from which the rows are a random sample.
         simultaneous : bool, default False
-            Whether all intervals hold at once with the probability `confidence`. By default each
-            one holds with this probability. They are made simultaneous by Bonferroni's inequality.
+            Whether all intervals hold at once with the probability `confidence`, by Bonferroni's
+            inequality. By default each one holds with this probability.
 
         Returns
         -------
@@ -123,8 +123,9 @@ class RowSum(ABC):
         too: if the number of rows may be zero, the interval is unbounded.
 
         A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping takes
-        more from the rows than the interval allows for. If the law is skewed, what it takes always
-        has the same sign, and the interval of the mean is too short where this exceeds the noise.
+        more from the rows than the interval allows for. If the law is skewed, the sum of what clipping
+        takes always has the same sign, and the interval of the mean is too short where this sum
+        exceeds the noise.
         ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with guesses as wrong
         as declared and two columns. Of the intervals with 95 percent confidence, 96.5 percent contain
         the mean of normal rows, 97 to 98 percent that of bounded rows, 89 percent that of rows with a
@@ -240,8 +241,8 @@ class RowSum(ABC):
 def _ratio(S: Array, N: float, variance: Array, count_variance: float, bias: Array, q: float) -> tuple[Array, Array]:
     """Return the least and the greatest t with |S - N t| <= q sqrt(variance + t**2 count_variance) + bias.
 
-    `S`, `variance`, `bias` and both results are vectors; `variance` and `bias` may have a line for each result. If the
-    exact count may be zero, because `count_variance` is large, the results are infinite.
+    `S`, `variance`, `bias` and both results are vectors; `variance` and `bias` may also be matrices with one row for
+    each result. If the exact count may be zero, because `count_variance` is large, the results are infinite.
     """
     variance, bias = (np.broadcast_to(part, (2, S.size)) for part in (variance, bias))
     if not count_variance:

@@ -31,8 +31,8 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
     """Sum each block of rows of a dask array `X` by `partial`, and add up consecutive sums until at most 16 are left.
 
     `partial` maps a block, an array (m, d), to a pair (total, number of rows). It must be an object that can be
-    pickled, and depend on the block alone, because it may be called more than once for a block. n and the sizes of the
-    chunks of rows need not be known.
+    pickled, and depend on the block alone, because it may be called more than once for a block. The number of rows and
+    the sizes of the chunks of rows need not be known.
 
     The result is a list of such pairs in the order of the rows, computed by dask's current scheduler. Raise TypeError
     if X is an object of dask but no array, and ValueError if it does not have two axes, or has its columns in several

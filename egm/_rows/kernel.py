@@ -28,8 +28,8 @@ FAR = 1e290  # size to which larger entries of a row are cut, so that its rotati
 def _centered(row: Array, center: Array, scaling: Array, y: Array) -> float:
     """Write (row - center) * scaling into `y`, and return the squared norm of `y`.
 
-    All are vectors of one length. The compiler chooses the order in which the squares are added; every call has the
-    same order.
+    The four arguments are vectors of one length. The compiler chooses the order in which the squares are added; every
+    call has the same order.
     """
     square = 0.0
     for j in range(y.size):
@@ -290,11 +290,11 @@ def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
 
 @compiled()
 def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width: int) -> tuple[Array, Array]:
-    """Multiply `width` rows by the matrix of a basis; return an array with the products, and one for further use.
+    """Multiply `width` rows by the matrix of a basis; return the array with the products, and then the other array.
 
-    `z` has the rows as the columns of a matrix (d, width), written as one vector in C order, and so has the result. `y`
-    is an array of the same size. Both are overwritten, and returned. `entries` and `plan` are the results of
-    `egm._basis.Basis.plan`.
+    `z` has the rows as the columns of a matrix (d, width), written as one vector in C order, and so has the first
+    result. `y` is an array of the same size. Both are overwritten; one of them is the first result, and the other one
+    the second. `entries` and `plan` are the results of `egm._basis.Basis.plan`.
     """
     done = 0
     for step in range(plan.shape[0]):

@@ -76,7 +76,7 @@ class Lattice:
     """Represent rows by vectors of integers, after the rows have been shortened to a given norm (clipped).
 
     The integer 1 stands for the length `unit`. The norm of the integer vector of a row is at most `radius`; with an
-    object `unrotated`, that of the rotated vector is. The radius is 2**40, or less if the noise would not fit into
+    object `unrotated`, the norm of the rotated vector is. The radius is 2**40, or less if the noise would not fit into
     64-bit integers. A row is also shortened by the factor `shrink`, slightly below 1, so that rounding errors cannot
     make its vector too long.
     """
@@ -98,13 +98,14 @@ class Lattice:
 
     @property
     def rounded(self) -> int:
-        """Return how many entries of a sum are rounded after all rows have been added: d or 0."""
+        """Return how many entries of a sum are rounded after all rows have been added: d with `unrotated`, else 0."""
         return self.unrotated.scaling.size if self.unrotated else 0
 
     def rotated(self, total: Whole) -> Whole:
-        """Return the sum of the integer vectors of all rows along the basis, from their sum in the columns.
+        """Return the integer sum of all rows along the basis, from `total`, their integer sum in the columns.
 
-        `total` is a result of the method `sum`, and may have numbers of rows after its d entries.
+        `total` is a result of the method `sum`. Numbers of rows after its d entries stay as they are. Without an object
+        `unrotated`, nothing is left to do, and `total` is returned.
         """
         if self.unrotated is None:
             return total
@@ -372,9 +373,9 @@ def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
 
 
 def l2_distance(d: int) -> float:
-    """Return how far, at most, rounding its random standard deviation changes the law of l2 noise with `d` entries.
+    """Return a bound on how far the law of l2 noise with `d` entries moves if its standard deviation is rounded.
 
-    The distance is that of total variation. The rounding is that of `egm.samplers.secure_l2`.
+    The standard deviation is random, and `egm.samplers.secure_l2` rounds it. The distance is that of total variation.
     """
     return math.sqrt(d) * 2.0**-49
 

@@ -61,7 +61,7 @@ class Passes:
     def require_finite(self) -> None:
         """Raise a ValueError with the row and the column of the first number that is not finite, if there is one.
 
-        All rows are read for this check alone. It is made before anything is computed from the rows.
+        All rows are read for this check alone, before anything is computed from them.
         """
         start = 0
         for rows, place in self.total(_first_wrong):

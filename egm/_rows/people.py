@@ -158,7 +158,7 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
 def vector(name: str, labels: Any) -> Labels:
     """Return `labels` as a vector that NumPy can sort; raise a TypeError or a ValueError if it cannot.
 
-    The messages call the labels by `name`. Texts become NumPy strings, and Python's dates NumPy's.
+    The messages call the labels by `name`. Texts become NumPy strings, and Python's dates become NumPy dates.
     """
     try:  # a list is not converted to one type, or 1 and "1" would be one person
         found = np.asarray(labels, dtype=object if isinstance(labels, list | tuple) else None)
@@ -180,8 +180,8 @@ def vector(name: str, labels: Any) -> Labels:
 def _typed(name: str, found: Labels) -> Labels:
     """Return the vector of objects `found` with a type of NumPy: texts, dates, flags, integers or floats.
 
-    It is unchanged if its entries have several types, or another one. Raise ValueError for a missing entry, and for
-    texts that NumPy does not tell apart.
+    If its entries have several types, or a type that is none of these, return `found` unchanged. Raise ValueError for a
+    missing entry, and for texts that NumPy does not tell apart.
     """
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
@@ -303,7 +303,7 @@ class Source:
 
 
 def _named(block: Any) -> Any:
-    """Return `block`; raise TypeError if its columns have no names, one of which could be that of a label."""
+    """Return `block`; raise TypeError if its columns have no names, because the labels are found by name."""
     if _tables.column_names(block) is None:
         raise TypeError("X must be made of data frames if person or by is the name of a column")
     return block
@@ -381,11 +381,11 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
 def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int | None = None) -> Iterator[Block]:
     """Add up or average the rows of each person, or keep the first k of them; yield the resulting rows in blocks.
 
-    The blocks of `source` are sorted by person. If `how` is "sum" or "mean", a person has one row, or one in each
-    group, in which missing entries are left out; it has a missing entry if all are missing. If `how` is a number k, the
-    first k rows of each person are kept. Rows with the group -1 are left out, and for "sum" and "mean" also all but the
-    first `most` groups of each person (None: all are kept). Raise ValueError for an infinite entry and, unless
-    `missing` is true, for NaN.
+    The blocks of `source` are sorted by person. If `how` is "sum" or "mean", the result has one row for each person, or
+    for each group of a person. Missing entries are left out of a sum or mean, which is missing only if all are. If
+    `how` is a number k, the first k rows of each person are kept. Rows with the group -1 are left out. For "sum" and
+    "mean", only the first `most` groups of each person are kept, or all if `most` is None. Raise ValueError for an
+    infinite entry and, unless `missing` is true, for NaN.
     """
     kept: Block | None = None
     for block in source:

@@ -77,7 +77,7 @@ def _of_incomplete(
 ) -> tuple[Whole, int]:
     """Return the sum of the rows of one array or list `X`, which may have missing entries, and the number of rows.
 
-    The function `of_complete` computes it for rows without missing entries. The other arguments are those of
+    The function `of_complete` computes both for rows without missing entries. The other arguments are those of
     `clipped_sum`.
     """
     if isinstance(X, list | tuple) and not len(X):

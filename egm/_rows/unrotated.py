@@ -11,11 +11,12 @@ rotation is linear, so rotating the sum of the rows is the same as summing rotat
 
 The factor :math:`\theta`, slightly below 1, allows for all rounding errors in step 1 and for those of U, so that
 :math:`\|M w\| \le K`. So one row changes M W as much as it changes a sum of rotated rows. Rounding the product can add
-one to the change of each of the d entries, which is charged: the sensitivity grows by :math:`\sqrt d`, where K is
-nearly always :math:`2^{40}`. (Chapter 13 of the book has the proof.)
+one to the change of each of the d entries. The sensitivity allows for that, and grows by :math:`\sqrt d`; this is
+little, because K is nearly always :math:`2^{40}`. (Chapter 13 of the book has the proof.)
 
-Whether a row is long is decided by its norm in doubles, for which it is rotated. But most rows are recognized as short
-without that. The rows :math:`v_j` of U are orthonormal, and :math:`b_j \le m`. So for every set J of directions
+A row is clipped if its norm in doubles is too large; to compute this norm, the row is rotated. But most rows are seen
+to be short without that. The rows :math:`v_j` of U are orthonormal, and :math:`b_j \le m`. So for every set J of
+directions
 
 .. math::
 
@@ -52,9 +53,9 @@ _ORTHOGONAL = 2.0**-48  # largest norm of U U^T - I, divided by d
 
 @dataclass(frozen=True, eq=False)
 class Unrotated:
-    """Sum the rows of one mechanism with a basis in the columns, as the docstring of this module says.
+    """Sum the rows of one mechanism that has a basis, without rotating them, as the docstring of this module says.
 
-    `basis`, `scaling` and `clip_norm` are those of the mechanism. Objects are made by `unrotated`.
+    `basis`, `scaling` and `clip_norm` are those of the mechanism. The function `unrotated` makes the objects.
     """
 
     basis: Basis
@@ -78,7 +79,7 @@ class Unrotated:
 
     @property
     def _spare(self) -> int:
-        """Return how many bits of the 63 of a signed integer the entries of an integer vector do not need."""
+        """Return how many of the 63 bits of a signed integer are left unused by the entries of a row's vector."""
         return 62 - self.bits - math.ceil(-math.log2(np.min(self.relative)))
 
     @property
@@ -108,10 +109,10 @@ class Unrotated:
         return self.alpha, 2.0**self.bits, directions, less, slack, entries, plan, relative, often
 
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
-        """Return the rotated and scaled sum of all rows as Python integers, from the sum of their integer vectors.
+        """Return the rotated and scaled sum of all rows as Python integers, from `total`, their sum in the columns.
 
-        This sum, `total`, has the shape (..., d). The result is for the mechanism's `Lattice`, whose `radius` and
-        `shrink` are given.
+        `total` is the sum of the integer vectors of the rows, shape (..., d). The result is in the unit of the
+        mechanism's `Lattice`, which has the given `radius` and `shrink`.
         """
         A = np.rint(np.ldexp((self.relative * shrink)[:, None] * self.basis.matrix, _FRACTION))
         whole = np.array([int(entry) for entry in A.ravel().tolist()], dtype=object).reshape(A.shape)

@@ -200,10 +200,10 @@ def _add_held(
 
 @compiled()
 def _scale(row: Array, center: Array, alpha: float) -> bool:
-    """Replace `row` by alpha * (row - center), in place, and return whether an entry of this is above 2**40 in size.
+    """Replace `row` by y = alpha * (row - center), in place; return whether an entry of y is above 2**40 in size.
 
-    A row with such an entry is surely clipped. It becomes row - center, divided by its largest entry, and entries that
-    are too large for this are cut before.
+    A row with such an entry is surely clipped. Then `row` becomes row - center instead, divided by the size of its
+    largest entry, after entries beyond `FAR` in size are cut to that size.
     """
     largest = 0.0
     for j in range(row.size):

@@ -118,8 +118,8 @@ def _narrow_secure_l2(scale: float, size: int) -> list[int]:
 def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
     """Return an array of l2 noise of the scales `scale` whose random variance is too small: a bug.
 
-    The variance is a gamma variable, whose shape here is half the number of scales instead of one half more. This
-    function takes the place of `egm.samplers.simulated_l2`.
+    The variance is a gamma variable, whose shape for m scales is here m / 2 instead of (m + 1) / 2. This function takes
+    the place of `egm.samplers.simulated_l2`.
     """
     drawn: Array = np.sqrt(2 * rng.gamma(np.size(scale) / 2)) * rng.normal(0.0, scale)
     return drawn
@@ -128,7 +128,7 @@ def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
 def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) -> Any:
     """Call the sampler of noise `right` with the arguments `scale` and `other`; return its draws, times `factor`.
 
-    Integers stay integers, by rounding. `other` is the number of draws, or a random generator.
+    If the draws are integers, the products are rounded. `other` is the number of draws, or a random generator.
     """
     drawn = right(scale, other)
     return [round(factor * each) for each in drawn] if isinstance(drawn, list) else factor * drawn

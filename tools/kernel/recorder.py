@@ -1,4 +1,4 @@
-"""Record with which versions and modules a chapter (notebook) is executed; only its kernel knows this.
+"""Record with which versions and modules a chapter is executed; only its kernel, which runs the cells, knows this.
 
 `tools.execute` makes the kernel call `start` before the first cell. After every cell the kernel writes into a file the
 version of Python, the version of each package that is loaded, and the modules of `egm` that are loaded. Nothing else of

@@ -4,7 +4,7 @@
   a third of the time.
 - Two slow functions are cached: the bibliography looks up its plugins in all installed packages for each reference, and
   the search index computes the stem of a word for each page.
-- Pages are written by as many processes as there are cores. They are read by a single one, because otherwise what
+- Pages are written by as many processes as there are cores. But one process reads them all, because otherwise what
   extensions record about each page would have to be put together again.
 """
 

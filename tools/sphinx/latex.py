@@ -1,6 +1,6 @@
 """Sphinx extension: write the book, or one page as an article, as LaTeX with the numbers that the HTML pages have.
 
-LaTeX would count chapters, equations, figures and statements itself. Here it prints the numbers that
+LaTeX would count chapters, equations, figures and statements itself. Here LaTeX prints the numbers that
 `tools.sphinx.numbering` gave. Cross-references agree with them, because LaTeX refers to the numbers that it printed.
 The style of the book is in `tools/sphinx/book.sty`, and that of the article is in `tools/sphinx/paper.sty`.
 """
@@ -178,7 +178,7 @@ class Arrange(SphinxPostTransform):
 class KeepSources(SphinxPostTransform):
     """Keep the literature that a docstring lists in the docstring; Sphinx would move it to the bibliography.
 
-    A line that numpydoc writes below this list, for LaTeX alone, is then useless and removed.
+    A line that numpydoc writes below this list, for LaTeX alone, is then useless, and so it is removed.
     """
 
     default_priority = 4  # before Sphinx takes note of them
@@ -310,8 +310,8 @@ def configure(app, config):
 def setup(app):
     """Connect this extension to `app`, the Sphinx application, with a translator to LaTeX in place of Sphinx's own.
 
-    Return the properties of the extension. It must come after sphinx-proof, because it replaces functions of
-    sphinx-proof.
+    Return the properties of the extension. This extension must be loaded after sphinx-proof, because it replaces
+    functions of sphinx-proof.
     """
     app.set_translator("latex", BookTranslator)
     app.add_post_transform(Arrange)

@@ -10,7 +10,7 @@ in the repository's root: a folder `.binder` would hide them.
 **Colab** opens one notebook on a machine of its own, which has no `egm`: a chapter as it is committed would fail at its
 first import. So the workflow that publishes the book also puts copies of the chapters on the branch `colab`, in a
 folder with the name of the commit. Each copy has an additional first cell (`self_installing`), which installs the
-package at that commit from the project's address, and the other packages that the chapter imports. It does not install
+package at that commit from the project's address, and the other packages that the chapter imports. The cell leaves out
 the extra `book`, which would replace the kernel that Colab runs on. A committed chapter cannot have that cell, because
 no file can hold the hash of the commit that it is in. Folders of earlier commits are kept.
 
@@ -62,8 +62,8 @@ class LaunchError(Exception):
 def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the project's public address on GitHub, or None if the project has no such address.
 
-    It is that in pyproject.toml in `root`, the main folder of the project, or else that of the GitHub workflow that is
-    running, as the environment variables `environ` say. Binder and Colab both open only GitHub.
+    The address is that in pyproject.toml in `root`, the main folder of the project, or else that of the GitHub workflow
+    that is running, as the environment variables `environ` say. Binder and Colab both open only GitHub.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
     running = [environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY")]
@@ -89,7 +89,7 @@ def configure(config: Path, address: str | None, made: Commit | None) -> None:
 def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str]:
     """Return the list of packages that the chapter `notebook` imports, as requirements for pip such as "numpy>=2".
 
-    They have the bounds of their versions in the file pyproject.toml in `root`, the main folder of the project. `egm`,
+    The bounds of the versions are those in the file pyproject.toml in `root`, the main folder of the project. `egm`,
     IPython and chi2comb are left out.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]

@@ -3,8 +3,8 @@
 The report is the text that the book checks. Sphinx would count chapters, theorems and equations in their order. Here a
 chapter has the number in the name of its file (`02-gaussian-mechanism` is chapter 2, `B-abandoned-routes` appendix B).
 Each statement or equation of the report has the number in its label: `lemma-4-1`, `theorem-2`, `algorithm-3` and, for
-equations, `report-12`. All others of a chapter are counted in their order, without the numbers that the report uses for
-the same kind.
+equations, `report-12`. All other statements and equations of a chapter are counted in their order, and the numbers that
+the report uses for the same kind are left out.
 """
 
 import re

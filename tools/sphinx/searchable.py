@@ -12,7 +12,7 @@ from tools.sphinx.numbering import reported
 
 
 class Entries(Transform):
-    """Insert an index entry before each statement and equation whose label has the number in the report.
+    """Insert an index entry before each statement and equation whose label contains its number in the report.
 
     A search shows entries of Sphinx's index first.
     """

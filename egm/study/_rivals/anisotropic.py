@@ -1,4 +1,4 @@
-"""Estimate a mean with more noise in coordinates that vary more, for known standard deviations."""
+"""Estimate a mean for known standard deviations by the method of Dagan and others (2024)."""
 
 from __future__ import annotations
 

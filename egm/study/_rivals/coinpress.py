@@ -1,4 +1,4 @@
-"""Estimate a mean by CoinPress."""
+"""Estimate a mean by CoinPress, the method of Biswas, Dong, Kamath and Ullman (2020)."""
 
 from __future__ import annotations
 

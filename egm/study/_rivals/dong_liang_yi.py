@@ -15,8 +15,8 @@ _DEEPEST = 80  # number of clip norms that are tried, each half as large as the 
 def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random.Generator, beta: float = 0.1) -> Array:
     r"""Estimate the second moments of the rows by AdaptiveCov: clip the rows, then make their matrix private.
 
-    Unlike the other methods of this module, it does not estimate a mean. It is for rows whose mean is known
-    to be zero, such as differences of rows.
+    Unlike the other functions of `egm.study.rivals`, this one does not estimate a mean. It is for rows whose mean
+    is known to be zero, such as differences of rows.
 
     Parameters
     ----------
@@ -47,16 +47,16 @@ def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random
     Notes
     -----
     The method is AdaptiveCov of [1]_. Rows are divided by `clip_norm`. A noisy mean of their squared norms takes
-    an eighth of `rho`. Another eighth pays for a search with the sparse vector technique: of the norms 1, 1/2,
-    1/4, ... it takes the first below which clipping would remove more from the squared norms than the noise is
-    worth, and clips the rows to twice this norm. The rest goes into the matrix: either all entries get noise, or
-    half of the rest gives the eigenvectors in this way, and the other half noisy eigenvalues. The one with the
-    smaller bound of the error is chosen.
+    an eighth of `rho`. Another eighth pays for a search with the sparse vector technique. Of the norms 1, 1/2,
+    1/4, ... the search finds the first to which clipping would cause a larger error than the noise does. The rows
+    are then clipped to twice this norm. The rest goes into the matrix. Either all its entries get noise, or half
+    of the rest is spent on such a noisy matrix, of which only the eigenvectors are used, and the other half on noisy
+    eigenvalues. Of these two ways, the one with the smaller bound of the error is chosen.
 
-    The constants are those of the authors' public code, whose budget adds up. It differs in two points. It compares
-    the noise in all entries, which is proportional to the square of the clip norm, in the search as if it were
-    proportional to the clip norm. And if the noise makes an eigenvalue negative, it uses a singular vector of the
-    wrong sign, so that its estimate has a negative eigenvalue there.
+    The constants are those of the authors' public code, which does not exceed its budget. That code differs from
+    this function in two points. Its search takes the noise in all entries to be proportional to the clip norm, not
+    to the square of the clip norm. And if the noise makes an eigenvalue negative, that code uses a singular vector
+    of the wrong sign, so that its estimate has a negative eigenvalue there.
 
     The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
@@ -138,9 +138,9 @@ def _first(scores: Array, epsilon: float, rng: np.random.Generator) -> int:
 
 
 def _noisy(moments: Array, sensitivity: float, rho: float, rng: np.random.Generator) -> Array:
-    """Return a symmetric matrix plus symmetric noise, private at the cost `rho` in zCDP.
+    """Return the symmetric matrix `moments` plus symmetric noise, private at the cost `rho` in zCDP.
 
-    `sensitivity` is the largest change of the matrix `moments` in the Frobenius norm, if one row is replaced.
+    `sensitivity` is the largest change of the matrix in the Frobenius norm, if one row is replaced.
     """
     upper = np.triu_indices(len(moments))
     found = np.zeros_like(moments)

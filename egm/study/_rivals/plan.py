@@ -1,4 +1,4 @@
-"""Estimate a mean by PLAN."""
+"""Estimate a mean by PLAN, the method of Aumüller, Lebeda, Nelson and Pagh (2024)."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def gaussian(
 ) -> Array:
     r"""Release the mean of rows that are clipped to a ball, with Gaussian noise.
 
-    With the true center and the best `clip_norm` this method is an oracle. It is then hard to beat by a
-    method that has to find both of them.
+    With the true center and the best `clip_norm`, which no analyst knows, this method is an oracle. It is
+    then hard to beat by a method that has to find both of them.
 
     Parameters
     ----------
