@@ -213,7 +213,7 @@ def test_low_contrast_is_seen(browser, fault):
 
 
 def focused(page):
-    """Return the name and words of the element of `page` that has the focus, and whether one can see the focus."""
+    """Return a list: a text that describes the element of `page` with the focus, and whether one can see the focus."""
     return page.evaluate("[looking.named(document.activeElement), looking.ringed()]")
 
 
@@ -347,7 +347,7 @@ def test_drawers_work_by_keyboard(book, browser, side):
 def test_search_finds_the_chapter(book, browser, width):
     """A search for "Bernstein" lists the chapter with Bernstein's bound, and a click on the result opens the chapter.
 
-    The search makes no request to the network.
+    The search makes no request to the network. `width` is a key of WIDTHS.
     """
     with opened(browser, book / "book" / "index.html", width) as page:
         page.locator(".search-button__button:visible").first.click()
@@ -373,7 +373,7 @@ def test_search_finds_the_chapter(book, browser, width):
 def test_search_finds_what_the_report_numbers(book, browser, words, place):
     """The first result of a search for a label of the report, such as "lemma 4.1", is that item's place in the book.
 
-    `place` is the end of the address of the first result.
+    `words` is the label, and `place` is the end of the address of the first result.
     """
     with opened(browser, book / "search.html") as page:
         page.goto(f"{page.url}?q={words}")

@@ -138,8 +138,8 @@ def beaten():
 def rivals_in_short():
     """Return five numbers about the ratios of squared errors that `ratios_to_rivals` returns.
 
-    For errors against the mean of the rows ("sample"), these are the largest ratio, the median, and how many there are.
-    For errors against the true mean ("population"), they are the median, and how many ratios are above 1.
+    For errors against the mean of the rows ("sample"), these are the largest ratio, the median, and the number of
+    ratios. For errors against the true mean ("population"), they are the median, and the number of ratios above 1.
     """
     ratios, others = ratios_to_rivals("sample"), ratios_to_rivals("population")
     return max(ratios), np.median(ratios), len(ratios), np.median(others), np.sum(others > 1)

@@ -164,8 +164,7 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 def test_decisions_rest_on_what_the_package_does():
     """The numbers on the page about the choice of a mechanism agree with those that the package computes.
 
-    For example, these are ratios of noise. From the page about practice, only the least numbers of rows are tested
-    here.
+    For example, these are ratios of noise. The least numbers of rows are also compared with the page about practice.
     """
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS

@@ -62,8 +62,8 @@ SLOW = [
 def test_what_is_found_is_enough_and_a_little_less_is_not(mechanism, field, value, question):
     """`solve` returns the least value of `field` ("epsilon", "rho" or "n") for which the forecast error meets a target.
 
-    A value that is smaller by a relative 1e-6, or by one row, does not meet it. The target is nearly the error at
-    `value`. `question` has further arguments of `solve`, such as the column.
+    A value that is smaller by a relative 1e-6, or by one row, does not meet it. The target is nearly the error of
+    `mechanism` at `value`. `question` has further arguments of `solve`, such as the column.
     """
     target = 0.9995 * curve(mechanism, value, field, **question)
     found = solve(mechanism, target, field, **question)

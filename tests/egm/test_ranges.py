@@ -1,8 +1,9 @@
 """Test AdaptiveDataMechanism with a declared range for each column, and how it reads tables, files and dask arrays.
 
-Three laws are tested. The error is nearly never above that of a sum of rows that are clipped to the ranges. A release
-is bit for bit the same whether an array, a file or a dask array holds the rows. A column in another unit changes
-nothing but the unit of its results.
+A release with a large budget may search for center and spread of the rows; any other sums rows that are clipped to the
+ranges. Three laws are tested. The error is nearly never above that of such a sum. A release is bit for bit the same
+whether an array, a file or a dask array holds the rows. A column in another unit changes nothing but the unit of its
+results.
 """
 
 import dataclasses
@@ -41,7 +42,7 @@ def mechanism(n=4000, rho=0.05, **options):
 
 
 def same(one, other):
-    """Return whether two releases, or two forecasts, have the same bytes in every field."""
+    """Return whether the releases, or the forecasts, `one` and `other` have equal values in every field."""
     fields = (np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
     return all(fields)
 
@@ -129,8 +130,8 @@ def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
 
     A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. No forecast is above
     1.4 times its error, because a search that is given up has spent less than 29 % of the budget. For normal or
-    constant rows, a search makes the forecast less than 0.3 times as large in the median. `law` is the name of a
-    distribution in LAWS.
+    constant rows, a search makes the forecast less than 0.3 times the error of a clipped sum, in the median. `law` is
+    the name of a distribution in LAWS.
     """
     ratios, forecasts = [], []
     for place in MANY:
@@ -287,7 +288,7 @@ def test_forecasts_take_names():
 def test_a_forecast_says_that_there_is_no_search():
     """With few rows, or with standard deviations of half of the ranges, the forecast says that there is no search.
 
-    The method is then "ranges". The forecast error agrees with that of a release.
+    Its method is then "ranges". With few rows, its error is the one that a release forecasts, too.
     """
     few, release = mechanism(50).forecast(SIGMA), mechanism(50).release(people(50), rng=np.random.default_rng(1))
     assert (few.method, few.success, few.spent) == ("ranges", 1.0, {"sum": 0.05})

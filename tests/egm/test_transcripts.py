@@ -240,8 +240,8 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
 def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     """With declared ranges and fixed answers, a release is byte for byte the same for different data.
 
-    So the choice between a search and a sum of clipped rows depends on released numbers alone. For 800 rows both
-    choices occur. There are fewer than 600 questions, each of which reads all rows.
+    So the choice between a search and a sum of clipped rows depends on released numbers alone. For `n` = 800 rows of
+    `d` entries both choices occur. A release has fewer than 600 queries, each of which reads all rows.
     """
     mechanism, ways = AdaptiveDataMechanism(n, 1.0, ranges=[(-10.0, 30.0)] * d), set()
     for seed in range(12):
@@ -394,7 +394,8 @@ class Transcript:
     def compare(self, std):
         """Return a function that takes the place of adding noise in the second run, with the result of the first run.
 
-        It adds the log-likelihood ratio of the two noises to `loss`, and the cost of the difference to `costs`.
+        It adds the log-likelihood ratio of the two noises to `loss`, and the cost of the difference to `costs`. `std`
+        is the standard deviation of the noise.
         """
 
         def told(total, _):
@@ -408,7 +409,7 @@ class Transcript:
         return told
 
     def index(self, scores, epsilon):
-        """Return the index that the exponential mechanism with these `scores` draws, in place of the secure sampler.
+        """Return the index that the exponential mechanism for `scores` and `epsilon` draws, instead of a secure one.
 
         In the second run the index is that of the first run, and `loss` and `costs` are increased.
         """

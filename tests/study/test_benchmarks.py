@@ -71,7 +71,7 @@ def test_searches_find_the_quantile(method):
 
 
 def test_lines_say_whether_the_goal_is_met():
-    """`verdict` returns one line of at most 110 characters, which says whether all figures meet the goal."""
+    """`verdict` returns a line of at most 110 characters that says whether all given figures are within a limit."""
     line = measured.verdict("error of sf, to the direct sum", [1e-13, 1e-14, 1e-15, 1e-16], ".0e", most=1e-12)
     assert line.endswith("<= 1e-12 met")
     assert len(line) <= 110
@@ -169,7 +169,7 @@ SMALL = searches.Setting("ten laws", "uniform", 300, 2, 200)
 def test_a_run_belongs_to_its_key():
     """`searches.release` has the same result in each call for one setting and one number of the run.
 
-    With another number the result differs, and with another part of the table the rows differ.
+    With another number the result differs. The same setting in another part of the table has other rows.
     """
     assert searches.release(SMALL, 1) == searches.release(SMALL, 1)
     assert searches.release(SMALL, 1) != searches.release(SMALL, 2)
@@ -242,11 +242,12 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """In the table `tables.searches()`, an error exceeds five times its forecast for three kinds of data only.
+    """In the table `tables.searches()`, only three kinds of data have errors of more than five times their forecast.
 
     They are laws of infinite variance, tables with Pareto or Cauchy columns, and tables that `laws.TABLES` marks as
-    hidden, because the budget cannot show their outlying rows. No run failed, or left the declared ranges. Runs of
-    "fifty laws" are not checked.
+    hidden: these are not as declared, or the budget cannot show their outlying rows. Such errors also occur in at most
+    one of a thousand runs of "mixed columns"; runs of "fifty laws" are not checked. No run failed, or left the declared
+    ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
@@ -397,7 +398,8 @@ def test_the_stored_table_has_each_method_on_each_set():
 def test_no_fewer_rows_than_columns_allow_are_needed():
     """`bases.rows_needed` returns at least 20 k d rows for normal data with d columns, where k is `bases.K`.
 
-    The number is the same in all units, and infinite for rows in a plane.
+    A linear change of the columns does not change the number. It is infinite for three columns if all rows are in a
+    plane.
     """
     X = np.random.default_rng(1).normal(size=(2000, 3))
     least = bases.rows_needed(X)

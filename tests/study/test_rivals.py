@@ -384,8 +384,9 @@ def test_gaussian_clips_to_the_ball():
 def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
     """For known sigma and center, the mean squared error of `anisotropic` is the one that theory says.
 
-    In theory it is (2 C / n)**2 / (2 rho) sum(sigma), where C is the clip norm of scaled rows, n the number of rows,
-    and rho the budget. A thousand further coordinates that hardly vary change nothing.
+    In theory it is (2 C / n)**2 / (2 rho) sum(sigma), where sigma are the standard deviations, C is the clip norm of
+    scaled rows, n the number of rows, and rho the budget. A thousand further coordinates that hardly vary change
+    nothing.
     """
     n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
     flat = np.append(sigma, np.full(1000, 1e-6))
@@ -460,7 +461,11 @@ def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
 
 @pytest.mark.parametrize(("before", "after"), [(1e9, 0.0), (3.0, -1e9), (0.5, 1e-9)])
 def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, after, monkeypatch):
-    """If a row is replaced, each value before noise changes by at most its sensitivity, and each score by at most 1."""
+    """If a row is replaced, each value to which `second_moments` adds noise changes by at most its sensitivity.
+
+    The estimates by which it chooses a clip norm change by at most 1. Each entry of the row is `before`, and then
+    `after`.
+    """
     found = []
     for first in (before, after):
         with monkeypatch.context() as context:
@@ -479,7 +484,7 @@ def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, a
 
 
 def test_second_moments_are_exact_without_noise_and_follow_the_unit():
-    """With a huge budget, `second_moments` returns the second moments of the rows, in whatever unit."""
+    """With a huge budget, `second_moments` returns the second moments of the rows. Their unit does not matter."""
     X = rows(2000, mean=0.0) @ np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
     exact = X.T @ X / len(X)
     found = second_moments(X, 1e9, clip_norm=50.0, rng=np.random.default_rng(2))
