@@ -116,8 +116,7 @@ def ratios_to_rivals(error):
     """Return an array of the errors of egm's method, each divided by the error of the best rival method in a benchmark.
 
     There is one ratio for each setting. A rival counts if it never failed, and knows hardly anything about the data.
-    `error` is "sample" for the squared error to the mean of the rows, or "population" for that to the mean of their
-    law.
+    `error` is "sample" for the squared error to the mean of the rows, or "population" for that to the true mean.
     """
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):

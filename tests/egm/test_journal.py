@@ -483,8 +483,7 @@ def test_a_half_written_charge_is_there_or_refused(tmp_path):
 def test_a_full_disk_grants_nothing(tmp_path):
     """If the disk is too full to record the cost of a release, `Budget.release` raises an OSError before data are read.
 
-    When there is space again, the budget can be used again. The test limits the size of files instead of filling a
-    disk.
+    When there is space again, the budget can be used again. The test limits the size of files to imitate a full disk.
     """
     path = tmp_path / "journal"
     budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]

@@ -180,8 +180,7 @@ def test_noise_has_its_law(draw, d):
 def test_a_wrong_law_is_noticed(draw, bug, monkeypatch):
     """`fit`, a test of the distribution of l2 noise, returns a p-value below 1e-6 for three wrong samplers.
 
-    `bug` says what is wrong, such as a scale that is 5 percent too small. The function `draw` draws secure or simulated
-    noise.
+    `bug` says what is wrong, such as a scale that is 5 percent too small. `draw` draws secure or simulated noise.
     """
     d, right = 8, {"secure_l2": samplers.secure_l2, "simulated_l2": samplers.simulated_l2}
     one_by_one = {

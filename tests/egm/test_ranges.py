@@ -2,8 +2,7 @@
 
 A release with a large budget may search for center and spread of the rows; any other sums rows that are clipped to the
 ranges. Three laws are tested. The error is nearly never above that of such a sum. A release is bit for bit the same
-whether an array, a file or a dask array holds the rows. A column in another unit changes nothing but the unit of its
-results.
+whether an array, a file or a dask array holds the rows. If a column changes its unit, the results change only theirs.
 """
 
 import dataclasses

@@ -219,8 +219,7 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
 def test_a_plan_composes_samples_with_other_releases():
     """By the rule "planned", samples and other releases cost together less than the sum, but more than each alone.
 
-    A Gaussian release of all rows and a sample of hardly any rows cost at most 1 % more than the Gaussian release
-    alone.
+    A sample of hardly any rows and a Gaussian release of all rows cost at most 1 % more than that release alone.
     """
     steps, others = (1.1, 0.01, 100), {"mu_squared": 0.01}
     alone, noise = composed(steps), float(gaussian_epsilon(DELTA, 10.0))
@@ -330,7 +329,7 @@ class Unread:
 
 
 def test_replacement_is_refused_by_name():
-    """A budget for "replace_one" refuses a sample, and a budget for "add_remove" a mechanism for "replace_one"."""
+    """A "replace_one" budget refuses samples, and an "add_remove" budget refuses a mechanism for "replace_one"."""
     mechanism = GaussianDataMechanism([1.0], 10, 1.0, 1e-6)
     made = Budget(epsilon=100.0, delta=DELTA)
     for call in (
@@ -471,8 +470,7 @@ def test_a_changed_sample_is_noticed(statement, tmp_path):
 def masks(probability, size, times, source=None):
     """Return a matrix of flags, shape (`times`, `size`): which of `size` rows are in each of `times` samples.
 
-    Each row is drawn with the given `probability`, as for `Budget.release`. `source` is a generator, or None for secure
-    samples.
+    Each row is in a sample with the given `probability`. `source` is a generator, or None for secure samples.
     """
     X = np.arange(float(size))[:, None]
     found = np.zeros((times, size), dtype=bool)

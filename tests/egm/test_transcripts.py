@@ -496,8 +496,7 @@ def correlated_rows(n, d):
 def one_hot_rows(n):
     """Return `n` rows of six entries, three for each of two categories: a one for the category, and two zeros.
 
-    The two categories are mostly the same. The rows' norms in the columns are nearly equal, so that a basis does not
-    pay.
+    The two categories are mostly the same. The rows have nearly equal norms in the columns, so a basis does not pay.
     """
     rng = np.random.default_rng(7)
     first, other = rng.integers(0, 3, (2, n))

@@ -332,10 +332,10 @@ def test_gradients_are_derivatives(widths):
 
 
 def test_scaling_of_gradients_keeps_the_noise():
-    """`gradients.lemma` returns the multipliers of Lemma 4.1, times a factor that keeps the variance of the noise.
+    """`gradients.lemma` returns the multipliers of Lemma 4.1, times a factor with which the noise keeps its variance.
 
-    This variance is proportional to the mean of b**-2 for multipliers b. The multipliers are proportional to the
-    inverse roots of the standard deviations.
+    For a given clip norm, multipliers b multiply this variance by the mean of b**-2, which must be 1. They are
+    proportional to the inverse roots of the standard deviations.
     """
     spread = np.array([1.0, 4.0, 9.0])
     b = gradients.lemma(spread)
