@@ -282,9 +282,9 @@ def pair_settings():
 def turned(covariance, angle, p, options):
     """Return (matrix, sigma, mechanism) of the package for two columns and the basis that is turned by `angle` radians.
 
-    The rows of `matrix` are the vectors of the basis, and `sigma` has the standard deviations along them. For normal
-    rows with the 2 x 2 covariance matrix `covariance`, `p` is the probability that `mechanism` clips a row. `options`
-    are its other arguments.
+    The rows of `matrix` are the vectors of the basis, and `sigma` has the standard deviations along them. `mechanism`
+    has the other arguments `options`, and clips a normal row of covariance `covariance`, 2 x 2, with the probability
+    `p`.
     """
     U = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     sigma = np.sqrt(np.diag(U @ covariance @ U.T))

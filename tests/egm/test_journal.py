@@ -53,7 +53,7 @@ def fill(budget, mechanism, most=1000):
 
 
 def made(path, charges=2):
-    """Return a new Budget with the total rho = 0.5, kept in the file `path`, with `charges` costs of 0.125 each."""
+    """Return a new Budget with the total rho = 0.5, kept in the file `path`, with `charges` recorded costs of 0.125."""
     budget = Budget(path, rho=0.5)
     for _ in range(charges):
         budget.charge(adaptive(0.125))
@@ -666,7 +666,7 @@ def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
 
 
 def test_the_journal_of_an_older_version_is_refused(tmp_path):
-    """`Budget` refuses a file of format 1, whose charges had no label and no time, and names the formats."""
+    """`Budget` refuses a file of format 1, whose costs have no label and no time; the error names the formats."""
     path = tmp_path / "journal"
     made(path, 0)
     change(path, "PRAGMA user_version = 1", *(f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "time")))

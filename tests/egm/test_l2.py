@@ -155,8 +155,9 @@ def simulated(d, size=4000):
 def fit(drawn):
     """Return a p-value for the hypothesis that the rows of `drawn`, shape (size, d), are l2 noise of scale 1.
 
-    It is the least of four tests. The norm has a gamma distribution, the squared first coordinate of the direction has
-    a beta distribution, and the two are independent. If d is 1, there are only two tests of the norm.
+    It is the least p-value of four tests. Two compare the norm with a gamma distribution and its mean. The others are
+    for d > 1: the squared first coordinate of the direction has a beta distribution, and norm and direction are
+    independent.
     """
     d = drawn.shape[1]
     norm = np.linalg.norm(drawn, axis=1)

@@ -30,7 +30,7 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 def silent(monkeypatch):
     """Replace secure Gaussian noise by zeros, and return a list.
 
-    Each release appends to the list the standard deviation of the noise that it asks for, in its integer unit.
+    Each release appends to the list the standard deviation of the noise that its integers would get.
     """
     stds = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
@@ -359,8 +359,8 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
 def test_rounding_is_charged():
     """`gaussian_std` returns more noise for a value that is rounded to coarse units, because rounding costs delta.
 
-    If this would cost half of delta or more, it raises a ValueError. So does `Lattice` if the noise is too large for
-    integers of 64 bits.
+    If rounding would cost half of delta or more, the function raises a ValueError. So does `Lattice` if the noise is
+    too large for integers of 64 bits.
     """
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)

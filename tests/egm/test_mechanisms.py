@@ -502,7 +502,7 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 @pytest.mark.parametrize("mechanism", ASKED, ids=repr)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
-    """`dataclasses.replace` of one parameter in `mechanism` gives the mechanism that the constructor makes with it.
+    """`dataclasses.replace` of one parameter in `mechanism` gives what the constructor makes with the new value.
 
     `name` is the parameter: n, epsilon or delta. Everything that follows from the parameters is computed again.
     """

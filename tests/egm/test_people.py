@@ -391,8 +391,8 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
     """Return what one artificial person adds to the release of each group, as integers, shape (`groups`, 4).
 
     The four numbers are sums over the person's `rows` rows, which go to the groups in turn: two clipped entries,
-    `weights`[0] for each row, and `weights`[1] for each clipped row. `rng` draws the rows in the ball with the norm
-    `radius`. If `extreme` is 1 or -1, all rows are (`extreme` * `radius`, 0) instead.
+    `weights`[0] for each row, and `weights`[1] for each clipped row. `rng` draws the rows in the ball of this `radius`.
+    If `extreme` is 1 or -1, all rows are (`extreme` * `radius`, 0) instead.
     """
     total = np.zeros((groups, 4), dtype=object)
     for i in range(rows):

@@ -1,4 +1,7 @@
-"""Test that `egm.planning.solve` inverts the forecasts of errors: its result is enough, and a little less is not."""
+"""Test that `egm.planning.solve` inverts the forecasts of errors: its result is enough, and a little less is not.
+
+The measure "interval" of an error is half of the width of a confidence interval for a mean.
+"""
 
 import dataclasses
 import re
@@ -121,8 +124,7 @@ def test_measures_are_those_of_the_forecast():
 def test_interval_without_a_bias_is_normal(basis):
     """If center and sigma are exact, the measure "interval" is the normal quantile times the error of a mean.
 
-    The measure is half of the width of the 95 % interval, which has no bias then. `basis` is an option of the
-    mechanism.
+    The 95 % interval has no bias then. `basis` is an option of the mechanism.
     """
     it = GaussianDataMechanism(
         [3.0, 2.0, 1.0], 900, 1.0, 1e-6, center_std=0, sigma_factor=1, clip_probability=0.2, basis=basis

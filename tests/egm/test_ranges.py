@@ -166,10 +166,10 @@ def test_a_clipped_sum_is_what_it_says(monkeypatch):
 
 
 def test_what_a_first_mean_has_cost_is_not_lost():
-    """If rows fill their ranges, all of the budget but the cost of one median is used for the sum.
+    """If rows fill their ranges evenly, the sum gets all of the budget but the cost of one private median.
 
-    The mechanism first buys a noisy mean of the clipped rows, and a median which shows that a search does not pay. Then
-    a second noisy mean is averaged with the first.
+    The mechanism first buys a noisy mean of the clipped rows, and a median of distances, which shows that a search does
+    not pay. Then a second noisy mean is averaged with the first.
     """
     X = np.random.default_rng(1).uniform(0, WIDTH, (4000, 3))
     release = mechanism().release(X, rng=np.random.default_rng(2))
@@ -306,7 +306,7 @@ def test_a_search_is_considered_from_the_least_budget_on():
 def test_a_basis_is_one_of_standardized_columns(basis):
     """A `basis` works for columns of different units, because their ranges are first scaled to [-1, 1].
 
-    The basis is public ("dct") or learned from the data. The columns are correlated, and the errors must be small.
+    It is public ("dct") or learned from the data. The columns are correlated, and the errors are as small as is stated.
     """
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))
@@ -419,7 +419,7 @@ def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
 
 
 def test_without_names_a_table_has_its_own_order(tmp_path):
-    """If the mechanism has no names of columns, the release of a table with names has the order of its columns."""
+    """If the mechanism has no names of columns, the release of a table with names has the order of the table."""
     X, it = people(), AdaptiveDataMechanism(4000, 1.0, radius=1e6, sigma_range=(0.1, 1e6))
     expected = it.release(X, rng=np.random.default_rng(2))
     found = it.release(HELD["csv"](X, tmp_path), rng=np.random.default_rng(2))

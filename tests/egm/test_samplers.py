@@ -77,7 +77,7 @@ def test_secure_laplace_has_the_law_it_states(scale):
 @pytest.mark.parametrize("order", ["F", "C"], ids=["next", "half-way"])
 @pytest.mark.parametrize(("sampler", "law"), [(samplers.secure_gaussian, gaussian), (samplers.secure_laplace, laplace)])
 def test_a_draw_tells_nothing_of_another(sampler, law, order):
-    """A draw of `sampler` is independent of the next one, and of the one half the draws later, from another thread.
+    """A draw of `sampler` is independent of the next one, and of a draw that another thread makes.
 
     A chi-square test compares pairs of draws with the discrete `law`; `order` says which two draws are a pair.
     """

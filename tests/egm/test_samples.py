@@ -33,15 +33,16 @@ PLANNED = {"neighbors": "add_remove", "rule": "planned"}
 
 
 def budget(path=None, **terms):
-    """Return a budget in `path` with epsilon 1, delta DELTA and neighbors "add_remove", unless `terms` differ."""
+    """Return a Budget(`path`) with epsilon 1, delta DELTA and neighbors "add_remove", or with `terms` instead."""
     return Budget(path, **{"epsilon": 1.0, "delta": DELTA, "neighbors": "add_remove", **terms})
 
 
 def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
     """Return the epsilon for `delta` of releases from samples, together with other releases.
 
-    `steps` are tuples (z, q, number): noise multiplier, sampling probability and number of releases. `mu_squared`,
-    `private` and `rho` are the costs of the others, as in `composed_epsilon`.
+    `steps` are tuples (z, q, number): noise multiplier, sampling probability and number of releases. The other releases
+    have `mu_squared`, the sum of z**-2 for Gaussian noise, pairs (epsilon, delta) in `private`, and the zCDP cost
+    `rho`.
     """
     parts = tuple(Steps(z**-2, q, number) for z, q, number in steps)
     return composed_epsilon(parts, mu_squared, private, mu_squared / 2 if rho is None else rho, delta)
@@ -158,7 +159,7 @@ def test_training_costs_what_dp_accounting_says():
     """The cost of 1000 steps on batches of 256 of 60 000 rows agrees with dp-accounting's, within 0.002.
 
     The cost is an epsilon for the noise multiplier 1.1. It is between the lower bound of dp-accounting and 0.002 above
-    its value, 0.5987. The bound by Rényi divergences, another method of dp-accounting, is only 0.889.
+    its value, 0.5987. By Rényi divergences, dp-accounting would find 0.889.
     """
     event = dp_accounting.PoissonSampledDpEvent(Q, dp_accounting.GaussianDpEvent(Z))
     event = dp_accounting.SelfComposedDpEvent(event, STEPS)
@@ -178,7 +179,7 @@ def test_training_costs_what_dp_accounting_says():
     ("z", "number", "delta", "excess"), [(2.0, 10, 1e-5, 0.01), (30.0, 1000, 1e-7, 0.01), (300.0, 100_000, 1e-5, 0.03)]
 )
 def test_rounding_errors_are_covered(z, number, delta, excess):
-    """If nearly everybody is in each sample, releases cost hardly less than without sampling, where the cost is exact.
+    """If nearly everybody is in each sample, releases cost about as much as without sampling, which is known exactly.
 
     Their epsilon for `delta` is at most a relative 1e-6 below the exact one, and at most the share `excess` above it,
     for rounding errors. `z` is the noise multiplier, and `number` the number of releases.
@@ -253,7 +254,8 @@ def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
 def test_other_rules_count_a_sample_like_all_rows_and_say_so(terms):
     """All rules but "basic" and "planned" count a release from a sample like one from all rows.
 
-    `terms` choose such a rule. If it refuses a sample, the error names the two rules that count samples as such.
+    `terms` choose such a rule. If it refuses a sample, the error says that only these two take the sampling into
+    account.
     """
     mechanism = GaussianMechanism(1.0, 0.5, 1e-6)
     sampled, plain = budget(**terms), budget(**terms)
@@ -644,7 +646,7 @@ def test_rows_and_groups_are_those_of_the_sample(as_blocks):
 
 
 def test_a_rehearsal_draws_from_the_generator():
-    """In a budget for simulations the sample is drawn by rng, so that the same seed gives the same release."""
+    """In a budget for simulations, the generator `rng` draws the sample, so the same seed gives the same release."""
     X = np.random.default_rng(1).normal(0, 1, (500, 2))
     mechanism = GaussianDataMechanism([1.0, 1.0], 250, 0.5, 1e-6, neighbors="add_remove")
 

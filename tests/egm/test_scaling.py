@@ -255,8 +255,8 @@ def test_lengths_must_agree():
 def test_optimal_for_many_columns_is_as_good_as_for_few(law):
     """`scaling.optimal` is optimal for 9000 or 10 000 columns, too, because its search starts from a smaller problem.
 
-    The smaller problem has fewer standard deviations (`nodes`), each of which stands for `count` columns. `law` says
-    how the standard deviations are distributed.
+    The smaller problem has fewer standard deviations, each of which stands for several columns; sums of their powers
+    are those of the whole problem. `law` says how the standard deviations are distributed.
     """
     sigma = {
         "zipf": 1 / np.arange(1, 10_001),

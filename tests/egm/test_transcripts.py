@@ -240,8 +240,8 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
 def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     """With declared ranges and fixed answers, a release is byte for byte the same for different data.
 
-    So the choice between a search and a sum of clipped rows depends on released numbers alone. For `n` = 800 rows of
-    `d` entries both choices occur. A release has fewer than 600 queries, each of which reads all rows.
+    So only released numbers decide whether it searches for center and spread, or sums clipped rows. For `n` = 800 rows
+    of `d` entries both occur. A release has fewer than 600 queries, each of which reads all rows.
     """
     mechanism, ways = AdaptiveDataMechanism(n, 1.0, ranges=[(-10.0, 30.0)] * d), set()
     for seed in range(12):
@@ -380,7 +380,7 @@ class Transcript:
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
-        """Return a function that takes the place of adding noise in the first run, and records sum and noise.
+        """Return a function told(total, noise) for the first run, which records its arguments and returns their sum.
 
         `std` is the standard deviation of the noise.
         """
@@ -392,10 +392,10 @@ class Transcript:
         return told
 
     def compare(self, std):
-        """Return a function that takes the place of adding noise in the second run, with the result of the first run.
+        """Return a function told(total, noise) for the second run, which returns the noisy total of the first run.
 
-        It adds the log-likelihood ratio of the two noises to `loss`, and the cost of the difference to `costs`. `std`
-        is the standard deviation of the noise.
+        The noise that gives this total may differ from that of the first run. The log-likelihood ratio of both is added
+        to `loss`, and the cost of the difference to `costs`. `std` is the standard deviation of the noise.
         """
 
         def told(total, _):
@@ -409,7 +409,7 @@ class Transcript:
         return told
 
     def index(self, scores, epsilon):
-        """Return the index that the exponential mechanism for `scores` and `epsilon` draws, instead of a secure one.
+        """Draw an index by the exponential mechanism with `scores` and `epsilon`, in place of the secure sampler.
 
         In the second run the index is that of the first run, and `loss` and `costs` are increased.
         """

@@ -396,10 +396,9 @@ def test_the_stored_table_has_each_method_on_each_set():
 
 
 def test_no_fewer_rows_than_columns_allow_are_needed():
-    """`bases.rows_needed` returns at least 20 k d rows for normal data with d columns, where k is `bases.K`.
+    """For normal data with d columns, `bases.rows_needed` returns at least 20 k d rows, where k is `bases.K`.
 
-    A linear change of the columns does not change the number. It is infinite for three columns if all rows are in a
-    plane.
+    The number stays the same after a linear change of the columns, and is infinite if three columns are in a plane.
     """
     X = np.random.default_rng(1).normal(size=(2000, 3))
     least = bases.rows_needed(X)

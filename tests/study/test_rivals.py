@@ -304,9 +304,9 @@ def test_plan_has_its_published_error(rho, published, error):
 def test_huang_liang_yi_has_its_published_error(rho, published, error):
     """The mean squared error of `huang_liang_yi` agrees with a published one, `published`, within four standard errors.
 
-    It is that of the method "Instance optimal" for the budget `rho`, 4000 rows from N(0, I) and dimension 128, with the
-    standard error `error`: github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv.
-    The options are the constants of that program.
+    `published` is that of the method "Instance optimal" for the budget `rho`, 4000 rows from N(0, I) and dimension 128,
+    with the standard error `error`: github.com/ChristianLebeda/PLAN-experiments,
+    experiments_results/gaussianA/dataframe.csv. The options are the constants of that program.
     """
     bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
     options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
@@ -357,7 +357,7 @@ def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
 
 
 def test_coinpress_finds_a_covariance():
-    """`_whitening` of CoinPress finds a covariance matrix that bounds the true one and is at most 25 % larger."""
+    """`_whitening` of CoinPress finds a matrix A for which the covariance of A x has eigenvalues from 0.8 to 1."""
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
     X = np.random.default_rng(2).normal(size=(400_000, 3)) @ root
