@@ -503,7 +503,7 @@ def test_docstring_is_in_the_format(name):
 def test_docstring_that_is_missing_is_seen(monkeypatch):
     """`complaints` reports a missing docstring even if Python would provide one, as for a dataclass or a subclass.
 
-    `monkeypatch` adds an object without a docstring to the module egm.gx2.
+    The test adds three objects without a docstring to the module egm.gx2, one after another.
     """
 
     @dataclasses.dataclass

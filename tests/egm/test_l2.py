@@ -339,7 +339,7 @@ def test_a_release_says_its_law_and_has_its_spread(path):
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 100.0])
 @pytest.mark.parametrize("d", [1, 2, 50])
 def test_secure_releases_fit_the_lattice(epsilon, d):
-    """Secure releases with l2 noise work even for tiny `epsilon`, and their noise has nearly the stated variance.
+    """Secure releases with l2 noise work even for tiny `epsilon`; its variance is the stated one within a factor of 2.
 
     For `epsilon` = 100 the release raises a ValueError, because rounding would cost too much of delta. `d` is the
     number of columns.

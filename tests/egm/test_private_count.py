@@ -41,8 +41,8 @@ def releases(bounds="radius", n=N, **options):
 def test_intervals_contain_the_exact_numbers(bounds, declared):
     """The 95 % intervals contain the exact sums and means, even if twice the true number of rows is declared.
 
-    The noise is as large as stated, and a release spends at most its budget, a tenth of it on the number of rows.
-    `declared` is the declared number of rows, and `bounds` the kind of bounds in BOUNDS.
+    The mean squared error of the sums is below twice the stated variance. A release spends at most its budget, a tenth
+    of it on the number of rows. `declared` is the declared number of rows, and `bounds` the kind of bounds in BOUNDS.
     """
     inside, far = {"sum": [], "mean": []}, []
     for X, release in releases(bounds, declared):

@@ -97,7 +97,7 @@ def test_few_rows_have_the_error_of_a_clipped_sum(law):
     """If the budget is small for the number of rows, a release is the noisy sum of rows that are clipped to the ranges.
 
     There is no search for center and spread, so that the forecast is exactly the error that `clipped` computes. The
-    mean squared error agrees with it. `law` is the name of a distribution of rows in LAWS.
+    mean squared error is at most 10 % above it, plus four standard errors. `law` is the name of a distribution in LAWS.
     """
     for n, d, reach in FEW:
         error, forecast, search = errors(law, n, d, reach, 40)

@@ -122,9 +122,10 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
 
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_laws_are_rows_of_columns_of_the_same_size(law):
-    """The distribution with the name `law` in LAWS draws finite rows whose columns have a spread of the order of 1.
+    """The distribution with the name `law` in LAWS draws finite rows, whose columns have neither tiny nor huge spread.
 
-    `laws.draw` relies on this when it multiplies the columns by their scales.
+    The median of their standard deviations is from 0.005 to 50. `laws.draw` then multiplies the columns by their
+    scales.
     """
     X = laws.LAWS[law](np.random.default_rng(1), 2000, 4)
     assert X.shape == (2000, 4)
