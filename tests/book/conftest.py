@@ -87,8 +87,8 @@ def page_name(request):
 def browser(do_without):
     """Yield a profile of a browser (Chromium, run by the library Playwright) without network.
 
-    All tests use this one profile, because pages then load their scripts faster. If no browser is installed,
-    `do_without` skips the test, or makes it fail in continuous integration.
+    Tests share this profile, because pages then load their scripts faster. If no browser is installed, `do_without`
+    skips the test, or makes it fail in continuous integration.
     """
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:

@@ -19,7 +19,7 @@ def mechanism(basis=None, n=N, rho=RHO):
 
 
 def run(covariance, basis, seed, n=N):
-    """Release the sum of `n` normal rows with the given `covariance`, by `basis`; return (release, squared error)."""
+    """Release the sum of `n` normal rows of covariance `covariance`, with `basis`; return (release, squared error)."""
     X = MEAN + np.random.default_rng(seed).normal(size=(n, len(covariance))) @ np.linalg.cholesky(covariance).T
     release = mechanism(basis, n).release(X, rng=np.random.default_rng([seed, 1]))
     return release, float(np.sum((release.estimate - X.sum(axis=0)) ** 2))

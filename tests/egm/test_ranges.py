@@ -2,7 +2,7 @@
 
 A release with a large budget may search for center and spread of the rows; any other sums rows that are clipped to the
 ranges. Three laws are tested. The error is nearly never above that of such a sum. A release is bit for bit the same
-whether an array, a file or a dask array holds the rows. If a column changes its unit, the results change only theirs.
+whether an array, a file or a dask array holds the rows. Another unit of a column changes only the unit of its results.
 """
 
 import dataclasses

@@ -243,12 +243,11 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """In the table `tables.searches()`, only three kinds of data have errors of more than five times their forecast.
+    """In the table `tables.searches()`, an error exceeds five times its forecast only for certain kinds of data.
 
-    They are laws of infinite variance, tables with Pareto or Cauchy columns, and tables that `laws.TABLES` marks as
-    hidden: these are not as declared, or the budget cannot show their outlying rows. Such errors also occur in at most
-    one of a thousand runs of "mixed columns"; runs of "fifty laws" are not checked. No run failed, or left the declared
-    ranges.
+    These are laws of infinite variance, tables with Pareto or Cauchy columns, tables that `laws.TABLES` marks as hidden
+    (not as declared, or with outlying rows that the budget cannot show), and at most one of a thousand runs of "mixed
+    columns". Runs of "fifty laws" are not checked. No run failed, or left the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
