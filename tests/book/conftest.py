@@ -22,10 +22,10 @@ MADE_BY_SPHINX = ["genindex", "search"]
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory, worker_id):
-    """Return a function `path(make)` that calls the function `make` only once, even if several processes run the tests.
+    """Return a function `path(make)` that returns the path `make()`, but calls `make` only once for all tests.
 
-    Every later call of `path` with the same `make` returns the same path. `worker_id` is the name of the process that
-    runs the test.
+    `make` is a function that builds something and returns its path. Every later call of `path` returns this path again,
+    also in the other processes that run the tests. `worker_id` is the name of the process that runs the test.
     """
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
@@ -87,8 +87,8 @@ def page_name(request):
 def browser(do_without):
     """Yield a profile of a browser (Chromium, run by the library Playwright) without network.
 
-    All tests open pages in this profile, because they then load their scripts faster. If no browser is installed,
-    `do_without` skips the test, or makes it fail in continuous integration.
+    Tests share this profile, because pages then load their scripts faster. If no browser is installed, `do_without`
+    skips the test, or makes it fail in continuous integration.
     """
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:

@@ -38,9 +38,9 @@ AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !
 def opened(browser, path, width="laptop", anchor=""):
     """Open the HTML file `path` in a new window of `browser`, wait until all scripts have ended, and yield the page.
 
-    `width` is a key of WIDTHS, such as "phone". The text `anchor`, such as "#id", is added to the address. The page's
-    list `complaints` has its errors and its requests to the network. At the end, all that the page stored in the
-    browser is deleted.
+    `width` is a key of WIDTHS, such as "phone". The text `anchor`, such as "#id", is added to the address. The list
+    `complaints` of the page has its errors and requests to the network. At the end, all that the page stored is
+    deleted.
     """
     page = browser.new_page()
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
@@ -106,8 +106,7 @@ def violations(page, **options):
 def look_at(page, path):
     """Examine a page at three widths and in two themes; return a dictionary from each check to the faults found.
 
-    `page` is the page in the browser, and `path` is its HTML file. A check without a fault has an empty list or
-    dictionary.
+    `page` is the page in the browser, and `path` its HTML file. A check without faults has an empty list or dictionary.
     """
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
@@ -213,7 +212,7 @@ def test_low_contrast_is_seen(browser, fault):
 
 
 def focused(page):
-    """Return the name and words of the element of `page` that has the focus, and whether one can see the focus."""
+    """Return a list: a text that describes the element of `page` with the focus, and whether one can see the focus."""
     return page.evaluate("[looking.named(document.activeElement), looking.ringed()]")
 
 
@@ -222,8 +221,8 @@ def focused(page):
 def test_tab_reaches_everything(book, browser, name, width):
     """The Tab key moves a visible focus to each link, button, fold and scrolling box of a page, in their order in HTML.
 
-    A fold is a box that a reader opens and closes. `name` is the path of the page without suffix, and `width` is a key
-    of WIDTHS.
+    A fold is a box that a reader opens and closes. `name` is the page's path without suffix, and `width` a key of
+    WIDTHS.
     """
     with opened(browser, book / f"{name}.html", width) as page:
         expected = page.evaluate("looking.stops().map(looking.named)")
@@ -347,7 +346,7 @@ def test_drawers_work_by_keyboard(book, browser, side):
 def test_search_finds_the_chapter(book, browser, width):
     """A search for "Bernstein" lists the chapter with Bernstein's bound, and a click on the result opens the chapter.
 
-    The search makes no request to the network.
+    The search makes no request to the network. `width` is a key of WIDTHS.
     """
     with opened(browser, book / "book" / "index.html", width) as page:
         page.locator(".search-button__button:visible").first.click()
@@ -373,7 +372,7 @@ def test_search_finds_the_chapter(book, browser, width):
 def test_search_finds_what_the_report_numbers(book, browser, words, place):
     """The first result of a search for a label of the report, such as "lemma 4.1", is that item's place in the book.
 
-    `place` is the end of the address of the first result.
+    `words` is the label, and `place` is the end of the address of the first result.
     """
     with opened(browser, book / "search.html") as page:
         page.goto(f"{page.url}?q={words}")
@@ -385,8 +384,7 @@ def test_search_finds_what_the_report_numbers(book, browser, words, place):
 def test_what_goes_on_fades_out(book, browser):
     """On a phone, a box fades out at its right edge only if its content is wider than the box.
 
-    The page of the test has at least one such box. A formula does not fade out any more if a reader scrolls to its
-    right end.
+    The page of the test has such a box. A formula no longer fades out if a reader scrolls to its right end.
     """
     with opened(browser, book / "notebooks" / "10-beyond-the-report.html", "phone") as page:
         fading = page.locator(".more")

@@ -175,9 +175,8 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
 def start(chapter, **values):
     """Execute the first three code cells of a chapter, as papermill does if it is given the parameters `values`.
 
-    The first cell assigns the chapter's parameters, papermill adds the second one, which assigns `values`, and the
-    third one checks all. It raises a ValueError for an unknown parameter or a wrong value. `chapter` is the path of the
-    notebook.
+    The first cell assigns the chapter's parameters. The second one, which papermill adds, assigns `values`. The third
+    one raises a ValueError for an unknown parameter or a wrong value. `chapter` is the path of the notebook.
     """
     notebook = parameterize_notebook(load_notebook_node(str(chapter)), values)
     first = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:3]

@@ -661,6 +661,6 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """A TypeError is raised if a claim is made with a misspelled field (`reslut`)."""
+    """A claim of the ledger cannot have a misspelled field: `reslut` raises a TypeError."""
     with pytest.raises(TypeError):
         replace(book_ledger.claims[0], reslut="holds")

@@ -225,9 +225,9 @@ def other_settings():
 def test_same_as_the_package_with_other_centers_and_clips(page, setting):
     """The explorer's JavaScript and the package agree if the mean is not the center, and for other clip probabilities.
 
-    They agree in each part of the error up to 1e-9 of the total error. If the clip probability is "best", only the
-    total error agrees, to a relative 1e-7 or 1e-5, because its minimum is flat. `setting` is a dictionary of the
-    explorer's parameters.
+    They agree in each part of the error up to 1e-9 of the total error. For the clip probability "best", the parts are
+    not compared; the total error agrees to a relative 1e-7 or 1e-5, because its minimum is flat. `setting` is a
+    dictionary of the explorer's parameters.
     """
     found, truth = page.evaluate("setting => egm.forecast(setting)", setting), expected(**setting)
     assert found["total"] == pytest.approx(sum(found[part] for part in PARTS), rel=1e-14)
@@ -283,7 +283,8 @@ def turned(covariance, angle, p, options):
     """Return (matrix, sigma, mechanism) of the package for two columns and the basis that is turned by `angle` radians.
 
     The rows of `matrix` are the vectors of the basis, and `sigma` has the standard deviations along them. `mechanism`
-    clips normal rows with the 2 x 2 matrix `covariance` with the probability `p`; `options` are its other arguments.
+    has the other arguments `options`, and clips a normal row of covariance `covariance`, 2 x 2, with the probability
+    `p`.
     """
     U = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     sigma = np.sqrt(np.diag(U @ covariance @ U.T))
@@ -351,7 +352,7 @@ def test_no_angle_has_less_noise_than_the_eigenvectors(page, ratio, r, p):
 @pytest.mark.parametrize("p", ["1/n", "best", 0.02])
 @pytest.mark.parametrize(("basis", "angle"), [("columns", 0), ("eigenvectors", None), ("turned", -37.5)])
 def test_pair_shows_what_the_package_computes(page, basis, angle, p, noise):
-    """The panel of two columns shows the package's numbers to six digits, for the privacy that is set above it.
+    """The panel of two columns shows the package's numbers to six digits, for the n, epsilon and delta set above it.
 
     `basis` is the basis that the test chooses, and `angle` is its angle in degrees, or None for the angle of the
     eigenvectors. `p` is the clip probability: for "best", the panel takes 1/n. `noise` is the law of the noise.
@@ -846,7 +847,7 @@ ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
 def test_bad_values_are_refused(page, name, value, words):
     """If a bad value is typed into a field of the explorer, a message says what is allowed; the old results stay.
 
-    `name` is the name of the field, and `value` is the bad value.
+    `name` is the name of the field, `value` is the bad value, and `words` is the expected message.
     """
     start(page)
     before = page.get_attribute("#explorer-total", "data-value")
@@ -887,8 +888,8 @@ def test_address_keeps_the_setting(book, browser, page, clip, sigma):
 def test_address_may_be_old_or_bad(book, browser):
     """The explorer accepts an address without clip probability, offset and noise, and one with bad values.
 
-    Such addresses were made before these three existed; they mean the clip probability 1/n, no offset, and Gaussian
-    noise. In place of a bad value, the explorer takes the value with which it starts.
+    An old address lacks these three parameters; it means the clip probability 1/n, no offset, and Gaussian noise. In
+    place of a bad value, the explorer takes the value with which it starts.
     """
     with opened(book, browser, "#alpha=0.5&d=7&n=1000&epsilon=2&delta=1e-5&scaling=optimal") as page:
         truth = expected(alpha=0.5, d=7, n=1000, epsilon=2, delta=1e-5, scaling="optimal")

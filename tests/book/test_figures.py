@@ -46,7 +46,7 @@ def plain(tag):
 
 
 def after(source, patch):
-    """Return the content of the group with the id `patch` in `source`, the text of an SVG file, or ""."""
+    """Return the content of the group with the id `patch` in the SVG text `source`, or "" if there is no such group."""
     return source.partition(f'<g id="{patch}">')[2].partition("</g>")[0]
 
 

@@ -116,8 +116,7 @@ def ratios_to_rivals(error):
     """Return an array of the errors of egm's method, each divided by the error of the best rival method in a benchmark.
 
     There is one ratio for each setting. A rival counts if it never failed, and knows hardly anything about the data.
-    `error` is "sample" for the squared error to the mean of the rows, or "population" for that to the mean of their
-    law.
+    `error` is "sample" for the squared error to the mean of the rows, or "population" for that to the true mean.
     """
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):
@@ -138,8 +137,8 @@ def beaten():
 def rivals_in_short():
     """Return five numbers about the ratios of squared errors that `ratios_to_rivals` returns.
 
-    For errors against the mean of the rows ("sample"), these are the largest ratio, the median, and how many there are.
-    For errors against the true mean ("population"), they are the median, and how many ratios are above 1.
+    For errors against the mean of the rows ("sample"), these are the largest ratio, the median, and the number of
+    ratios. For errors against the true mean ("population"), they are the median, and the number of ratios above 1.
     """
     ratios, others = ratios_to_rivals("sample"), ratios_to_rivals("population")
     return max(ratios), np.median(ratios), len(ratios), np.median(others), np.sum(others > 1)

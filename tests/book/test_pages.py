@@ -164,8 +164,7 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 def test_decisions_rest_on_what_the_package_does():
     """The numbers on the page about the choice of a mechanism agree with those that the package computes.
 
-    For example, these are ratios of noise. From the page about practice, only the least numbers of rows are tested
-    here.
+    For example, these are ratios of noise. The least numbers of rows are also compared with the page about practice.
     """
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
@@ -504,7 +503,7 @@ def test_docstring_is_in_the_format(name):
 def test_docstring_that_is_missing_is_seen(monkeypatch):
     """`complaints` reports a missing docstring even if Python would provide one, as for a dataclass or a subclass.
 
-    `monkeypatch` adds an object without a docstring to the module egm.gx2.
+    The test adds three objects without a docstring to the module egm.gx2, one after another.
     """
 
     @dataclasses.dataclass

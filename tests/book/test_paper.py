@@ -49,8 +49,7 @@ def test_it_has_no_code(page):
 def test_numbers_come_from_chapters():
     """No result is written as a number in the source of the paper; a build inserts each result from a chapter.
 
-    The only numbers in the source are those in the constant GIVEN: conditions, settings, a year, and numbers of
-    chapters.
+    The only numbers in the source are in the constant GIVEN: conditions, settings, a year, and numbers of chapters.
     """
     text = re.sub(
         r"\{glue:text\}`[^`]*`|\{[a-z:]+\}`[^`]*`|^:[a-z]+:.*$|\]\([^)]*\)|^#.*$", "", SOURCE, flags=re.MULTILINE

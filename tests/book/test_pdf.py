@@ -72,10 +72,9 @@ def printed(latex):
 
 @pytest.fixture(scope="module")
 def words(typeset):
-    """Return a list with (label, width, words) for each page of the PDF.
+    """Return a list with (label, width, words) for each page of the PDF; all lengths are in points.
 
-    The label is the page's number as printed. The words are a list of (left, right, text). All widths and positions are
-    in points.
+    The label is the page's number as printed. The words are a list of (left, right, text) with the ends of each word.
     """
     command = ["pdftotext", "-bbox", str(typeset), "-"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout

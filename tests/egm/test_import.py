@@ -62,8 +62,7 @@ def test_names_are_there_before_they_are_imported():
 def test_nothing_else_is_imported():
     """The code of the package imports only NumPy, SciPy, the packages in LATER, and the standard library.
 
-    LATER holds the packages that are loaded only when they are needed, such as dask. No module is imported that Windows
-    lacks.
+    LATER holds packages that are loaded only when needed, such as dask. No module is imported that Windows lacks.
     """
     imported = set()
     for file in PACKAGE.rglob("*.py"):

@@ -29,15 +29,15 @@ def mechanism(n=200, d=3, **options):
 def covered(made, times, *confidences, off=0.0, factor=1.0, simultaneous=False, rows=None):
     """Simulate `times` releases by `made`; yield how often their intervals contain the truth, and how long they are.
 
-    `made` is a GaussianDataMechanism, or a GroupedDataMechanism with all rows in one group. The mean of the `rows`
-    normal rows is off the center by `off` declared standard deviations, and their standard deviations are `factor`
-    times the declared ones.
+    `made` is a GaussianDataMechanism, or a GroupedDataMechanism with all rows in one group. The rows are normal, and
+    `rows` is their number (by default the declared one). Their mean is off the center by `off` declared standard
+    deviations, and their standard deviations are `factor` times the declared ones.
 
-    For each of the `confidences`, and for each of "sum", "mean" and "population", a tuple (confidence, share, length,
-    number) is yielded. `share` is the share of the columns whose interval contains the exact number; if `simultaneous`
-    is true, it is the share of the releases in which all intervals do. `length` is the mean length of the finite
-    intervals, divided by the standard deviation of the noise in the sum. `number` is the number of observations in
-    `share`.
+    For each of the `confidences`, and for each of "sum", "mean" (of the rows) and "population" (mean of their law), a
+    tuple (confidence, share, length, number) is yielded. `share` is the share of the columns whose interval contains
+    the exact number; if `simultaneous` is true, it is the share of the releases in which all intervals do. `length` is
+    the mean length of the finite intervals, divided by the standard deviation of the noise in the sum. `number` is the
+    number of observations in `share`.
     """
     rng, seen, lengths = np.random.default_rng(8), defaultdict(list), defaultdict(list)
     grouped = isinstance(made, GroupedDataMechanism)
@@ -88,24 +88,24 @@ def test_intervals_contain_the_exact_number_as_often_as_promised(case):
 
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}], ids=str)
 def test_simultaneous_intervals_hold_together(options):
-    """In at least 80 % of the releases, all simultaneous intervals of confidence 0.8 contain their exact numbers."""
+    """For any `options`, all simultaneous 80 % intervals contain their exact numbers in at least 80 % of releases."""
     for _, share, _, number in covered(mechanism(**options), 500, 0.8, off=0.5, simultaneous=True):
         assert share >= 0.8 - 3 * np.sqrt(0.16 / number)
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_intervals_of_groups(neighbors):
-    """A group's intervals of confidence 0.9 contain its exact numbers in at least 90 % of all cases."""
+    """For both kinds of `neighbors`, a group's 90 % intervals contain its exact numbers in at least 90 % of cases."""
     made = GroupedDataMechanism(mechanism(neighbors=neighbors), [1, 2])
     for _, share, _, number in covered(made, 400, 0.9, off=0.3):
         assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
 
 
 def test_no_interval_is_much_longer_than_necessary():
-    """If no row is clipped, an interval is at most 25 % longer than the noise alone needs for the confidence 0.95.
+    """If no row is clipped, a 95 % interval is at most 25 % longer than the interval that the noise alone demands.
 
-    If the guesses of center and sigma are declared to be right, it is at most 2 % longer. For "population", the noise
-    includes the spread of the rows.
+    If the guesses of center and sigma are declared to be right, it is at most 2 % longer. For the mean of the
+    population, the spread of the mean of the rows is added to the noise.
     """
     q = 2 * stats.norm.isf(0.025)
     for options, most in (({}, 1.25), (KNOWN, 1.02)):  # sigma may be too small by the factor 1.25
@@ -121,10 +121,10 @@ def test_no_interval_is_much_longer_than_necessary():
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}, {"basis": BASIS}], ids=str)
 @pytest.mark.parametrize("of", OF)
 def test_laws(of, options):
-    """Intervals contain the estimate, do not shrink if the confidence grows, and follow units and order of the columns.
+    """An interval contains the estimate, and does not become shorter if the confidence grows.
 
-    A simultaneous interval contains the interval of one column. `of` says what the interval is for, and `options` are
-    those of the mechanism.
+    A simultaneous interval contains the interval of one column. If the columns change their units and order, their
+    intervals do the same. `of` says what the interval is for, and `options` are those of the mechanism.
     """
     made, X = mechanism(**options), np.random.default_rng(2).normal(CENTER, SIGMA, (200, 3))
     release = made.release(X, rng=np.random.default_rng(1))
@@ -161,8 +161,8 @@ def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
 def test_the_ends_solve_the_equation_of_fieller():
     """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count.
 
-    The equation says that |sum - t * count|, minus the bound of the bias, is just as large as the noise allows. The
-    count is the number of rows.
+    The equation says that |sum - t * count|, minus the bound of the bias, is the normal quantile times the standard
+    deviation of the noise in sum - t * count. The count is the number of rows.
     """
     made = mechanism(40, neighbors="add_remove", **KNOWN)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))
@@ -182,7 +182,8 @@ TAILS = [0.49999, 0.4, 0.1, 0.025, 1e-6, 1e-12]
 def test_one_coordinate_of_l2_noise():
     """`coordinate_quantile`, a quantile of one coordinate of l2 noise, is that of Laplace noise in one dimension.
 
-    In a million dimensions it is nearly that of the normal distribution. The quantile for the tail 1/2 is 0.
+    The density of l2 noise falls exponentially with its norm. In a million dimensions the quantile is nearly that of
+    the normal distribution. The quantile for the tail 1/2 is 0.
     """
     assert [coordinate_quantile(tail, 1) for tail in TAILS] == pytest.approx(
         [np.log(1 / (2 * tail)) / np.sqrt(2) for tail in TAILS],

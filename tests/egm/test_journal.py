@@ -53,7 +53,7 @@ def fill(budget, mechanism, most=1000):
 
 
 def made(path, charges=2):
-    """Return a new Budget with the total rho = 0.5, kept in the file `path`, with `charges` costs of 0.125 each."""
+    """Return a new Budget with the total rho = 0.5, kept in the file `path`, with `charges` recorded costs of 0.125."""
     budget = Budget(path, rho=0.5)
     for _ in range(charges):
         budget.charge(adaptive(0.125))
@@ -483,8 +483,7 @@ def test_a_half_written_charge_is_there_or_refused(tmp_path):
 def test_a_full_disk_grants_nothing(tmp_path):
     """If the disk is too full to record the cost of a release, `Budget.release` raises an OSError before data are read.
 
-    When there is space again, the budget can be used again. The test limits the size of files instead of filling a
-    disk.
+    When there is space again, the budget can be used again. The test limits the size of files to imitate a full disk.
     """
     path = tmp_path / "journal"
     budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -667,7 +666,7 @@ def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
 
 
 def test_the_journal_of_an_older_version_is_refused(tmp_path):
-    """`Budget` refuses a file of format 1, whose charges had no label and no time, and names the formats."""
+    """`Budget` refuses a file of format 1, whose costs have no label and no time; the error names the formats."""
     path = tmp_path / "journal"
     made(path, 0)
     change(path, "PRAGMA user_version = 1", *(f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "time")))

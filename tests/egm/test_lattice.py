@@ -30,7 +30,7 @@ finite_floats = st.floats(allow_nan=False, allow_infinity=False)
 def silent(monkeypatch):
     """Replace secure Gaussian noise by zeros, and return a list.
 
-    Each release appends to the list the standard deviation of the noise that it asks for, in its integer unit.
+    Each release appends to the list the standard deviation of the noise that its integers would get.
     """
     stds = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
@@ -118,7 +118,7 @@ def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
 def awkward(kind, d, clip_norm, rng):
     """Return 120 rows of `d` entries that provoke rounding errors, shape (120, `d`); `kind` says in which way.
 
-    For some kinds the norms of the rows are very near to `clip_norm`.
+    For some kinds the norms of the rows are very near to `clip_norm`. `rng` draws the rows.
     """
     n, directions = 120, rng.normal(size=(120, d))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
@@ -166,8 +166,8 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
     """If the number of rows is private, a release has the same noise for any number of rows, even for no rows.
 
-    The noise is enough for the joint release of three sums and the number of rows. `center` is the center of the
-    mechanism.
+    The noise is enough for the joint release of the number of rows and the sums of three columns. `center` is the
+    center of the mechanism.
     """
     it = mechanism(neighbors="add_remove", center=center)
     asked, releases = [], []
@@ -359,8 +359,8 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
 def test_rounding_is_charged():
     """`gaussian_std` returns more noise for a value that is rounded to coarse units, because rounding costs delta.
 
-    If this would cost half of delta or more, it raises a ValueError. So does `Lattice` if the noise is too large for
-    integers of 64 bits.
+    If rounding would cost half of delta or more, the function raises a ValueError. So does `Lattice` if the noise is
+    too large for integers of 64 bits.
     """
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
@@ -433,7 +433,7 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
 @example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
-    """`gaussian_std` returns at least the declared noise, whose zCDP cost is then at most the recorded cost.
+    """The noise of `gaussian_std` is at least the declared noise, and its zCDP cost is at most the recorded cost.
 
     The declared noise is `sensitivity` times the noise multiplier z for `epsilon` and `delta`, and the recorded cost is
     1 / (2 z**2). `d` is the number of integers that get noise.
@@ -462,8 +462,8 @@ def test_the_charge_is_not_lost_in_rounding():
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
     """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for `delta` near 1.
 
-    There the last digits of the computed multiplier do not always decrease when `delta` increases. `d` is the number of
-    integers that get noise.
+    There the last digits of the multiplier computed for `epsilon` and `delta` do not always decrease when `delta`
+    increases. `d` is the number of integers that get noise.
     """
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

@@ -19,7 +19,7 @@ def mechanism(basis=None, n=N, rho=RHO):
 
 
 def run(covariance, basis, seed, n=N):
-    """Release the sum of `n` random normal rows with simulated noise; return the release and its squared error."""
+    """Release the sum of `n` normal rows of covariance `covariance`, with `basis`; return (release, squared error)."""
     X = MEAN + np.random.default_rng(seed).normal(size=(n, len(covariance))) @ np.linalg.cholesky(covariance).T
     release = mechanism(basis, n).release(X, rng=np.random.default_rng([seed, 1]))
     return release, float(np.sum((release.estimate - X.sum(axis=0)) ** 2))
@@ -62,7 +62,7 @@ def test_shrinking_makes_the_error_smaller(seed):
 def test_noise_alone_shows_no_correlation():
     """If the moments are the identity matrix plus noise, the estimated correlation is mostly the identity matrix.
 
-    The median error over 20 draws is 0. The largest error is less than half of the noise.
+    Over 20 draws, the median error is 0, and the largest error is less than half of the Frobenius norm of the noise.
     """
     found = [correlation(np.eye(40) + noise_of(40, 0.5, seed), 0.5, 10**9) for seed in range(20)]
     off = [np.linalg.norm(it - np.eye(40)) for it in found]
@@ -74,7 +74,8 @@ def test_noise_alone_shows_no_correlation():
 def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
     """With a learned basis, the mean squared error of ten releases is less than half of that without a basis.
 
-    It agrees with the forecast that was made before there were data. The basis costs less than 3 % of the budget.
+    The mean squared error with the basis agrees with a forecast that needs no data. To learn the basis costs less than
+    3 % of the budget. `covariance` is that of the rows.
     """
     plain, learned = ([run(covariance, basis, seed) for seed in range(10)] for basis in (None, "learn"))
     errors = np.array([error for _, error in learned])
@@ -98,10 +99,10 @@ def one_hot(seed):
 
 
 def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
-    """A release gives up the basis that it has learned if the noise is smaller in the columns.
+    """If rows have zeros and ones only, a release looks for a basis, but does not use it for the sum.
 
-    This is so for rows of zeros and ones, whose norms are equal in the columns only. The search for a basis costs at
-    most 15 % in the variance of the noise; along the basis this would be more than 1.3 times as large.
+    Scaled as for clipping, such rows have norms that differ less in the columns than along a basis. The search
+    increases the variance of the noise, added up over the columns, by at most 15 %.
     """
     errors = {}
     for seed, basis in itertools.product(range(10), (None, "learn")):
@@ -151,7 +152,7 @@ def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
 
 
 def test_a_forecast_along_a_basis_takes_its_standard_deviations():
-    """With a basis, `forecast` gives the same error for the standard deviations along it and for the covariance."""
+    """`forecast` gives the same error for a covariance matrix as for the standard deviations along its eigenvectors."""
     basis = bases.from_covariance(NEIGHBORS)
     by_sigma = mechanism(basis).forecast(basis.sigma, center=MEAN)
     by_covariance = mechanism(basis).forecast(covariance=NEIGHBORS, center=MEAN)
@@ -160,7 +161,7 @@ def test_a_forecast_along_a_basis_takes_its_standard_deviations():
 
 
 def test_the_center_stays_in_the_declared_range_of_the_columns():
-    """If the true mean is outside the declared radius, the center is put inside, even along a basis.
+    """If the true mean is beyond the declared radius, the center of a release is within it, even with a basis.
 
     The true mean is 79 and the radius is 50. The released sum is at most the number of rows times the radius.
     """

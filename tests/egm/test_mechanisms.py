@@ -165,9 +165,10 @@ def test_adding_a_row_moves_sum_and_count_by_at_most_the_sensitivity(center):
 
 
 def test_count_has_its_best_share():
-    """If the number of rows is private, it is released with the weight for which the sum has the least noise.
+    """If the number of rows is private, `count_weight` is the weight for which the sum has the least noise.
 
-    The variances of the sum, added up over the columns, grow if the weight is 1 % larger or smaller.
+    The number, times this weight, is released together with the sum. The variances of the sum, added up over the
+    columns, grow if the weight is 1 % larger or smaller.
     """
     mechanism = data_mechanism(neighbors="add_remove")
     a, b, c = np.sum(mechanism.b**-2), np.sum(MU**2), mechanism.clip_norm
@@ -179,7 +180,8 @@ def test_count_has_its_best_share():
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
     """With center 0, the release of the number of rows increases the variance of the sum by 1 %.
 
-    In the test there is a factor 1/4, because an added row changes the sum by half as much as a replaced one.
+    The variance is compared with a quarter of that for a public number of rows, because an added row changes the sum by
+    half as much as a replaced one.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)
@@ -334,8 +336,8 @@ def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neig
     """For the worst neighboring data sets, the noise is exactly as large as the change of sum and counts demands.
 
     `one` and `other` are the two data sets: each row is given by its distance from `center` in clip norms. The counts
-    are the number of clipped rows and, for "add_remove", the number of rows. The standard deviation of the noise is the
-    norm of the change, times the noise multiplier, and at most a relative 1e-6 more.
+    are the number of clipped rows and, if `neighbors` is "add_remove", the number of rows. The standard deviation of
+    the noise is the norm of the change, times the noise multiplier, and at most a relative 1e-6 more.
     """
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
@@ -408,8 +410,9 @@ def test_confidence_radius_knows_the_price_of_the_number_of_clipped_rows():
 def test_excess_is_a_standard_score_where_the_guesses_are_as_good_as_declared(neighbors, declared, offset, factor):
     """`excess_clipped`, the standardized number of clipped rows, is standard normal if guesses are as good as declared.
 
-    The options `declared` say how good they are. The true mean is off the center by `offset` standard deviations, or as
-    declared if `offset` is None, and the true standard deviations are the guessed ones times `factor`.
+    The options `declared` say how good the guesses of mean and standard deviations are. The true mean is off the center
+    by `offset` standard deviations, or as declared if `offset` is None, and the true standard deviations are the
+    guessed ones times `factor`. `neighbors` is an option, too.
     """
     mechanism = data_mechanism(n=3000, clip_probability=0.1, neighbors=neighbors, count_clipped=True, **declared)
     mean, rng = MU + (np.array([1.0, 0.0, 0.1]) if offset is None else offset * SIGMA), np.random.default_rng(4)
@@ -424,9 +427,10 @@ def excess(X, **arguments):
 
 
 def test_excess_shows_a_wrong_centre_a_wrong_spread_and_rows_of_one_entry():
-    """`excess_clipped` is below 3 for normal rows that are as declared, and above 10 for three wrong declarations.
+    """`excess_clipped`, the standardized number of clipped rows, is above 10 for three wrong declarations.
 
-    These are a wrong center, too small standard deviations, and rows that are far from normal.
+    These are a wrong center, too small standard deviations, and rows that are far from normal. For normal rows that are
+    as declared, it is below 3.
     """
     n, d = 40_000, 20
     rng = np.random.default_rng(6)
@@ -498,7 +502,7 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 @pytest.mark.parametrize("mechanism", ASKED, ids=repr)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
-    """`dataclasses.replace` of one parameter in `mechanism` gives the mechanism that the constructor makes with it.
+    """`dataclasses.replace` of one parameter in `mechanism` gives what the constructor makes with the new value.
 
     `name` is the parameter: n, epsilon or delta. Everything that follows from the parameters is computed again.
     """
@@ -572,7 +576,7 @@ class Unread:
     ],
 )
 def test_what_everybody_sees_is_checked_without_reading(X, error, message):
-    """`check` refuses data by their type, shape and number of rows, which are public, without reading their values."""
+    """By their type, shape and number of rows, which are public, `check` refuses the data `X` without reading them."""
     with pytest.raises(error, match=message):
         data_mechanism().check(X)
 

@@ -51,7 +51,7 @@ def released(made, *given, rng=None, **labels):
     """Simulate a release of the data `given` by `made`, and return all its numbers as one list.
 
     For each group, these are the estimate of each column, the number of rows and the number of clipped rows. `labels`
-    are the arguments person and by. By default two calls have equal noise.
+    are the arguments person and by. `rng` draws the noise, which by default is equal in any two calls.
     """
     found = made.release(*given, rng=rng or np.random.default_rng(1), **labels)
     parts = found.values() if isinstance(made, GroupedDataMechanism) else [found]
@@ -391,8 +391,8 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
     """Return what one artificial person adds to the release of each group, as integers, shape (`groups`, 4).
 
     The four numbers are sums over the person's `rows` rows, which go to the groups in turn: two clipped entries,
-    `weights`[0] for each row, and `weights`[1] for each clipped row. `rng` draws the rows in the ball with the norm
-    `radius`. If `extreme` is 1 or -1, all rows are (`extreme` * `radius`, 0) instead.
+    `weights`[0] for each row, and `weights`[1] for each clipped row. `rng` draws the rows in the ball of this `radius`.
+    If `extreme` is 1 or -1, all rows are (`extreme` * `radius`, 0) instead.
     """
     total = np.zeros((groups, 4), dtype=object)
     for i in range(rows):
@@ -409,7 +409,7 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
 @pytest.mark.parametrize(("rows", "groups"), [(1, 1), (3, 1), (4, 4)])
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, clipped, share):
-    """The rows of one person change a release by at most the sensitivity that `Joint` computes.
+    """The rows of one person change a release by at most the sensitivity that `Joint` computes for these `neighbors`.
 
     The person has `rows` rows in `groups` groups. They change the sums, the number of rows and the number of clipped
     rows (if `clipped`) of each group. `share` is the weight of the number of rows in tenths of the radius, or 0 if this
@@ -438,7 +438,7 @@ def test_rounding_sums_is_charged(neighbors, radius):
     """The sensitivity allows for the rounding of the sums of all groups in which a person has rows.
 
     The sums of four groups are changed as much as the sensitivity allows, and rounded before and after. Each entry then
-    changes by nearly 1 more. `radius` is that of the clipped rows.
+    changes by nearly 1 more. `radius` is the largest norm of a clipped row, and `neighbors` the kind of neighbors.
     """
     groups, d, times = 4, 5, 1 if neighbors == "add_remove" else 2  # a row is added, or replaced by the opposite one
     joint = Joint(neighbors, True, reach_squared=groups, groups=True)
@@ -464,8 +464,9 @@ COMBINATIONS = [
 def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, monkeypatch):
     """Estimates and counts have the standard deviations that the mechanism states, for 20 000 simulated releases.
 
-    The tolerance is five standard errors. A secure release asks for the same noise. `how` is the option per_person, and
-    `groups` the number of groups of a person, or 0 for a mechanism without groups.
+    The tolerance is five standard errors. A secure release asks for the same noise. `how` is the option per_person,
+    `clipped` the option count_clipped, and `groups` the number of groups of a person, or 0 for a mechanism without
+    groups. `neighbors` and `missing` are options, too.
     """
     options = {"neighbors": neighbors, "per_person": how, "missing": missing, "count_clipped": clipped}
     made = mechanism(n=2, center=[40.0, -400.0], **options)

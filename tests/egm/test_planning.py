@@ -1,4 +1,7 @@
-"""Test that `egm.planning.solve` inverts the forecasts of errors: its result is enough, and a little less is not."""
+"""Test that `egm.planning.solve` inverts the forecasts of errors: its result is enough, and a little less is not.
+
+The measure "interval" of an error is half of the width of a confidence interval for a mean.
+"""
 
 import dataclasses
 import re
@@ -62,8 +65,8 @@ SLOW = [
 def test_what_is_found_is_enough_and_a_little_less_is_not(mechanism, field, value, question):
     """`solve` returns the least value of `field` ("epsilon", "rho" or "n") for which the forecast error meets a target.
 
-    A value that is smaller by a relative 1e-6, or by one row, does not meet it. The target is nearly the error at
-    `value`. `question` has further arguments of `solve`, such as the column.
+    A value that is smaller by a relative 1e-6, or by one row, does not meet it. The target is nearly the error of
+    `mechanism` at `value`. `question` has further arguments of `solve`, such as the column.
     """
     target = 0.9995 * curve(mechanism, value, field, **question)
     found = solve(mechanism, target, field, **question)
@@ -121,8 +124,7 @@ def test_measures_are_those_of_the_forecast():
 def test_interval_without_a_bias_is_normal(basis):
     """If center and sigma are exact, the measure "interval" is the normal quantile times the error of a mean.
 
-    The measure is half of the width of the 95 % interval, which has no bias then. `basis` is an option of the
-    mechanism.
+    The 95 % interval has no bias then. `basis` is an option of the mechanism.
     """
     it = GaussianDataMechanism(
         [3.0, 2.0, 1.0], 900, 1.0, 1e-6, center_std=0, sigma_factor=1, clip_probability=0.2, basis=basis

@@ -30,7 +30,7 @@ def mechanism(bounds="radius", n=N, rho=RHO, **options):
 def releases(bounds="radius", n=N, **options):
     """Return a list of 60 pairs (X, release): random rows X, and a simulated release of them.
 
-    Each pair has new rows and new noise. The mechanism has these `bounds`, declared rows `n`, and `options`.
+    Each pair has new rows and new noise. The mechanism has these `bounds`, `n` declared rows, and these `options`.
     """
     made, tables = mechanism(bounds, n, **options), [people(seed=seed) for seed in range(60)]
     return [(X, made.release(X, rng=np.random.default_rng([seed, 1]))) for seed, X in enumerate(tables)]
@@ -41,8 +41,8 @@ def releases(bounds="radius", n=N, **options):
 def test_intervals_contain_the_exact_numbers(bounds, declared):
     """The 95 % intervals contain the exact sums and means, even if twice the true number of rows is declared.
 
-    The noise is as large as stated, and a release spends at most its budget, a tenth of it on the number of rows.
-    `declared` is the declared number of rows, and `bounds` the kind of bounds in BOUNDS.
+    The mean squared error of the sums is below twice the stated variance. A release spends at most its budget, a tenth
+    of it on the number of rows. `declared` is the declared number of rows, and `bounds` the kind of bounds in BOUNDS.
     """
     inside, far = {"sum": [], "mean": []}, []
     for X, release in releases(bounds, declared):

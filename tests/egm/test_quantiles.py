@@ -1,4 +1,8 @@
-"""Test that private quantiles have the documented distribution, and that this distribution is private."""
+"""Test that private quantiles have the documented distribution, and that this distribution is private.
+
+The choice of an interval or point has a probability proportional to exp(epsilon / 2 * score). A score is minus the
+number of values between this interval or point and the quantile.
+"""
 
 from itertools import combinations_with_replacement, product
 from unittest import mock
@@ -115,8 +119,7 @@ def test_secure_quantiles_have_the_promised_law():
 def scores(monkeypatch):
     """Return a function found(counts, q), which returns the scores by which `quantiles.interval` draws an interval.
 
-    `counts` holds the number of values in each interval. The score of an interval is minus the number of values between
-    it and the q-quantile. The function replaces the random choice to see the scores.
+    `counts` holds the number of values in each interval. To see the scores, the function replaces the random choice.
     """
 
     def found(counts, q):
@@ -143,8 +146,8 @@ def moved(n, k):
 def test_an_interval_is_private(scores, q):
     """If one value moves to another interval, each score that `quantiles.interval` uses changes by at most one.
 
-    An interval has a probability proportional to exp(epsilon / 2 * score). So the logarithms of the ratios of
-    probabilities differ by at most epsilon. `scores` returns the scores for the `q`-quantile of five values.
+    So the logarithms of the ratios of probabilities differ by at most epsilon. `scores` returns the scores for the
+    `q`-quantile of five values.
     """
     epsilon, steps, lengths, losses = 0.7, [], [], []
     for one, other in moved(5, 5):

@@ -1,8 +1,8 @@
 """Test AdaptiveDataMechanism with a declared range for each column, and how it reads tables, files and dask arrays.
 
-Three laws are tested. The error is nearly never above that of a sum of rows that are clipped to the ranges. A release
-is bit for bit the same whether an array, a file or a dask array holds the rows. A column in another unit changes
-nothing but the unit of its results.
+A release with a large budget may search for center and spread of the rows; any other sums rows that are clipped to the
+ranges. Three laws are tested. The error is nearly never above that of such a sum. A release is bit for bit the same
+whether an array, a file or a dask array holds the rows. Another unit of a column changes only the unit of its results.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ def mechanism(n=4000, rho=0.05, **options):
 
 
 def same(one, other):
-    """Return whether two releases, or two forecasts, have the same bytes in every field."""
+    """Return whether the releases, or the forecasts, `one` and `other` have equal values in every field."""
     fields = (np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
     return all(fields)
 
@@ -97,7 +97,7 @@ def test_few_rows_have_the_error_of_a_clipped_sum(law):
     """If the budget is small for the number of rows, a release is the noisy sum of rows that are clipped to the ranges.
 
     There is no search for center and spread, so that the forecast is exactly the error that `clipped` computes. The
-    mean squared error agrees with it. `law` is the name of a distribution of rows in LAWS.
+    mean squared error is at most 10 % above it, plus four standard errors. `law` is the name of a distribution in LAWS.
     """
     for n, d, reach in FEW:
         error, forecast, search = errors(law, n, d, reach, 40)
@@ -129,8 +129,8 @@ def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
 
     A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. No forecast is above
     1.4 times its error, because a search that is given up has spent less than 29 % of the budget. For normal or
-    constant rows, a search makes the forecast less than 0.3 times as large in the median. `law` is the name of a
-    distribution in LAWS.
+    constant rows, a search makes the forecast less than 0.3 times the error of a clipped sum, in the median. `law` is
+    the name of a distribution in LAWS.
     """
     ratios, forecasts = [], []
     for place in MANY:
@@ -166,10 +166,10 @@ def test_a_clipped_sum_is_what_it_says(monkeypatch):
 
 
 def test_what_a_first_mean_has_cost_is_not_lost():
-    """If rows fill their ranges, all of the budget but the cost of one median is used for the sum.
+    """If rows fill their ranges evenly, the sum gets all of the budget but the cost of one private median.
 
-    The mechanism first buys a noisy mean of the clipped rows, and a median which shows that a search does not pay. Then
-    a second noisy mean is averaged with the first.
+    The mechanism first buys a noisy mean of the clipped rows, and a median of distances, which shows that a search does
+    not pay. Then a second noisy mean is averaged with the first.
     """
     X = np.random.default_rng(1).uniform(0, WIDTH, (4000, 3))
     release = mechanism().release(X, rng=np.random.default_rng(2))
@@ -287,7 +287,7 @@ def test_forecasts_take_names():
 def test_a_forecast_says_that_there_is_no_search():
     """With few rows, or with standard deviations of half of the ranges, the forecast says that there is no search.
 
-    The method is then "ranges". The forecast error agrees with that of a release.
+    Its method is then "ranges". With few rows, its error is the one that a release forecasts, too.
     """
     few, release = mechanism(50).forecast(SIGMA), mechanism(50).release(people(50), rng=np.random.default_rng(1))
     assert (few.method, few.success, few.spent) == ("ranges", 1.0, {"sum": 0.05})
@@ -306,7 +306,7 @@ def test_a_search_is_considered_from_the_least_budget_on():
 def test_a_basis_is_one_of_standardized_columns(basis):
     """A `basis` works for columns of different units, because their ranges are first scaled to [-1, 1].
 
-    The basis is public ("dct") or learned from the data. The columns are correlated, and the errors must be small.
+    It is public ("dct") or learned from the data. The columns are correlated, and the errors are as small as is stated.
     """
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))
@@ -419,7 +419,7 @@ def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
 
 
 def test_without_names_a_table_has_its_own_order(tmp_path):
-    """If the mechanism has no names of columns, the release of a table with names has the order of its columns."""
+    """If the mechanism has no names of columns, the release of a table with names has the order of the table."""
     X, it = people(), AdaptiveDataMechanism(4000, 1.0, radius=1e6, sigma_range=(0.1, 1e6))
     expected = it.release(X, rng=np.random.default_rng(2))
     found = it.release(HELD["csv"](X, tmp_path), rng=np.random.default_rng(2))

@@ -33,15 +33,16 @@ PLANNED = {"neighbors": "add_remove", "rule": "planned"}
 
 
 def budget(path=None, **terms):
-    """Return a budget of epsilon = 1 and delta = DELTA, unless `terms` say otherwise, with neighbors "add_remove"."""
+    """Return a Budget(`path`) with epsilon 1, delta DELTA and neighbors "add_remove", or with `terms` instead."""
     return Budget(path, **{"epsilon": 1.0, "delta": DELTA, "neighbors": "add_remove", **terms})
 
 
 def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
     """Return the epsilon for `delta` of releases from samples, together with other releases.
 
-    `steps` are tuples (z, q, number): noise multiplier, sampling probability and number of releases. `mu_squared`,
-    `private` and `rho` are the costs of the others, as in `composed_epsilon`.
+    `steps` are tuples (z, q, number): noise multiplier, sampling probability and number of releases. The other releases
+    have `mu_squared`, the sum of z**-2 for Gaussian noise, pairs (epsilon, delta) in `private`, and the zCDP cost
+    `rho`.
     """
     parts = tuple(Steps(z**-2, q, number) for z, q, number in steps)
     return composed_epsilon(parts, mu_squared, private, mu_squared / 2 if rho is None else rho, delta)
@@ -54,8 +55,8 @@ def hockey_stick(epsilon, z, q, added):
     """Return the exact delta at `epsilon` for one sum from a sample, plus Gaussian noise, by mpmath.
 
     `z` is the noise multiplier, and `q` the sampling probability. The delta is the integral of the positive part of p -
-    exp(epsilon) p', where p is the density of the release with a person, and p' without. If `added` is true, it is the
-    other way round.
+    exp(epsilon) p', where p is the density of the release if a certain person has a row, and p' if not. If `added` is
+    true, p and p' are exchanged.
     """
     grow = mp.exp(epsilon)
 
@@ -76,7 +77,7 @@ def hockey_stick(epsilon, z, q, added):
 
 
 def test_the_closed_form_is_the_integral():
-    """`hockey_stick`, which other tests rely on, agrees with numerical integration of the densities, both ways."""
+    """`hockey_stick`, which other tests rely on, agrees with the integral in its docstring, for each `added`."""
     x = np.linspace(-9, 10, 100_001)
     for epsilon, z, q in [(0.05, 1.1, 0.1), (0.3, 0.8, 0.5), (1.0, 0.5, 0.9), (-0.02, 1.1, 0.1)]:
         plain, moved = stats.norm.pdf(x, 0, z), stats.norm.pdf(x, 1, z)
@@ -91,7 +92,7 @@ def test_the_closed_form_is_the_integral():
 def test_one_release_costs_no_less_than_the_truth_and_hardly_more(z, q, delta):
     """The epsilon of one release from a sample is at least the exact one, and at most 1 percent or 1e-4 more.
 
-    For `delta` = 1e-10 it may be more. `z` is the noise multiplier, and `q` the sampling probability.
+    For `delta` = 1e-10 only the first claim is tested. `z` is the noise multiplier, and `q` the sampling probability.
     """
     epsilon = composed((z, q, 1), delta=delta)
     with mp.workdps(40):
@@ -103,7 +104,7 @@ def test_one_release_costs_no_less_than_the_truth_and_hardly_more(z, q, delta):
 
 
 def two_releases(epsilon, z, q, added):
-    """Return the exact delta at `epsilon` of two releases from samples together, by integrating `hockey_stick`."""
+    """Return the exact delta at `epsilon` of two releases from samples; other arguments are as in `hockey_stick`."""
     z, q = mp.mpf(z), mp.mpf(q)
 
     def of_first(x):
@@ -157,8 +158,8 @@ def test_amplification_of_a_gaussian_release_is_no_less_than_the_truth():
 def test_training_costs_what_dp_accounting_says():
     """The cost of 1000 steps on batches of 256 of 60 000 rows agrees with dp-accounting's, within 0.002.
 
-    The noise multiplier is 1.1. dp-accounting has 0.5987 on a finer grid, a lower bound of the truth, and 0.89 by Rényi
-    divergences.
+    The cost is an epsilon for the noise multiplier 1.1. It is between the lower bound of dp-accounting and 0.002 above
+    its value, 0.5987. By Rényi divergences, dp-accounting would find 0.889.
     """
     event = dp_accounting.PoissonSampledDpEvent(Q, dp_accounting.GaussianDpEvent(Z))
     event = dp_accounting.SelfComposedDpEvent(event, STEPS)
@@ -178,10 +179,10 @@ def test_training_costs_what_dp_accounting_says():
     ("z", "number", "delta", "excess"), [(2.0, 10, 1e-5, 0.01), (30.0, 1000, 1e-7, 0.01), (300.0, 100_000, 1e-5, 0.03)]
 )
 def test_rounding_errors_are_covered(z, number, delta, excess):
-    """If nearly everybody is in each sample, releases cost no less than without sampling, up to a relative 1e-6.
+    """If nearly everybody is in each sample, releases cost about as much as without sampling, which is known exactly.
 
-    Without sampling the exact cost is known. The releases cost more by at most the share `excess`, for rounding errors.
-    `z` is the noise multiplier, and `number` the number of releases.
+    Their epsilon for `delta` is at most a relative 1e-6 below the exact one, and at most the share `excess` above it,
+    for rounding errors. `z` is the noise multiplier, and `number` the number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)
@@ -219,7 +220,7 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
 def test_a_plan_composes_samples_with_other_releases():
     """By the rule "planned", samples and other releases cost together less than the sum, but more than each alone.
 
-    Gaussian noise for all rows is composed exactly: with hardly any samples, the total is that of the noise alone.
+    A sample of hardly any rows and a Gaussian release of all rows cost at most 1 % more than that release alone.
     """
     steps, others = (1.1, 0.01, 100), {"mu_squared": 0.01}
     alone, noise = composed(steps), float(gaussian_epsilon(DELTA, 10.0))
@@ -253,7 +254,8 @@ def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
 def test_other_rules_count_a_sample_like_all_rows_and_say_so(terms):
     """All rules but "basic" and "planned" count a release from a sample like one from all rows.
 
-    If they refuse it, the error says so.
+    `terms` choose such a rule. If it refuses a sample, the error says that only these two take the sampling into
+    account.
     """
     mechanism = GaussianMechanism(1.0, 0.5, 1e-6)
     sampled, plain = budget(**terms), budget(**terms)
@@ -329,7 +331,7 @@ class Unread:
 
 
 def test_replacement_is_refused_by_name():
-    """A budget for "replace_one" refuses a sample, and a budget for "add_remove" a mechanism for "replace_one"."""
+    """A "replace_one" budget refuses samples, and an "add_remove" budget refuses a mechanism for "replace_one"."""
     mechanism = GaussianDataMechanism([1.0], 10, 1.0, 1e-6)
     made = Budget(epsilon=100.0, delta=DELTA)
     for call in (
@@ -468,9 +470,9 @@ def test_a_changed_sample_is_noticed(statement, tmp_path):
 
 
 def masks(probability, size, times, source=None):
-    """Return which of `size` rows are in each of `times` samples, drawn as for `Budget.release`, as a matrix of flags.
+    """Return a matrix of flags, shape (`times`, `size`): which of `size` rows are in each of `times` samples.
 
-    `probability` is that of each row, and `source` is a generator or None for secure samples.
+    Each row is in a sample with the given `probability`. `source` is a generator, or None for secure samples.
     """
     X = np.arange(float(size))[:, None]
     found = np.zeros((times, size), dtype=bool)
@@ -622,7 +624,7 @@ def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
 
 @pytest.mark.parametrize("as_blocks", [False, True])
 def test_rows_and_groups_are_those_of_the_sample(as_blocks):
-    """Without persons, a release from a sample of half of the rows has about half of the rows, in each group."""
+    """A sample of half of the rows (an array or blocks) has about half of the rows, and about half of each group."""
     rng = np.random.default_rng(3)
     X, by = rng.normal(0, 1, (4000, 1)), np.repeat(["a", "b"], 2000)
     data = GaussianDataMechanism(
@@ -644,7 +646,7 @@ def test_rows_and_groups_are_those_of_the_sample(as_blocks):
 
 
 def test_a_rehearsal_draws_from_the_generator():
-    """In a budget for simulations the sample is drawn by rng, so that the same seed gives the same release."""
+    """In a budget for simulations, the generator `rng` draws the sample, so the same seed gives the same release."""
     X = np.random.default_rng(1).normal(0, 1, (500, 2))
     mechanism = GaussianDataMechanism([1.0, 1.0], 250, 0.5, 1e-6, neighbors="add_remove")
 

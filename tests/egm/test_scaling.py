@@ -1,4 +1,7 @@
-"""Test that vectors of scaling factors follow their formulas, and that no vector near the optimal one is better."""
+"""Test that vectors of scaling factors follow their formulas, and that no vector near the optimal one is better.
+
+The noise factor of a scaling is the sum of the noise variances of all columns, up to a constant.
+"""
 
 import numpy as np
 import pytest
@@ -110,7 +113,7 @@ CHORDS = [(d, p) for d in (2, 5, 100) for p in (1e-300, 1e-30, 1e-6, 1e-2, 0.5, 
 
 @pytest.mark.parametrize(("d", "p"), CHORDS)
 def test_log_quantile_is_convex_in_log_weights(d, p):
-    """The logarithm of the upper quantile of a chi-square form is a convex function of the logarithms of its weights.
+    """The log of the upper quantile of a weighted sum of chi-square variables is convex in the logs of the weights.
 
     So the noise factor, which `scaling.optimal` minimizes, has only one minimum. This follows from a theorem of Prekopa
     (1973). `d` is the number of weights, and `p` the probability of the upper tail.
@@ -158,8 +161,8 @@ def test_excess_bound_is_never_below_the_excess(sigma, p, size, seed):
 def test_excess_bound_knows_of_minima_that_it_has_not_seen(d, p):
     """BFGS from random starts finds no noise factor below the lower limit that `scaling.excess_bound` gives.
 
-    `excess_bound` bounds how far the logarithm of a scaling's noise factor (the sum of the noise variances, up to a
-    constant) is above its minimum. `d` is the number of columns, and `p` is the clip probability.
+    `excess_bound` bounds how far the logarithm of a scaling's noise factor is above its minimum. `d` is the number of
+    columns, and `p` is the clip probability.
     """
     rng = np.random.default_rng(d)
     sigma = np.exp(rng.normal(0, 1, d))
@@ -252,8 +255,8 @@ def test_lengths_must_agree():
 def test_optimal_for_many_columns_is_as_good_as_for_few(law):
     """`scaling.optimal` is optimal for 9000 or 10 000 columns, too, because its search starts from a smaller problem.
 
-    The smaller problem has fewer standard deviations (`nodes`), each of which stands for `count` columns. `law` says
-    how the standard deviations are distributed.
+    The smaller problem has fewer standard deviations, each of which stands for several columns; sums of their powers
+    are those of the whole problem. `law` says how the standard deviations are distributed.
     """
     sigma = {
         "zipf": 1 / np.arange(1, 10_001),

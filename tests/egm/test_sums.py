@@ -66,7 +66,7 @@ def test_sum_does_not_depend_on_what_holds_the_rows(holder, tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint64, np.int64, np.longdouble])
 def test_every_real_type_is_read_as_doubles(dtype):
-    """Rows of each real type of NumPy have the sum that they have after a conversion to doubles."""
+    """Rows of each real type `dtype` of NumPy have the sum that they have after a conversion to doubles."""
     X = np.rint(rows() % 100).astype(dtype)
     assert np.array_equal(summed(X)[0], summed(X.astype(float))[0])
 

@@ -240,8 +240,8 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
 def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     """With declared ranges and fixed answers, a release is byte for byte the same for different data.
 
-    So the choice between a search and a sum of clipped rows depends on released numbers alone. For 800 rows both
-    choices occur. There are fewer than 600 questions, each of which reads all rows.
+    So only released numbers decide whether it searches for center and spread, or sums clipped rows. For `n` = 800 rows
+    of `d` entries both occur. A release has fewer than 600 queries, each of which reads all rows.
     """
     mechanism, ways = AdaptiveDataMechanism(n, 1.0, ranges=[(-10.0, 30.0)] * d), set()
     for seed in range(12):
@@ -380,7 +380,7 @@ class Transcript:
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
-        """Return a function that takes the place of adding noise in the first run, and records sum and noise.
+        """Return a function told(total, noise) for the first run, which records its arguments and returns their sum.
 
         `std` is the standard deviation of the noise.
         """
@@ -392,9 +392,10 @@ class Transcript:
         return told
 
     def compare(self, std):
-        """Return a function that takes the place of adding noise in the second run, with the result of the first run.
+        """Return a function told(total, noise) for the second run, which returns the noisy total of the first run.
 
-        It adds the log-likelihood ratio of the two noises to `loss`, and the cost of the difference to `costs`.
+        The noise that gives this total may differ from that of the first run. The log-likelihood ratio of both is added
+        to `loss`, and the cost of the difference to `costs`. `std` is the standard deviation of the noise.
         """
 
         def told(total, _):
@@ -408,7 +409,7 @@ class Transcript:
         return told
 
     def index(self, scores, epsilon):
-        """Return the index that the exponential mechanism with these `scores` draws, in place of the secure sampler.
+        """Draw an index by the exponential mechanism with `scores` and `epsilon`, in place of the secure sampler.
 
         In the second run the index is that of the first run, and `loss` and `costs` are increased.
         """
@@ -495,8 +496,7 @@ def correlated_rows(n, d):
 def one_hot_rows(n):
     """Return `n` rows of six entries, three for each of two categories: a one for the category, and two zeros.
 
-    The two categories are mostly the same. The rows' norms in the columns are nearly equal, so that a basis does not
-    pay.
+    The two categories are mostly the same. The rows have nearly equal norms in the columns, so a basis does not pay.
     """
     rng = np.random.default_rng(7)
     first, other = rng.integers(0, 3, (2, n))

@@ -1,4 +1,4 @@
-"""Test chi2comb, an optional program for tails of chi-square forms, and the script that installs it where it can."""
+"""Test chi2comb, an optional program for tails of weighted chi-square sums, and the script that installs it."""
 
 import platform
 import re

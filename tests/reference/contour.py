@@ -125,7 +125,7 @@ def crossing(form, x, upper):
 def rough_quantile(form, log_p, upper):
     """Return a double x whose upper tail (or lower tail, if `upper` is False) is approximately exp(log_p).
 
-    The tail is approximated by the saddlepoint formula, and x is rounded to six digits.
+    The tail is that of the chi-square sum `form`, by the saddlepoint formula. x is rounded to six digits.
     """
     to_s, low, high = _on_side(upper)
 
@@ -162,10 +162,10 @@ def hyperbola(c, height, bend):
 
 
 def contours(form, x, upper):
-    """Return two contours for the tail at x, a parabola and a hyperbola, each as (c, point, end).
+    """Return two contours for a tail at x, a parabola and a hyperbola, each as (c, point, end).
 
-    A contour crosses the real axis at c. `point` is a function that maps u to (s, ds/du), and the integrand is
-    negligible for u beyond `end`. x is in units of the largest weight of `form`.
+    The tail is the upper one if `upper` is True. A contour crosses the real axis at c. `point` is a function that maps
+    u to (s, ds/du), and the integrand is negligible for u beyond `end`. x is in units of the largest weight of `form`.
     """
     c = crossing(form, x, upper)
     _, _, k2, k3 = (float(value) for value in scaled_cumulants(form, c))

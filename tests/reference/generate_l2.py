@@ -71,17 +71,14 @@ def log_delta(epsilon, excess, d):
     ratio = (d - 1) / z * bessel_ratio(d, z)
 
     def density(angle):
-        """Return the log density of the angle between noise and neighbor, up to a constant.
-
-        The cosine of the angle, in [0, pi], is s times the privacy loss.
-        """
+        """Return the log density, up to a constant, of an angle in [0, pi] whose cosine is s times the privacy loss."""
         sine = mp.sin(angle)
         return (d - 2) * mp.log(sine) + z * mp.cos(angle) + mp.log(ratio + sine**2) if sine > 0 else mpf("-1e30")
 
     cut = 2 * mp.asin(mp.sqrt(excess / (2 * (epsilon + excess))))
 
     def term(distance):
-        """Return log(density (1 - exp(epsilon - loss))) at the angle cut - `distance`; at `cut` the loss is epsilon."""
+        """Return log(density (1 - exp(epsilon - loss))) at the angle cut - `distance`; the loss at `cut` is epsilon."""
         above = 2 * mp.sin(distance / 2) * mp.sin(cut - distance / 2)
         return density(cut - distance) + mp.log(-mp.expm1(-2 * z * above)) if above > 0 else mpf("-1e30")
 

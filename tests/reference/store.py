@@ -5,6 +5,6 @@ from pathlib import Path
 
 
 def write(name, sections):
-    """Write {section: [case, ...]} to a JSON file beside this module, with one case on each line."""
+    """Write `sections`, a dictionary {section: [case, ...]}, to the JSON file `name` beside this module."""
     blocks = [f"{json.dumps(key)}: [\n" + ",\n".join(map(json.dumps, cases)) + "\n]" for key, cases in sections.items()]
     Path(__file__).with_name(name).write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="ascii")

@@ -71,7 +71,7 @@ def test_searches_find_the_quantile(method):
 
 
 def test_lines_say_whether_the_goal_is_met():
-    """`verdict` returns one line of at most 110 characters, which says whether all figures meet the goal."""
+    """`verdict` returns a line of at most 110 characters that says whether all given figures are within a limit."""
     line = measured.verdict("error of sf, to the direct sum", [1e-13, 1e-14, 1e-15, 1e-16], ".0e", most=1e-12)
     assert line.endswith("<= 1e-12 met")
     assert len(line) <= 110
@@ -122,9 +122,10 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
 
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_laws_are_rows_of_columns_of_the_same_size(law):
-    """The distribution with the name `law` in LAWS draws finite rows whose columns have a spread of the order of 1.
+    """The distribution with the name `law` in LAWS draws finite rows, whose columns have neither tiny nor huge spread.
 
-    `laws.draw` relies on this when it multiplies the columns by their scales.
+    The median of their standard deviations is from 0.005 to 50. `laws.draw` then multiplies the columns by their
+    scales.
     """
     X = laws.LAWS[law](np.random.default_rng(1), 2000, 4)
     assert X.shape == (2000, 4)
@@ -169,7 +170,7 @@ SMALL = searches.Setting("ten laws", "uniform", 300, 2, 200)
 def test_a_run_belongs_to_its_key():
     """`searches.release` has the same result in each call for one setting and one number of the run.
 
-    With another number the result differs, and with another part of the table the rows differ.
+    With another number the result differs. The same setting in another part of the table has other rows.
     """
     assert searches.release(SMALL, 1) == searches.release(SMALL, 1)
     assert searches.release(SMALL, 1) != searches.release(SMALL, 2)
@@ -242,11 +243,11 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """In the table `tables.searches()`, an error exceeds five times its forecast for three kinds of data only.
+    """In the table `tables.searches()`, an error exceeds five times its forecast only for certain kinds of data.
 
-    They are laws of infinite variance, tables with Pareto or Cauchy columns, and tables that `laws.TABLES` marks as
-    hidden, because the budget cannot show their outlying rows. No run failed, or left the declared ranges. Runs of
-    "fifty laws" are not checked.
+    These are laws of infinite variance, tables with Pareto or Cauchy columns, tables that `laws.TABLES` marks as hidden
+    (not as declared, or with outlying rows that the budget cannot show), and at most one of a thousand runs of "mixed
+    columns". Runs of "fifty laws" are not checked. No run failed, or left the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
@@ -331,10 +332,10 @@ def test_gradients_are_derivatives(widths):
 
 
 def test_scaling_of_gradients_keeps_the_noise():
-    """`gradients.lemma` returns the multipliers of Lemma 4.1, times a factor that keeps the variance of the noise.
+    """`gradients.lemma` returns the multipliers of Lemma 4.1, times a factor with which the noise keeps its variance.
 
-    This variance is proportional to the mean of b**-2 for multipliers b. The multipliers are proportional to the
-    inverse roots of the standard deviations.
+    For a given clip norm, multipliers b multiply this variance by the mean of b**-2, which must be 1. They are
+    proportional to the inverse roots of the standard deviations.
     """
     spread = np.array([1.0, 4.0, 9.0])
     b = gradients.lemma(spread)
@@ -395,9 +396,9 @@ def test_the_stored_table_has_each_method_on_each_set():
 
 
 def test_no_fewer_rows_than_columns_allow_are_needed():
-    """`bases.rows_needed` returns at least 20 k d rows for normal data with d columns, where k is `bases.K`.
+    """For normal data with d columns, `bases.rows_needed` returns at least 20 k d rows, where k is `bases.K`.
 
-    The number is the same in all units, and infinite for rows in a plane.
+    The number stays the same after a linear change of the columns, and is infinite if three columns are in a plane.
     """
     X = np.random.default_rng(1).normal(size=(2000, 3))
     least = bases.rows_needed(X)

@@ -108,12 +108,12 @@ TOO_OFTEN = {"rows": lambda draw, size: draw._rng.random(size) < 0.9}
     ids=["none", "always the first rows", "more likely than charged"],
 )
 def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
-    """The audit of a release from a sample exceeds the epsilon that is charged if and only if a bug is planted.
+    """The audit of a release from a sample exceeds the recorded epsilon if and only if a bug is planted.
 
-    Neighbors are a table with a row far from the center as its first row, and the same table without this row. A bug
-    replaces the function that draws the sample by one in `bug`. `charges` has, for each sampling probability that is
-    charged, whether the audit may find no more than the charge. Samples and noise are drawn by a generator. The audit
-    finds more than 0.6 times the epsilon, so that it is not blind.
+    Neighbors are a table with a row far from the center as its first row, and the same table without this row. Samples
+    are drawn with the probability 0.5 unless `bug` replaces a function that draws them. For each probability with which
+    the cost is recorded (0.25 would be a bug), `charges` says whether the audit must stay within the cost. The audit
+    finds more than 0.6 times the epsilon, so that it is not blind. Samples and noise are drawn by a generator.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b

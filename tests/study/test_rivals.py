@@ -304,9 +304,9 @@ def test_plan_has_its_published_error(rho, published, error):
 def test_huang_liang_yi_has_its_published_error(rho, published, error):
     """The mean squared error of `huang_liang_yi` agrees with a published one, `published`, within four standard errors.
 
-    It is that of the method "Instance optimal" for the budget `rho`, 4000 rows from N(0, I) and dimension 128, with the
-    standard error `error`: github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv.
-    The options are the constants of that program.
+    `published` is that of the method "Instance optimal" for the budget `rho`, 4000 rows from N(0, I) and dimension 128,
+    with the standard error `error`: github.com/ChristianLebeda/PLAN-experiments,
+    experiments_results/gaussianA/dataframe.csv. The options are the constants of that program.
     """
     bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
     options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
@@ -357,7 +357,7 @@ def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
 
 
 def test_coinpress_finds_a_covariance():
-    """`_whitening` of CoinPress finds a covariance matrix that bounds the true one and is at most 25 % larger."""
+    """`_whitening` of CoinPress finds a matrix A for which the covariance of A x has eigenvalues from 0.8 to 1."""
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
     X = np.random.default_rng(2).normal(size=(400_000, 3)) @ root
@@ -384,8 +384,9 @@ def test_gaussian_clips_to_the_ball():
 def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
     """For known sigma and center, the mean squared error of `anisotropic` is the one that theory says.
 
-    In theory it is (2 C / n)**2 / (2 rho) sum(sigma), where C is the clip norm of scaled rows, n the number of rows,
-    and rho the budget. A thousand further coordinates that hardly vary change nothing.
+    In theory it is (2 C / n)**2 / (2 rho) sum(sigma), where sigma are the standard deviations, C is the clip norm of
+    scaled rows, n the number of rows, and rho the budget. A thousand further coordinates that hardly vary change
+    nothing.
     """
     n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
     flat = np.append(sigma, np.full(1000, 1e-6))
@@ -460,7 +461,11 @@ def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
 
 @pytest.mark.parametrize(("before", "after"), [(1e9, 0.0), (3.0, -1e9), (0.5, 1e-9)])
 def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, after, monkeypatch):
-    """If a row is replaced, each value before noise changes by at most its sensitivity, and each score by at most 1."""
+    """If a row is replaced, each value to which `second_moments` adds noise changes by at most its sensitivity.
+
+    The estimates by which it chooses a clip norm change by at most 1. Each entry of the row is `before`, and then
+    `after`.
+    """
     found = []
     for first in (before, after):
         with monkeypatch.context() as context:
@@ -479,7 +484,7 @@ def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, a
 
 
 def test_second_moments_are_exact_without_noise_and_follow_the_unit():
-    """With a huge budget, `second_moments` returns the second moments of the rows, in whatever unit."""
+    """With a huge budget, `second_moments` returns the second moments of the rows. Their unit does not matter."""
     X = rows(2000, mean=0.0) @ np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
     exact = X.T @ X / len(X)
     found = second_moments(X, 1e9, clip_norm=50.0, rng=np.random.default_rng(2))

@@ -81,9 +81,9 @@ def test_bad_values_are_named(arguments, message):
 @pytest.mark.parametrize("p", [0.3, 1e-2, 1e-12, 1e-100])
 @pytest.mark.parametrize("unit", [1, 1e-150, 1e150])
 def test_saddlepoint_formula_is_near(d, p, unit):
-    """The saddlepoint formula `lugannani_rice` has a relative error below 17 % for weights of any size.
+    """`lugannani_rice`, a formula for upper tails of weighted chi-square sums, has a relative error below 17 %.
 
-    The `d` weights are `unit`, `unit` / 2, ..., `unit` / d, and the exact upper tail is `p`.
+    The `d` weights are `unit`, `unit` / 2, ..., `unit` / d, for a `unit` of any size, and the exact upper tail is `p`.
     """
     weights = unit / np.arange(1, d + 1)
     assert tables.lugannani_rice(gx2.isf(p, weights), weights) == pytest.approx(p, rel=0.17)
