@@ -43,7 +43,7 @@ def test_bound_comes_near_to_epsilon():
 
 
 def test_limits_are_those_of_clopper_and_pearson():
-    """The bound from two counts of 1000 follows from the exact binomial confidence limits that SciPy computes."""
+    """The bound from two counts of an event in 1000 releases follows from SciPy's exact binomial confidence limits."""
     for k, other in ((300, 40), (1000, 0), (17, 16), (0, 5), (1000, 1000)):
         low = stats.binomtest(k, 1000).proportion_ci(0.98, method="exact").low
         high = stats.binomtest(other, 1000).proportion_ci(0.98, method="exact").high

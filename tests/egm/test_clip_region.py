@@ -26,7 +26,7 @@ def derivative(f, step):
     [(1, 1.0, False), (3, 2.0, False), (3, 2.0, True), (50, 1.5, True), (400, 1.2, True), (3, 1e-9, True)],
 )
 def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
-    """`loss_and_slopes` returns a loss by clipping, and its derivatives by the logarithms of the `d` weights.
+    """`loss_and_slopes` returns a squared loss by clipping, and its derivatives by the logarithms of the `d` variances.
 
     The derivatives agree with finite differences. The squared clip norm is `fraction` times the mean squared norm of a
     row. `noncentral` says whether the rows have a mean other than 0.
