@@ -251,8 +251,8 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     """Without noise, each query about private rows returns the statistic that NumPy computes from these rows.
 
     A query is a method of `PrivateRows`. For means, long rows are clipped, both by the queries and with NumPy. Means
-    and numbers of rows agree up to 1e-9. A quantile is answered by the middle of an interval that holds the quantile,
-    so it agrees only within 10 %. The fixture `silent` removes the noise.
+    agree up to 1e-9, means of products up to 1e-5, and numbers of rows exactly. A quantile is answered by the middle of
+    an interval that holds it, so it agrees only within 10 %. The fixture `silent` removes the noise.
     """
     monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])

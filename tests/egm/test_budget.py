@@ -358,7 +358,7 @@ def test_adaptive_mechanism_of_the_whole_budget_fits():
 def test_pure_releases_may_add_up_by_any_rule():
     """Under every rule, two releases with epsilon = 0.5 and delta = 0 fit into a total of epsilon = 1.
 
-    After one of them, only the rules "basic" and "planned" grant a Gaussian release with epsilon = 0.4.
+    After one such release, only the rules "basic" and "planned" grant a Gaussian release with epsilon = 0.4.
     """
     for rule in rules.RULES:
         assert charged([laplace(0.5)] * 2, epsilon=1, delta=DELTA, rule=rule).spent == Loss(1.0, 0.0)

@@ -80,8 +80,7 @@ stored = pytest.mark.parametrize(
 def test_stored_tails_are_enclosed(cases):
     """The interval of `gx2.certify` contains each stored tail, which is one of the `cases` of one chi-square sum.
 
-    The result of `gx2` is outside the interval by at most its own estimated error. Of the smaller tail, the logarithm
-    is tested.
+    The result of `gx2` lies in the interval, up to its estimated error. Of the smaller tail, the logarithm is tested.
     """
     parts = terms(cases[0]["form"])
     for case in cases:

@@ -1395,7 +1395,7 @@ def test_a_private_number_of_persons_is_not_compared(egm, people, options):
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
 def test_a_missing_person_is_charged(egm, people, command):
-    """A row without a person makes a release fail after its cost is recorded: the error says something about the data."""
+    """A row without a person makes a release fail after its cost is recorded, because the error is about the data."""
     people(["", *range(N - 1)])
     code, out, err = egm(*command, "--rows", "400", "--budget", "b.budget")
     assert (code, out) == (2, b"")

@@ -1,6 +1,7 @@
 """Test how GaussianDataMechanism finds the pair of scaling and clip norm with the least expected error.
 
-It uses this pair for scaling="optimal" with clip_probability="optimal".
+It uses this pair for scaling="optimal" with clip_probability="optimal". The clip region of a pair is the ellipsoid of
+all points around the center that are not clipped.
 """
 
 import itertools

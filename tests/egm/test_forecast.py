@@ -360,8 +360,8 @@ def test_the_optimal_clip_of_the_tutorial():
 def test_confidence_radius_covers_a_doubtful_centre():
     """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
-    If center_std is 0 although the center is wrong, it holds for less than 10 %. It holds if the scaled distance from
-    the estimate to the exact sum is at most the radius.
+    If center_std is 0 although the center is wrong, it holds for less than 10 %. It holds if the difference between the
+    estimate and the exact sum, scaled by b, has at most this norm.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma
