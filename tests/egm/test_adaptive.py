@@ -1141,8 +1141,8 @@ def test_expected_answers_are_those_of_many_rows(spread):
 def test_noise_that_is_expected_is_that_of_private_rows():
     """`ExpectedRows`, which has no data, reports the noise of a query that `PrivateRows` reports, up to 1e-9.
 
-    A query is a method that both classes have. The noise is given by its standard deviation. It is compared for one
-    query of each of six kinds.
+    A query is a method that both classes have. The standard deviation of the noise is compared, for one query of each
+    of six kinds.
     """
     X = rows(300, np.ones(3), 0.0, 1)
     both = PrivateRows(X, 1.0, None), ExpectedRows(300, 1.0, np.ones(3), np.zeros(3))

@@ -112,8 +112,8 @@ def test_the_same_releases_show_nothing():
 def test_direction_is_that_of_the_likelihood_ratio():
     """For normal releases of two data sets, `project` returns the direction of the log-likelihood ratio.
 
-    This is the inverse of the sum of the two covariance matrices, times the difference of the two means. The entries
-    agree within 0.02, for 200 000 releases of each data set.
+    The direction is the inverse of the sum of the two covariance matrices, times the difference of the two means. The
+    entries agree within 0.02, for 200 000 releases of each data set.
     """
     rng, covariance = np.random.default_rng(10), np.array([[2.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 5.0]])
     shift = np.array([1.0, 1.0, 0])

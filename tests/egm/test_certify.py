@@ -319,7 +319,7 @@ def test_bound_of_the_rest(parameters, y, upper):
 def test_clusters_change_nothing(upper, monkeypatch):
     """If more than 500 similar weights are gathered in clusters to save time, a tail's ball stays right and narrow.
 
-    It overlaps the ball without clusters.
+    The ball with clusters overlaps the one without them.
     """
     rng = np.random.default_rng(4)
     weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])

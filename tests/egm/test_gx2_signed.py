@@ -59,8 +59,8 @@ def test_difference_of_equal_exponentials_is_laplace():
 def test_difference_of_exponentials(a, b):
     """The tails and the density of a X - b Y agree with closed forms, where X and Y are exponential variables.
 
-    They are chi-square variables with two degrees of freedom. a X - b Y is positive with the probability a / (a + b),
-    and then it has the distribution of a X.
+    X and Y are chi-square variables with two degrees of freedom. a X - b Y is positive with the probability a / (a +
+    b), and then it has the distribution of a X.
     """
     x = np.array([1e-6, 0.3, 1.0, 40.0, 1400.0])
     density = -np.log(2 * (a + b))
