@@ -1,6 +1,7 @@
 """Test AdaptiveDataMechanism, which releases the sum of rows whose center and spread are unknown.
 
-The tests are about the privacy budget, forecasts of the error, confidence intervals, and unusual data.
+The tests are about the privacy budget, forecasts of the error, confidence intervals, and unusual data. The noise of a
+release is either secure, or simulated by a generator with a known seed. A row is long if it is far from the center.
 """
 
 import itertools
@@ -119,7 +120,7 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
 
 @pytest.mark.parametrize("kind", ["alike", "skewed", "lopsided"])
 def test_charges_of_many_runs_are_at_most_the_budget(kind):
-    """For random data and budgets rho, AdaptiveDataMechanism never fails, and its costs add up to 0.9 rho to rho.
+    """For random data and budgets rho, the costs of a release add up to at most rho and to more than 0.9 rho.
 
     The costs are added as exact fractions, so the test fails even if a sum exceeds rho only by a rounding error. `kind`
     is the kind of random rows: with equal spreads, with unequal spreads, or with a random factor for each row.
@@ -250,8 +251,8 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     """Without noise, each query about private rows returns the statistic that NumPy computes from these rows.
 
     A query is a method of `PrivateRows`. For means, long rows are clipped, both by the queries and with NumPy. Means
-    and numbers of rows agree up to 1e-9. A quantile is answered by the middle of an interval that holds the quantile,
-    so it agrees only within 10 %. The fixture `silent` removes the noise.
+    agree up to 1e-9, means of products up to 1e-5, and numbers of rows exactly. A quantile is answered by the middle of
+    an interval that holds it, so it agrees only within 10 %. The fixture `silent` removes the noise.
     """
     monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
@@ -583,10 +584,10 @@ def test_one_constant_column_among_others_is_found():
     "law", ["normal", *(pytest.param(law, marks=pytest.mark.slow) for law in ("exponential", "binary"))]
 )
 def test_intervals_cover(law):
-    """The confidence intervals of adaptive releases at the levels 0.8 and 0.95 cover 80 % and 95 % of the exact sums.
+    """At least 80 % of the confidence intervals at the level 0.8, and 95 % at the level 0.95, contain the exact sum.
 
-    Each column of each release is one case, and the tolerance is four binomial standard errors. More cases than that
-    may be covered. `law` is the name of the distribution of the rows in LAWS.
+    Each column of each adaptive release is one case, and the tolerance is four binomial standard errors. `law` is the
+    name of the distribution of the rows in LAWS.
     """
     hits = {0.8: [], 0.95: []}
     for (n, d, reach), seed in itertools.product([(1000, 1, 200), (1000, 3, 300), (500, 10, 1000)], range(9)):
@@ -636,10 +637,10 @@ LONG = {
 
 
 def with_far_rows(case, seed):
-    """Return a release of 2000 rows of which a few are far away, for a `case` of UNSEEN, and the rows.
+    """Return a release of 2000 rows, of which a few are far from the others, and these rows, as a pair.
 
-    The rows are normal. The far ones are at one end of the declared range in all columns, which is the upper end for
-    even numbers `seed`. A tenth of the budget of the sum is spent on the numbers of long rows.
+    The rows are normal, except for a few that are one end of the declared range in all columns: the upper end for an
+    even `seed`. The mechanism has ``unseen=0.1``, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN.
     """
     few, d, reach, options = UNSEEN[case]
     if "ranges" in options:
@@ -653,11 +654,11 @@ def with_far_rows(case, seed):
     "case", [pytest.param(case, marks=[pytest.mark.slow] * (UNSEEN[case][1] == 3)) for case in UNSEEN]
 )
 def test_intervals_that_hold_for_all_data(case):
-    """In at least 95 % of the releases, an interval with ``unseen=True`` contains the sum, and one the mean.
+    """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
-    A few rows are as far away as the declared range allows, and fewer than can be seen. The other interval contains the
-    sum in less than half of the releases, so that the case is a hard one. An interval with ``unseen=True`` contains the
-    other one, and the simultaneous one contains both. `case` is a key of UNSEEN.
+    The far rows of `with_far_rows` are so few that noise hides them: less than half of the intervals without
+    ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains the one without it, and lies in the one
+    that is also simultaneous. The tolerance is three binomial standard errors. `case` is a key of UNSEEN.
     """
     hits, seen = {"sum": [], "mean": []}, []
     for seed in range(60):
@@ -680,10 +681,11 @@ def test_intervals_that_hold_for_all_data(case):
 @pytest.mark.parametrize("case", [case for case in UNSEEN if case != "a private number of rows"])
 @pytest.mark.parametrize("law", LONG)
 def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
-    """Without noise, the sum is between the estimate minus ``unseen[0][0]`` and the estimate plus ``unseen[0][1]``.
+    """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
 
-    So the bound of the proof holds for the exact numbers of rows, whatever the rows in the declared range are. `law` is
-    a kind of rows, and `case` is a key of UNSEEN. The fixture `silent` removes the noise.
+    The pair (down, up) is `release.unseen[0]`: bounds on what clipping changes in each column, computed from numbers of
+    long rows. They hold for all rows in the declared range. `law` is a kind of rows in LONG, and `case` is a key of
+    UNSEEN. The fixture `silent` removes the noise.
     """
     _, d, reach, options = UNSEEN[case]
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
@@ -701,9 +703,10 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
 
 
 def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
-    """For normal rows, its mean length is at most 1.15 times 2 * 1.96 * R / sqrt(2 rho), plus that of the other one.
+    """For normal rows, the mean length L of intervals with ``unseen=True`` is about B = 2 * 1.96 * R / sqrt(2 rho).
 
-    Here rho is what the numbers of long rows have cost, and R is the radius. The length is at least 0.85 times this.
+    Here R is the declared radius, and rho is what the noisy numbers of long rows have cost. L is more than 0.85 B. It
+    is less than 1.15 B plus the mean length of the intervals without ``unseen=True``.
     """
     lengths = []
     for seed in range(60):
@@ -717,7 +720,11 @@ def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
 
 
 def test_an_interval_for_all_data_must_be_declared():
-    """Without a search, the interval is the same with ``unseen=True``; after one, nothing was asked by default."""
+    """After a search for the center, ``interval(unseen=True)`` raises a ValueError if the mechanism has ``unseen=0``.
+
+    This is the default, for which no budget is spent on numbers of long rows. Without a search, when rows are only
+    clipped to declared ranges, the interval is the same for ``unseen=True`` and ``unseen=False``.
+    """
     X = rows(2000, np.ones(1), 3.0, 1)
     few, _ = run(X, 1e-4, radius=None, sigma_range=None, ranges=[(0.0, 6.0)])
     assert few.method == "ranges"
@@ -782,7 +789,7 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     """If noise makes empty shells beyond the longest rows look full, the noise in the sum is at most doubled.
 
     A shell is a range of norms in which rows are counted. The rows have Student's distribution with three degrees of
-    freedom. Four standard deviations of noise are added to the number of rows in each of so many empty `shells`.
+    freedom. Four standard deviations of noise are added to the number of rows in each of the next `shells` empty ones.
     """
     X = np.random.default_rng(6).standard_t(3, (10_000, 5))
     as_it_is, _ = run(X, 0.1)
@@ -804,12 +811,12 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
 @pytest.mark.parametrize("law", ["exponential", "lognormal"])
 @pytest.mark.parametrize(("basis", "covered", "worse", "most"), [(None, 0.9, 3.0, 2.0), ("dct", 0.5, 1.5, 3.0)])
 def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, worse, most, monkeypatch):
-    """If one column is skewed but the norms look normal, the sum is corrected, and its error agrees with the forecast.
+    """If one column is skewed but the norms look normal, correcting the sum makes its error agree with the forecast.
 
     One of 30 columns follows `law`, and the others are normal. Over ten runs, the mean squared error is 0.4 to `most`
     times its mean forecast. At least the share `covered` of the 95 % intervals of the skewed column contains the exact
-    sum. Both are worse along a `basis`, because there the bias is spread over all coordinates: over sixty other runs,
-    the error for the lognormal law is 2.2 times the forecast. If the correction is replaced by zero, the mean squared
+    sum. Along a `basis`, the bias is spread over all coordinates, so `most` is larger and `covered` smaller (over sixty
+    other runs, the error for the lognormal law is 2.2 times the forecast). Without the correction, the mean squared
     error is more than `worse` times as large and more than 3 times its forecast, and no interval contains the sum.
     """
 
@@ -837,12 +844,12 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 
 
 def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
-    """`correct` adds nothing for noise alone, a column that stands out, or a part of all columns if all are large.
+    """`correct` adds nothing if it sees only noise, one column if only one is large, a share of all if all are large.
 
-    `correct` decides from the noisy sum of the parts that clipping has removed what is added to the sum of the clipped
-    rows. The noise has the standard deviation 2 in each of the 16 columns of the former sum, and 1 in the latter. If
-    adding a share of all columns would add more noise than clipping to a larger norm, nothing is added, and the
-    attribute `larger` is true.
+    It sees the noisy sum of the parts that clipping has removed from the rows, and what it adds corrects the sum of the
+    clipped rows. In each of the 16 columns, the noise has the standard deviation 2 in the former sum, and 1 in the
+    latter. If adding a share of all columns would give more noise than clipping to a larger norm, nothing is added, and
+    the attribute `larger` of the result is true.
     """
 
     def found(parts, ratio=1.5):
@@ -870,8 +877,8 @@ def test_a_correction_of_normal_rows_adds_little(d):
     """If the measured sum of the removed parts is only noise, a correction adds less than a tenth to the squared error.
 
     This is a mean over 4000 draws with `d` columns. The noise in the sum of the parts that clipping has removed has 1.5
-    times the standard deviation of the noise in the sum of the rows. A larger clip norm, 1.4 times as large, adds
-    1.4**2 - 1 to the squared error.
+    times the standard deviation of the noise in the sum of the rows. If `correct` prefers a clip norm that is 1.4 times
+    as large, 1.4**2 - 1 counts as added, because the noise in the sum grows by the factor 1.4.
     """
     rng, ones, added = np.random.default_rng(d), np.ones(d), 0.0
     for _ in range(4000):
@@ -998,10 +1005,11 @@ def test_mean_excess_of_a_tail(tail):
 @pytest.mark.parametrize("noise_of_one", [1e-3, 1.0, 100.0, 1e6])
 @pytest.mark.parametrize("tail", TAILS)
 def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
-    """`Tail.clip_norm` returns a clip norm whose squared error is at most that of any of 300 others.
+    """`Tail.clip_norm` returns a clip norm whose expected squared error is at most that of any of 300 others.
 
-    The squared error of the sum is noise_of_one * C**2 + first**2 + second, for the two results first and second of
-    `Tail.excess(C)`. The model `tail` is a case in TAILS.
+    The squared error for a clip norm C is noise_of_one * C**2 + first**2 + second, where `noise_of_one` is the squared
+    error of noise for C = 1. In the model `tail`, first and second are the sums of r - C and of (r - C)**2 over all
+    rows with a norm r above C.
     """
 
     def total(C):
@@ -1042,10 +1050,11 @@ def test_a_tail_from_numbers_in_shells():
 
 @pytest.mark.parametrize("power", [1.5, 3.0, 6.0])
 def test_further_counts_of_long_rows_make_a_tail_exact(power):
-    """`Tail.counted` makes a rough model exact, up to the first length whose number of rows noise explains.
+    """`Tail.counted` puts exact counts of long rows into a rough model, up to the first count that may be only noise.
 
-    The true number of rows with a norm above t is 10 000 / t**power. At that length, the model has three standard
-    deviations of the noise. Its power is 0.85 times the true one, but at least 1.2.
+    A `Tail` models the number of rows with a norm above t, for every t. Each count is 10 000 / t**power, the true
+    number. At the first length whose count is at most 2.5 standard deviations of the noise, the model ends with three
+    of these. Its power is 0.85 times the true one, but at least 1.2, within 5 %.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1060,9 +1069,10 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
 
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
-    """If noise explains the first new count, `Tail.counted` ends the model there and keeps its power.
+    """If the first new count may be only noise, `Tail.counted` ends the model at its length and keeps the power.
 
-    If no count is small, the numbers beyond the last length are kept, but are at most the last count.
+    A `Tail` models the number of rows with a norm above t, for every t, beyond its end by a power of t. If no new count
+    is small, the numbers at larger lengths are kept, but are at most the last count.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)
@@ -1131,8 +1141,8 @@ def test_expected_answers_are_those_of_many_rows(spread):
 def test_noise_that_is_expected_is_that_of_private_rows():
     """`ExpectedRows`, which has no data, reports the noise of a query that `PrivateRows` reports, up to 1e-9.
 
-    A query is a method that both classes have. The noise is given by its standard deviation. It is compared for one
-    query of each of six kinds.
+    A query is a method that both classes have. The standard deviation of the noise is compared, for one query of each
+    of six kinds.
     """
     X = rows(300, np.ones(3), 0.0, 1)
     both = PrivateRows(X, 1.0, None), ExpectedRows(300, 1.0, np.ones(3), np.zeros(3))
@@ -1339,9 +1349,9 @@ def test_bad_data_are_named(X, message):
 
 @pytest.mark.parametrize("law", ["uniform", "normal"])
 def test_the_square_of_a_tail_is_hardly_above_that_of_its_rows(law):
-    """`Tail.square` is at least the mean squared norm of 5000 rows, and at most 1.3 times as large.
+    """`Tail.square`, an estimate of the mean squared norm of the rows, is between 1 and 1.3 times the exact mean.
 
-    The `Tail` is fitted to the exact numbers of rows in ranges of norms. The norms have the distribution `law`.
+    The `Tail` is fitted to the exact numbers of 5000 rows in ranges of norms. The norms have the distribution `law`.
     """
     rng, edges = np.random.default_rng(1), np.geomspace(1, 20, 9)
     r = rng.uniform(0, 9, 5000) if law == "uniform" else np.abs(rng.normal(0, 2, 5000))
@@ -1358,10 +1368,10 @@ SPARSE = {
 
 @pytest.mark.parametrize("law", SPARSE)
 def test_the_spread_of_sparse_rows_is_not_underestimated(law):
-    """For sparse rows, `release.spread` is not below the standard deviation of a column, in more than 90 % of cases.
+    """For sparse rows, `release.spread` is at least the standard deviation of a column, in more than 90 % of cases.
 
-    `law` is a case in SPARSE. A case is one column of one of 20 releases. The median distance of the rows from the
-    center shows nothing of the few long rows. Only the numbers of long rows show them.
+    A case is one column of one of 20 releases, and `law` is a kind of rows in SPARSE. `release.spread` also uses the
+    numbers of long rows, because the median distance from the center shows nothing of the few long rows.
     """
     it, seen = mechanism(2000, 0.09), []
     for seed in range(20):

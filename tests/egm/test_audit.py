@@ -43,7 +43,7 @@ def test_bound_comes_near_to_epsilon():
 
 
 def test_limits_are_those_of_clopper_and_pearson():
-    """The bound from two counts of 1000 follows from the exact binomial confidence limits that SciPy computes."""
+    """The bound from two counts of an event in 1000 releases follows from SciPy's exact binomial confidence limits."""
     for k, other in ((300, 40), (1000, 0), (17, 16), (0, 5), (1000, 1000)):
         low = stats.binomtest(k, 1000).proportion_ci(0.98, method="exact").low
         high = stats.binomtest(other, 1000).proportion_ci(0.98, method="exact").high
@@ -112,8 +112,8 @@ def test_the_same_releases_show_nothing():
 def test_direction_is_that_of_the_likelihood_ratio():
     """For normal releases of two data sets, `project` returns the direction of the log-likelihood ratio.
 
-    This is the inverse of the sum of the two covariance matrices, times the difference of the two means. The entries
-    agree within 0.02, for 200 000 releases of each data set.
+    The direction is the inverse of the sum of the two covariance matrices, times the difference of the two means. The
+    entries agree within 0.02, for 200 000 releases of each data set.
     """
     rng, covariance = np.random.default_rng(10), np.array([[2.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 5.0]])
     shift = np.array([1.0, 1.0, 0])

@@ -39,7 +39,7 @@ def covariance_of(d=D, seed=1):
 
 
 def rows(n=1003, seed=1):
-    """Return `n` random rows of 24 numbers; each 250th is a million times longer than the others, one is CENTER."""
+    """Return `n` random rows of 24 numbers: every 250th is a million times as large as the others, one is CENTER."""
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[::250] *= 1e6
     X[n // 2] = CENTER
@@ -81,8 +81,9 @@ def test_transforms_are_the_textbook_ones():
 
 
 def lattices(basis, scaling=SCALING, clip_norm=CLIP_NORM):
-    """Return the ways to sum rows along `basis`, each as a `Lattice`: rotate every row, or rotate only their sum.
+    """Return one `Lattice` for each way to sum rows along `basis`: rotate every row, or rotate only their sum.
 
+    The rows are multiplied by `scaling` and clipped to the norm `clip_norm`, and a `Lattice` rounds them to integers.
     If the basis is an operator and not a matrix, there is only the first way.
     """
     there = unrotated(basis, scaling, clip_norm)
@@ -143,7 +144,7 @@ def drawn_near(d, spread, rng):
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 33, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spread", [1.0, 1.5, 40.0, 400.0])
 def test_no_integer_vector_is_longer_than_the_radius(d, spread):
-    """The norm of a clipped row stays at most the radius of the lattice when the row is rounded to integers.
+    """A clipped row that is rounded to integers has at most the norm `radius`, which stands for the clip norm.
 
     So rounding a row cannot increase the sensitivity of a sum. The rows have `d` columns and come from `drawn_near`.
     """
@@ -178,10 +179,10 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_rounding_the_sum_is_charged(neighbors, grouped):
-    """The noise of a secure release is larger by the factor (s + r) / s, because the rotated sum is rounded.
+    """The noise of a secure release is larger by the factor (s + r) / s, because the rotated sum is rounded again.
 
-    Here s is the sensitivity without rounding. r is sqrt(2 d), rounded up, or sqrt(2 d g) if a person has rows in up to
-    g groups.
+    Sums are integers, and s is their sensitivity without this rounding. For d columns, r is sqrt(2 d g), rounded up.
+    Here g is the number of groups in which a person may have rows, or 1 without groups.
     """
     options = {"basis": "dct", "neighbors": neighbors, "per_person": "sum"}
     inner = it = GaussianDataMechanism(np.ones(D), 100, 1.0, 1e-6, **options)
@@ -196,9 +197,9 @@ def test_rounding_the_sum_is_charged(neighbors, grouped):
 
 
 def test_a_basis_that_is_not_orthogonal_is_refused_or_not_trusted():
-    """A basis cannot be made of factors that are not orthogonal.
+    """`bases.Basis` raises a ValueError if one of its factors is not an orthogonal matrix.
 
-    If its factors are orthogonal only up to rounding to six digits, each row is rotated, and not only the sum.
+    If a factor is orthogonal only up to rounding to six digits, rows are rotated one by one, and not only their sum.
     """
     for factor in ([[3.0, 3], [0, 3]], [[1.0, 1e-3], [0, 1]], [[1.0]]):
         with pytest.raises(ValueError, match=r"factors must have an orthogonal matrix of shape \(2, 2\)"):
@@ -218,8 +219,8 @@ def test_rows_are_rotated_if_integers_would_have_too_many_digits():
 def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
     """The sum of many rows of large integers is exact, even beyond 64 bits.
 
-    The rows are near `size` clip norms long, along the vector with the smallest scaling, which is 1 / `unequal`. In the
-    first case the sum needs more than 63 bits, in the second more than 53. There are 512 rows, each `copies` times.
+    The rows are near `size` clip norms long, along the vector with the smallest scaling, which is 1 / `unequal`. The
+    sum needs more than 63 bits for `size` = 0.999, and more than 53 for 0.5. There are 512 rows, each `copies` times.
     """
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
     basis, scaling = bases.dct(5), np.array([1.0, 1, 1, 1, 1 / unequal])
@@ -238,10 +239,10 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
 @pytest.mark.parametrize("name", ["a matrix", "an image", "an operator"])
 @pytest.mark.parametrize("size", [1e-310, 1e-160, 1e6, 1e20, 1e39, 1e44, 1e100, 1e160, 1e300, 1.7e308])
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
-    """A rotated, scaled and clipped row has at most the norm `radius`, however large its entries are.
+    """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
-    The entries are `size` with random signs, or all but one are 0. From 1e6 on, the row is clipped, and its norm is
-    within a relative 1e-6 of `radius`. `name` is the kind of basis.
+    In integers, the clip norm is `radius`. The entries are `size` with random signs, or all but one are 0. From 1e6 on,
+    the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])
@@ -452,7 +453,7 @@ def tables():
 def test_thirty_public_rows_help_and_never_hurt(name):
     """With a basis from 30 public rows, the noise is at most 5 % larger than without a basis, for every covariance.
 
-    On average it is at most 0.4 or 0.8 times as large if the columns are correlated. `name` is a case of `tables`.
+    For correlated columns, the mean ratio of the two is below 0.4 (image) or 0.8. `name` is a case of `tables`.
     """
     S, ratios = tables()[name], []
     for seed in range(6):

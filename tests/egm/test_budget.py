@@ -112,10 +112,10 @@ def test_adaptive_mechanism_costs_its_rho():
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.3, 0.999, 1.0, 1.5, 7.0, 40.0, 800.0])
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
-    """A Laplace mechanism costs mu**2 for the least mu for which N(0, 1) and N(mu, 1) are as easy to tell apart.
+    """A Laplace mechanism costs mu**2, where N(0, 1) and N(mu, 1) have the total variation distance tanh(epsilon / 2).
 
-    So no two of its outputs are easier to tell apart than these normal distributions. `mu_squared` is above mu**2 by at
-    most a relative 1e-11, and `rho` is `epsilon`**2 / 2, rounded up.
+    No two of its outputs on neighboring data have a larger distance. The cost `mu_squared` is above mu**2 by at most a
+    relative 1e-11, and the cost `rho` is `epsilon`**2 / 2, rounded up.
     """
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
@@ -137,8 +137,8 @@ def _shift(epsilon):
 def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
     """The budget counts a Laplace mechanism as Gaussian noise that is never more private than the mechanism.
 
-    Randomized response is the least private mechanism with this `epsilon` and delta = 0. Its delta as a function of
-    epsilon is not above that of the Gaussian noise. At some point the two differ by less than 1e-9.
+    Randomized response is the least private mechanism with this `epsilon` and delta = 0. At every epsilon, its delta is
+    not above that of the Gaussian noise. At some epsilon the two differ by less than 1e-9.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
@@ -160,8 +160,8 @@ MECHANISMS = [
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
     """The integer noise that `mechanism` draws has a standard deviation at least as large as the budget assumes.
 
-    The budget assumes that the noise is many units large, and by a factor of 1 + 2**-30 larger than declared. `X` are
-    the data. `sensitivity` is measured in units, or None if the factor is not tested.
+    For the noise multiplier z, the budget assumes the smaller of 2**40 z and 2**55, and also `sensitivity` z (1 +
+    2**-30). `sensitivity` is that of the integers, or None if the latter is not tested. `X` are the data.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -358,7 +358,7 @@ def test_adaptive_mechanism_of_the_whole_budget_fits():
 def test_pure_releases_may_add_up_by_any_rule():
     """Under every rule, two releases with epsilon = 0.5 and delta = 0 fit into a total of epsilon = 1.
 
-    After one of them, only the rules "basic" and "planned" grant a Gaussian release with epsilon = 0.4.
+    After one such release, only the rules "basic" and "planned" grant a Gaussian release with epsilon = 0.4.
     """
     for rule in rules.RULES:
         assert charged([laplace(0.5)] * 2, epsilon=1, delta=DELTA, rule=rule).spent == Loss(1.0, 0.0)
@@ -504,9 +504,10 @@ def test_order_does_not_matter():
 
 
 def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
-    """A budget chooses the rule "zcdp" if its delta is too small for the price of discrete noise under "gaussian".
+    """A budget chooses the rule "zcdp" if its delta is too small for the rule "gaussian".
 
-    That price is proportional to 1 + exp(epsilon). A budget with the rule "gaussian" then raises BudgetExceeded.
+    Because noise is drawn as integers, the rule "gaussian" needs a part of delta that is proportional to 1 +
+    exp(epsilon). If a budget with less delta is declared with this rule, a second release raises BudgetExceeded.
     """
     spent = charged([gaussian(1.0, 1e-12)], epsilon=40, delta=1e-12)
     assert spent.rule == "zcdp"
@@ -762,7 +763,7 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """`secure_index`, a private choice by scores, costs at most (1 - 2**-31) epsilon, where its caller pays epsilon.
+    """If a caller pays epsilon for a random choice by `secure_index`, its exact cost is at most (1 - 2**-31) epsilon.
 
     The difference allows for rounding errors when costs are added.
     """
@@ -775,7 +776,7 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
-    """`Budget.quantile` records the same cost for a list of any entries, even if invalid entries make it fail."""
+    """If `Budget.quantile` fails because of the entries of a list, its full cost is recorded, whatever they are."""
     for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
         budget = Budget(epsilon=1.0)
         with pytest.raises((TypeError, ValueError)):

@@ -171,7 +171,7 @@ def test_conversions_are_inverse(epsilon, delta):
 
 
 def parts(u, delta):
-    """Return the second term of epsilon = rho alpha + term(alpha, `delta`), which converts a zCDP cost rho.
+    """Return term(alpha, `delta`), where epsilon = rho alpha + term(alpha, `delta`) converts a zCDP cost rho.
 
     alpha = 1 + exp(`u`) is an order of the Rényi divergence. mpmath computes with its current number of digits.
     """

@@ -78,9 +78,9 @@ stored = pytest.mark.parametrize(
 
 @stored
 def test_stored_tails_are_enclosed(cases):
-    """The interval of `gx2.certify` contains each stored tail, and the result of `gx2` up to its estimated error.
+    """The interval of `gx2.certify` contains each stored tail, which is one of the `cases` of one chi-square sum.
 
-    Of the smaller tail, the logarithm is tested. `cases` are the stored cases of one chi-square sum.
+    The result of `gx2` lies in the interval, up to its estimated error. Of the smaller tail, the logarithm is tested.
     """
     parts = terms(cases[0]["form"])
     for case in cases:
@@ -234,7 +234,7 @@ def wide(law, y, upper, density=False):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_more_bits_give_a_ball_inside(parameters, y, upper):
-    """The ball of a tail or density grows if fewer bits are used: it contains the ball for more bits."""
+    """With fewer bits, the ball of a tail or density becomes larger, and contains the ball that more bits give."""
     law = law_of(**parameters)
     for density in (False, True):
         narrow = wide(law, y, upper, density)
@@ -319,7 +319,7 @@ def test_bound_of_the_rest(parameters, y, upper):
 def test_clusters_change_nothing(upper, monkeypatch):
     """If more than 500 similar weights are gathered in clusters to save time, a tail's ball stays right and narrow.
 
-    It overlaps the ball without clusters.
+    The ball with clusters overlaps the one without them.
     """
     rng = np.random.default_rng(4)
     weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])

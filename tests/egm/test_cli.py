@@ -839,7 +839,7 @@ def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, c
     """`egm plan --target-error` finds the least epsilon or number of rows for which the error is at most the target.
 
     The epsilon has three digits. The rest of the output is that of `egm plan` with this epsilon or number. The options
-    in `question` choose the kind of error `measure`, and the `column` or None.
+    in `question` choose the kind of error, which is `measure`, and its column, which is `column` or None.
     """
     rows_wanted = "rows" in question
     known = ("--epsilon", "2") if rows_wanted else ("--rows", "400")
@@ -1365,7 +1365,7 @@ def test_what_does_not_go_with_groups_costs_nothing(egm, people, command, option
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, (*SUM_OF_PEOPLE, *GROUPS), ADAPTIVE_OF_PEOPLE])
 def test_persons_out_of_order_cost_nothing(egm, people, command):
-    """A file that is not sorted by person is a mistake before the charge, and a file that is sorted is released."""
+    """A release fails before its cost is recorded if the file is not sorted by person, and succeeds if it is sorted."""
     people(np.arange(N) % 200)
     code, out, err = egm(*command, "--budget", "b.budget")
     assert (code, out, len(err)) == (2, b"", 1)
@@ -1395,7 +1395,7 @@ def test_a_private_number_of_persons_is_not_compared(egm, people, options):
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
 def test_a_missing_person_is_charged(egm, people, command):
-    """An error about a label says something about the data, so it comes only after the charge."""
+    """A row without a person makes a release fail after its cost is recorded, because the error is about the data."""
     people(["", *range(N - 1)])
     code, out, err = egm(*command, "--rows", "400", "--budget", "b.budget")
     assert (code, out) == (2, b"")
@@ -1416,7 +1416,7 @@ def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
 @pytest.mark.parametrize("command", ["sum", "mean", "plan"])
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_ranges_in_the_place_of_estimates_are_told(egm, form, command):
-    """Center and sigma of a release that only clipped rows to the ranges are told to be no estimates, in one line."""
+    """`egm` warns in one line if it reads center and sigma from a release that took both from the declared ranges."""
     ranges = [text for name in NAMES for text in ("--range", f"{name}=-60:60")]
     options = ("--sigma", f"found.{form}", "--center", f"found.{form}", *BUDGET, "--rows", "400")
     data = () if command == "plan" else ("data.csv",)
@@ -1503,7 +1503,7 @@ def test_budget_is_shown(egm, total):
 
 @pytest.mark.parametrize("command", ["sum", "mean"])
 def test_a_sample_is_charged_and_shown(egm, released, command):
-    """`egm sum` and `egm mean` with --sample release a sample of the rows, and `egm budget show` shows its probability.
+    """With --sample 0.25, `egm sum` and `egm mean` use a random sample of the rows, and `egm budget show` shows 0.25.
 
     The release is that of a mechanism for a quarter of the rows, and its noisy count is about 100 of the 400 rows.
     """
@@ -1527,7 +1527,7 @@ def test_a_sample_is_charged_and_shown(egm, released, command):
 
 
 def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
-    """Without the package dp-accounting, `egm budget show` writes one line that says how to install it."""
+    """For a budget with samples, `egm budget show` without dp-accounting writes one line on how to install it."""
     Budget("b.budget", epsilon=2.0, delta=1e-5, neighbors="add_remove", rule="planned")
     Budget("b.budget").charge_steps(1.2, 0.0041, 101)
     Budget("b.budget").charge_steps(1.3, 0.0042, 102)

@@ -120,7 +120,7 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
 def test_a_table_in_another_order_is_not_copied_as_a_whole(make):
     """To put the columns of a table in the mechanism's order, a release needs less memory than a copy of the table.
 
-    It needs less than 20 MB for a table of 24 MB, because it does so for a few rows at a time.
+    For a table of 24 MB it needs less than 20 MB, because it puts only a few rows at a time in order.
     """
     n = 1_000_000
     held = make({name: np.ones(n) for name in OTHER})

@@ -455,7 +455,7 @@ def test_labels_of_a_csv_file_are_texts_as_written(tmp_path, options):
 
 
 def test_labels_are_known_as_names_of_line_1(tmp_path):
-    """Line 1 of a CSV file is a header if each of its texts is in `known` or `labels`; else the file is refused."""
+    """`files.rows` takes line 1 for a header if its texts are in the list `known` or `labels`, or else it fails."""
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
     assert it.names == ("age", "pay")

@@ -50,7 +50,7 @@ def test_moments_agree_with_the_density(fraction, nc):
     """`gx2.clip_moments`, which integrates over a tail, agrees with integrals over the density to a relative 1e-11.
 
     The results are moments of the part that a row loses by clipping. `fraction` is the squared clip norm, divided by
-    the mean squared norm of a row. `nc` is a unit of the noncentralities.
+    the mean squared norm of a row. The noncentralities are 0, `nc`, 2 `nc` and 3 `nc`.
     """
     weights, nc = 1 / np.arange(1.0, 5), nc * np.arange(4.0)
     x = fraction * gx2.mean(weights, nc=nc)
@@ -164,9 +164,9 @@ SETTINGS = [
 def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
     """Simulate sums of `n` clipped normal rows without noise, and return their squared errors, shape (`draws`,).
 
-    The rows have the mean `offset`, relative to the center, and the standard deviations `sigma`; the norm of a row
-    times `b` is clipped to `clip_norm`. `target` says whether the error is that for the sum of the rows or for
-    "population".
+    The rows have the mean `offset`, relative to the center, and the standard deviations `sigma`. Each row, multiplied
+    by `b`, is clipped to the norm `clip_norm`. An error is the distance from the sum of the rows if `target` is
+    "sample", and from `n` times the mean if it is "population".
     """
     x = offset + sigma * rng.normal(size=(draws, n, sigma.size))
     norms = np.linalg.norm(b * x, axis=2, keepdims=True)
@@ -256,7 +256,7 @@ def test_optimal_clip_norm_is_stationary(doubts):
 
 @pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # with n = 10**6 the report's delta = 1e-6 is large
 def test_optimal_clip_probability_beats_the_report_by_far():
-    """If center and sigma are right, the report's clip probability 1/n gives much more error than the optimal one.
+    """If center and sigma are right, the default clip probability 1/n gives much more error than the optimal one.
 
     The expected squared error is more than 4 times as large for n = 1000, and more than 1.5 times for n = 10**6.
     """
@@ -360,8 +360,8 @@ def test_the_optimal_clip_of_the_tutorial():
 def test_confidence_radius_covers_a_doubtful_centre():
     """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
-    If center_std is 0 although the center is wrong, it holds for less than 10 %. It holds if the scaled distance from
-    the estimate to the exact sum is at most the radius.
+    If center_std is 0 although the center is wrong, it holds for less than 10 %. It holds if the difference between the
+    estimate and the exact sum, scaled by b, has at most this norm.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma

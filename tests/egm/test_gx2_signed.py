@@ -59,8 +59,8 @@ def test_difference_of_equal_exponentials_is_laplace():
 def test_difference_of_exponentials(a, b):
     """The tails and the density of a X - b Y agree with closed forms, where X and Y are exponential variables.
 
-    They are chi-square variables with two degrees of freedom. a X - b Y is positive with the probability a / (a + b),
-    and then it has the distribution of a X.
+    X and Y are chi-square variables with two degrees of freedom. a X - b Y is positive with the probability a / (a +
+    b), and then it has the distribution of a X.
     """
     x = np.array([1e-6, 0.3, 1.0, 40.0, 1400.0])
     density = -np.log(2 * (a + b))
@@ -213,8 +213,8 @@ def test_published_derivatives_of_the_toolbox():
 def test_published_far_tails_of_the_toolbox():
     """Tails of 1e-1000 and 1e-2000 agree with the approximations on the getting-started pages of gx2.
 
-    Where the variable has a least value, the pages have the logarithm of the distance from this value. So near to it
-    the tail is proportional to the third power of the distance.
+    Where the variable has a least value, the pages have the logarithm of the distance from it. Very near to the least
+    value, the tail is proportional to the third power of this distance.
     """
     lower, upper = [-24365.14269438, -47950.03867407], [9723.84451406, 19159.3719629]
     np.testing.assert_allclose(gx2.logcdf(lower, **SIGNED) / np.log(10), [-1000, -2000], rtol=2e-5)
@@ -642,7 +642,7 @@ def test_other_basis_changes_nothing(seed):
 
 
 def test_whitened_vector_has_the_same_form():
-    """A quadratic form of x = L z has the distribution of the corresponding form of z, a standard normal vector."""
+    """A quadratic form of a normal vector x = L z has the distribution of the same form in z, with cov(z) = I."""
     form = example(7)
     root = np.linalg.cholesky(form["cov"])
     white = {
