@@ -317,6 +317,7 @@ class AdaptiveDataMechanism(Declared):
             spent=dict(rows.account.spent),
             noise_std=result.noise_std,
             bias=result.half * result.found.bias,
+            bias_std=result.half * result.found.bias_std,
             method=result.found.method,
         )
 
@@ -435,6 +436,7 @@ class AdaptiveDataMechanism(Declared):
             estimate=np.clip(n * mean, *(n * bound for bound in self._bounds)),
             noise_std=result.noise_std,
             bias=result.half * found.bias,
+            bias_std=result.half * found.bias_std,
             center=result.center,
             sigma=found.sigma if found.basis is not None else result.half * found.sigma,
             spread=result.half * found.spread,

@@ -404,7 +404,8 @@ def _half_widths(
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
-        return z * forecast.noise_std * math.sqrt(1 + forecast.error.clipping / forecast.error.noise) + forecast.bias
+        std = forecast.noise_std * math.sqrt(1 + forecast.error.clipping / forecast.error.noise)
+        return z * np.hypot(std, forecast.bias_std) + forecast.bias
     parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
     return z * parts.std + parts.bias
 

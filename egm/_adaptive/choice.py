@@ -169,6 +169,7 @@ def _in_ranges(rows: Answers, found: Mean) -> LastRound:
         mean=np.clip(mean, -1.0, 1.0),
         noise_std=noise_std,
         bias=zero,
+        bias_std=zero,
         forecast=ErrorForecast(float(np.sum(noise_std**2)), 0.0, 0.0),
         model_holds=True,
         share=one / rows.d,

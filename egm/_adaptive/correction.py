@@ -25,7 +25,6 @@ __all__ = ["Correction", "correct", "unexplained"]
 # larger, sqrt(2 log d), the typical size of the largest of d normal variables, plus the second number.
 _CLEAR = 3.0, 0.5
 _PUSHED = 2.0  # the other columns are corrected if their squared norm is too large by so many standard deviations
-_LEVEL = 2.0  # standard deviations of noise in an interval
 # Expected clipped parts beyond the larger clip norm, over those found below it: first in a column that is corrected by
 # itself, then in the other columns.
 _FURTHER = 0.6, 0.2
@@ -38,8 +37,8 @@ class Correction:
     `larger` is true if the rows are to be clipped to the larger norm. All other attributes are vectors in the units of
     the sum, with an entry for each column or, along a basis, for each coordinate. `added` is to be added to the sum of
     the clipped rows, and `std` is the standard deviation of its noise. The corrected sum is still wrong by an unknown
-    vector: `left` has the root mean square that is expected of each entry, and `hidden` is an upper estimate of its
-    absolute value.
+    vector: `left` has the root mean square that is expected of each entry, `hidden` is an upper estimate of its
+    absolute value, and `unknown` is the standard deviation of the noise in this estimate.
     """
 
     larger: bool
@@ -47,6 +46,7 @@ class Correction:
     std: Array
     left: Array
     hidden: Array
+    unknown: Array
 
 
 def correct(parts: Array, variance: Array, chance: Array, noise: Array, ratio: float) -> Correction:
@@ -69,11 +69,10 @@ def correct(parts: Array, variance: Array, chance: Array, noise: Array, ratio: f
     beyond = np.where(clear, *_FURTHER) * further
     if np.sum(kept**2 * variance) + rest > (ratio**2 - 1) * np.sum(noise**2):
         nothing = np.zeros(parts.size)
-        return Correction(True, nothing, nothing, beyond, further)
+        return Correction(True, nothing, nothing, beyond, further, nothing)
     left = np.hypot(np.where(small, math.sqrt(rest / max(int(small.sum()), 1)), 0.0), beyond)
-    unknown = _LEVEL * (np.sqrt(noise**2 + variance) - np.sqrt(noise**2 + kept**2 * variance))
-    hidden = (1 - kept) * np.abs(parts) + unknown + further
-    return Correction(False, kept * parts, kept * np.sqrt(variance), left, hidden)
+    hidden, unknown = (1 - kept) * np.abs(parts) + further, np.sqrt((1 - kept**2) * variance)
+    return Correction(False, kept * parts, kept * np.sqrt(variance), left, hidden, unknown)
 
 
 def unexplained(vector: Array, variances: Array, deviations: float, share: float = 0.0) -> tuple[float, float]:

@@ -79,8 +79,9 @@ class LastRound:
     """Hold the released mean of n rows, and describe the error of n times this mean.
 
     n times the mean estimates the sum of the rows. `noise_std` is the standard deviation of the noise in each entry of
-    the sum. `bias` is the amount by which clipping may have moved each entry, up or down. `forecast` is the expected
-    squared error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the rows looked
+    the sum. `bias` estimates the largest amount by which clipping may have moved each entry, up or down, and `bias_std`
+    is the standard deviation of the noise in this estimate. `forecast` is the expected squared error of the sum,
+    divided into parts by their causes. `model_holds` is true if the norms of the rows looked
     like those of normal rows. `share` is the share of each column in the parts of the error that clipping causes, in
     proportion to its variance. `center` is the center that was found before the last sum, in the coordinates of the
     columns. `sigma` has the standard deviations that were found before it, along `basis` if there is one.
@@ -93,6 +94,7 @@ class LastRound:
     mean: Array
     noise_std: Array
     bias: Array
+    bias_std: Array
     forecast: ErrorForecast
     model_holds: bool
     share: Array
@@ -117,13 +119,15 @@ class _Clip:
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
     rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
     `at_most`. If `model` is false, `at_most` is the largest distance by which the sum moves in all, and `surely` is 0.
-    All distances are estimates from noisy numbers of rows. If `model` is false, `tail` is a model of the norms.
+    All distances are estimates from noisy numbers of rows, and `doubt` is the standard deviation of the noise in
+    `at_most`. If `model` is false, `tail` is a model of the norms.
     """
 
     norm: float
     one_sided: float
     surely: float = 0.0
     at_most: float = 0.0
+    doubt: float = 0.0
     second: float = 0.0
     model: bool = False
     tail: Tail | None = None
@@ -303,20 +307,21 @@ class _LastRound:
         if clip.model:
             clipping, off_center = forecast.clipping(self.sigma, n, b, clip.norm, search.center_std)
             off_center += _square(self.unit * clip.surely)
-            bias = (clip.one_sided + clip.at_most) / b
+            bias, bias_std = (clip.one_sided + clip.at_most) / b, clip.doubt / b
             more, doubtful = self.moved(mean / b, noise_std)
             if more > doubtful and (search.few or clip.found is not None or self.effective >= _MANY):
                 off_center += more
-            hidden: Array | float = 0.0
+            if clip.found is None and self.effective >= _MANY:
+                bias = np.minimum(bias, math.sqrt(max(more, 0.0)))
+                bias_std = np.minimum(bias_std, math.sqrt(doubtful) / 2)
+            bias, bias_std = (part / math.sqrt(self.effective) for part in (bias, bias_std))
             if clip.found is not None:
-                hidden, off_center = clip.found.hidden, off_center + _square(float(np.linalg.norm(clip.found.left)))
-            elif self.effective >= _MANY:
-                bias = np.minimum(bias, math.sqrt(max(more, 0.0) + doubtful))
-            bias = bias / math.sqrt(self.effective) + hidden
+                bias, bias_std = bias + clip.found.hidden, np.hypot(bias_std, clip.found.unknown)
+                off_center += _square(float(np.linalg.norm(clip.found.left)))
         else:
             clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.one_sided)
-            bias = clip.at_most / b
-        bias, noise_std = search.of_columns(bias), search.of_columns(noise_std)
+            bias, bias_std = clip.at_most / b, clip.doubt / b
+        bias, bias_std, noise_std = (search.of_columns(part) for part in (bias, bias_std, noise_std))
         beyond = n * search.move(mean / b)
         outside = np.maximum(np.abs(beyond) - _OUTSIDE * noise_std, 0.0)
         bias, off_center = bias + outside, off_center + _square(float(np.linalg.norm(outside)))
@@ -330,6 +335,7 @@ class _LastRound:
             mean=search.center_of_columns,
             noise_std=noise_std,
             bias=np.minimum(bias, farthest),
+            bias_std=np.minimum(bias_std, farthest),
             forecast=expected,
             model_holds=clip.model,
             share=variances / np.sum(variances),
@@ -452,9 +458,9 @@ class _LastRound:
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
-        smaller, few, surely, at_most = self.raised(clip_norm, noise, tail)
+        smaller, few, surely, at_most, doubt = self.raised(clip_norm, noise, tail)
         if few and smaller < clip_norm:
-            return _Clip(smaller, surely, at_most=at_most, tail=tail)
+            return _Clip(smaller, surely, at_most=at_most, doubt=doubt, tail=tail)
         if self.asked and not few:
             lengths, counts, stds = np.array(self.asked).T
             tail = tail.counted(lengths, counts, stds[0])
@@ -492,10 +498,10 @@ class _LastRound:
             if clip := self.corrected(clip_norm, radial):
                 return clip
             noise = self.noise(search.account.left)
-        clip_norm, few, surely, at_most = self.raised(clip_norm, noise / self.unit)
+        clip_norm, few, surely, at_most, doubt = self.raised(clip_norm, noise / self.unit)
         if not few:
             return None
-        return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, model=True)
+        return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, doubt, model=True)
 
     def corrected(self, clip_norm: float, radial: Radial) -> _Clip | None:
         """Measure the parts that clipping removes from the rows; return a clip norm and a correction as a `_Clip`.
@@ -509,7 +515,7 @@ class _LastRound:
         counting, cost = ((a / self.effective + b) * search.rho for a, b in (_BEYOND, _ASIDE))
         noise = self.noise(search.account.left - counting) / self.unit
         norms: Array = clip_norm * _RATIO ** np.arange(_PAIRS + 1.0)
-        first, surely, at_most = self.beyond(norms, noise, counting)
+        first, distances = self.beyond(norms, noise, counting)
         if first is None or not self.affords(cost):
             return None
         for i in range(first, _PAIRS):
@@ -520,34 +526,36 @@ class _LastRound:
             if not found.larger or not self.affords(cost):
                 break
         one_sided, clip_norm = n * radial.lost(float(norms[i + 1])), float(norms[i + found.larger])
-        at, aside = (float(surely[i]), float(at_most[i])), None if found.larger else np.sqrt(variance)
-        return _Clip(clip_norm, one_sided, *at, model=True, found=found, aside=aside)
+        surely, at_most, doubt = distances[:, i].tolist()
+        aside = None if found.larger else np.sqrt(variance)
+        return _Clip(clip_norm, one_sided, surely, at_most, doubt, model=True, found=found, aside=aside)
 
-    def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array, Array]:
+    def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array]:
         """Ask, at the given cost, how many rows are longer than each of the ascending `norms` except the first.
 
         `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first result is the
         least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is the last index but
-        one, or None if clearly too many rows are longer than the last norm. The second and the third result have an
-        entry for each norm except the first. They are a lower and an upper estimate of the distance by which clipping
-        to this norm moves the sum, where only the rows in excess of the number of normal rows count.
+        one, or None if clearly too many rows are longer than the last norm. The second result has a column for each
+        norm except the first. Its three lines are a lower and an upper estimate of the distance by which clipping to
+        this norm moves the sum, where only the rows in excess of the number of normal rows count, and the standard
+        deviation of the noise in the upper one.
         """
         counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
         more = np.cumsum(counts[::-1])[::-1] - self.n * np.array([self.share(norm) for norm in norms[1:]])
         chance = std * np.sqrt(np.arange(counts.size, 0, -1))
         off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
         few = off * more <= np.maximum(noise * norms[:-1] - _SURE[0] * off * chance, _CHANCE * off * chance)
-        surely, at_most = (off * np.maximum(more + k * chance, 0.0) for k in (-1, 2))
+        distances = off * np.array([np.maximum(more - chance, 0.0), np.maximum(more, 0.0), chance])
         too_many = off[-1] * (more[-1] - _CHANCE * chance[-1]) > noise * norms[-1]
         first = int(np.argmax(few)) if few.any() else None if too_many else counts.size - 1
-        return first, surely, at_most
+        return first, distances
 
-    def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float]:
+    def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float, float]:
         """Ask how many rows are longer than `clip_norm`, and increase the clip norm until only few rows are longer.
 
-        The results are the last clip norm, whether only few rows are longer than it, and two estimates of the distance
-        by which clipping these rows moves the sum: a lower and an upper one. `noise` is the root mean square of the
-        norm of the noise for the clip norm 1. If a `tail` (a model of the norms) is given, the first clip norm is not
+        The results are the last clip norm, whether only few rows are longer than it, two estimates of the distance by
+        which clipping these rows moves the sum, a lower and an upper one, and the standard deviation of the noise in
+        the upper one. `noise` is the root mean square of the norm of the noise for the clip norm 1. If a `tail` (a model of the norms) is given, the first clip norm is not
         `clip_norm` but one that few rows of this model exceed. In many dimensions and without a `tail`, only those
         longer rows count that exceed the number expected of normal rows.
 
@@ -570,7 +578,7 @@ class _LastRound:
         for step in range(1, _STEPS + 1):
             if self.error(clip_norm, 0.0) > self.limit:
                 self.limited = True
-                return clip_norm, False, 0.0, 0.0
+                return clip_norm, False, 0.0, 0.0, 0.0
             found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
             self.asked.append((clip_norm, found, std))
             if tail is not None:
@@ -584,7 +592,7 @@ class _LastRound:
             clip_norm *= _RAISED
         surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
         off = longer * clip_norm
-        return clip_norm, enough, off * surely, off * max(doubtful + 2 * std, 0.0)
+        return clip_norm, enough, off * surely, off * max(doubtful, 0.0), off * std
 
     # Unseen -----------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -114,6 +114,7 @@ class AdaptiveRelease(RowSum):
     estimate: np.ndarray
     noise_std: np.ndarray
     bias: np.ndarray
+    bias_std: np.ndarray
     center: np.ndarray
     sigma: np.ndarray
     spread: np.ndarray
@@ -206,18 +207,17 @@ class AdaptiveRelease(RowSum):
             return low, high
         if self.unseen is None:
             raise ValueError("unseen must be False: declare the share of the budget that it takes to the mechanism")
-        parts, (most, std, square) = self._parts(), self.unseen
-        wider = np.hypot(parts.std, std), most, np.sqrt(parts.spread**2 + square / self.n)
-        down, up = self._ends(Parts(parts.center, *wider, parts.count_std), confidence, of, simultaneous)
+        parts = replace(self, bias=self.unseen.most, bias_std=self.unseen.std)._parts()
+        parts.spread = np.sqrt(parts.spread**2 + self.unseen.square / self.n)
+        down, up = self._ends(parts, confidence, of, simultaneous)
         return np.minimum(low, down), np.maximum(high, up)
 
     def _parts(self) -> Parts:
         of_count = (self.count_std * self.center) ** 2
         noise = np.maximum(self.noise_std**2 - of_count, 0.0)
         std = np.sqrt(noise * (1 + self.forecast.clipping / (self.forecast.noise - float(np.sum(of_count)))))
-        return Parts(
-            self.center if self.count_std else np.zeros(std.shape), std, self.bias, self.spread, self.count_std
-        )
+        center = self.center if self.count_std else np.zeros(std.shape)
+        return Parts(center, np.hypot(std, self.bias_std), self.bias, self.spread, self.count_std)
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,4 +255,5 @@ class AdaptiveForecast:
     spent: dict[str, float]
     noise_std: Array
     bias: Array
+    bias_std: Array
     method: Literal["search", "ranges"] = "search"
