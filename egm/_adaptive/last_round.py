@@ -592,7 +592,7 @@ class _LastRound:
             clip_norm *= _RAISED
         surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
         off = longer * clip_norm
-        return clip_norm, enough, off * surely, off * max(doubtful, 0.0), off * std
+        return clip_norm, enough, off * surely, off * max(excess if tail is None else found, 0.0), off * std
 
     # Unseen -----------------------------------------------------------------------------------------------------------
 
