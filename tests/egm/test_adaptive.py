@@ -604,7 +604,8 @@ def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at the estimate, and its half-width grows with the confidence.
 
     For a confidence near 0 the half-width is `release.bias`. At 95 % it is this bias plus 1.96 times a standard
-    deviation. The squares of these standard deviations add up to the forecast error due to noise and clipping.
+    deviation. The squares of these standard deviations add up to the forecast error due to noise and clipping, plus the
+    sum of the squares of `release.bias_std`, the noise in the bias.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
     halves = []
@@ -614,9 +615,10 @@ def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
         halves.append((high - low) / 2)
     assert np.all(np.diff(halves, axis=0) > 0)
     assert halves[0] == pytest.approx(release.bias, rel=1e-3, abs=1e-5 * np.max(release.noise_std))
-    spread = (halves[2] - release.bias) / 1.959963984540054
-    assert np.all(spread >= release.noise_std)
-    assert np.sum(spread**2) == pytest.approx(release.forecast.noise + release.forecast.clipping, rel=1e-9)
+    spread = ((halves[2] - release.bias) / 1.959963984540054) ** 2 - release.bias_std**2
+    assert np.all(release.bias_std > 0)
+    assert np.all(spread >= release.noise_std**2)
+    assert np.sum(spread) == pytest.approx(release.forecast.noise + release.forecast.clipping, rel=1e-9)
 
 
 # Rows that are too rare to be seen: the number of rows at an end of the range, and options of the mechanism.
@@ -834,7 +836,7 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
     error, expected, share = np.mean(list(runs()), axis=0)
     assert 0.4 < error / expected < most
     assert share >= covered
-    monkeypatch.setattr(last_round, "correct", lambda parts, *rest: Correction(False, *[np.zeros(parts.size)] * 4))
+    monkeypatch.setattr(last_round, "correct", lambda parts, *rest: Correction(False, *[np.zeros(parts.size)] * 5))
     blind, hopeful, share = np.mean(list(runs()), axis=0)
     assert blind > max(worse * error, 3 * hopeful)
     assert share == 0
@@ -859,10 +861,10 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     nothing, one, all_of_them = found(2 * noise), found([9, *noise[1:]]), found(9 * noise)
     assert not nothing.larger
     assert not np.any([nothing.added, nothing.std, nothing.left])
-    np.testing.assert_allclose(nothing.hidden, 2 + 2 * (math.sqrt(5) - 1))  # what was seen, and its noise
+    assert np.all([nothing.hidden, nothing.unknown] == np.full((2, 16), 2.0))  # what was seen, and its noise
     assert one.added.tolist() == [9, *[0] * 15]
     assert one.std.tolist() == [2, *[0] * 15]
-    assert one.hidden[0] == 9  # as much again may be beyond the larger norm
+    assert (one.hidden[0], one.unknown[0]) == (9, 0)  # as much again may be beyond the larger norm
     assert all_of_them.larger
     assert not all_of_them.added.any()
     assert np.all(all_of_them.left > 0)
