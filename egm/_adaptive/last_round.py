@@ -452,9 +452,10 @@ class _LastRound:
         """Return the clip norm of least squared error as a `_Clip`, for rows whose norms are distributed as in `tail`.
 
         A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. The error is that of this
-        sum. `tail` is a model of the number of rows with a norm above t, for each t. Further questions ask how many
-        rows are longer than a smaller clip norm. If the answers show that these are only few rows, the smaller clip
-        norm is returned. Otherwise the answers improve the model.
+        sum. `tail` is a model of the number of rows with a norm above t, for each t. At a cost, the method asks how
+        many rows are longer than a smaller clip norm, and than a few larger ones if these are many. If one of them is
+        below the clip norm of the model and only few rows are longer, it is returned. Otherwise the answers improve the
+        model, and its clip norm is returned.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)

@@ -214,11 +214,11 @@ def test_interval_is_as_wide_as_the_page_says():
     intervals contain the exact sum.
     """
     assert (
-        "is about ±380 for each of the\n  three columns with 962 rows, ±11 years, ±110 and ±10 visits with 2000, "
-        "±1.6, ±18 and ±1.4 with 10 000, and ±0.19, ±2.4 and ±0.08 with 100 000"
+        "is about ±330 for each of the\n  three columns with 962 rows, ±9 years, ±90 and ±10 visits with 2000, "
+        "±0.9, ±10 and ±0.8 with 10 000, and ±0.10, ±1.3 and ±0.04 with 100 000"
     ) in PRACTICE
     people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
-    said = {962: (380,) * 3, 2000: (11, 110, 10), 10_000: (1.6, 18, 1.4), 100_000: (0.19, 2.4, 0.08)}
+    said = {962: (330,) * 3, 2000: (9, 90, 10), 10_000: (0.9, 10, 0.8), 100_000: (0.10, 1.3, 0.04)}
     for n, widths in said.items():
         X = people[:n]
         runs = [adaptive_release(X, zcdp_rho(1.0, 1e-6), seed) for seed in range(9)]
