@@ -81,14 +81,14 @@ class LastRound:
     n times the mean estimates the sum of the rows. `noise_std` is the standard deviation of the noise in each entry of
     the sum. `bias` estimates the largest amount by which clipping may have moved each entry, up or down, and `bias_std`
     is the standard deviation of the noise in this estimate. `forecast` is the expected squared error of the sum,
-    divided into parts by their causes. `model_holds` is true if the norms of the rows looked
-    like those of normal rows. `share` is the share of each column in the parts of the error that clipping causes, in
-    proportion to its variance. `center` is the center that was found before the last sum, in the coordinates of the
-    columns. `sigma` has the standard deviations that were found before it, along `basis` if there is one.
-    `spread` has the standard deviations of the columns that follow from `sigma` or, if there are more long rows than
-    normal ones, upper bounds: all that these rows add to the squared norms may be in any one column. `unseen` bounds
-    what clipping took, or is None if no part of the budget was declared for this. `method` is "search", or "ranges" for
-    rows that are clipped to declared ranges without a search.
+    divided into parts by their causes. `model_holds` is true if the norms of the rows looked like those of normal rows.
+    `share` is the share of each column in the parts of the error that clipping causes, in proportion to its variance.
+    `center` is the center that was found before the last sum, in the coordinates of the columns. `sigma` has the
+    standard deviations that were found before it, along `basis` if there is one. `spread` has the standard deviations
+    of the columns that follow from `sigma` or, if there are more long rows than normal ones, upper bounds: all that
+    these rows add to the squared norms may be in any one column. `unseen` bounds what clipping took, or is None if no
+    part of the budget was declared for this. `method` is "search", or "ranges" for rows that are clipped to declared
+    ranges without a search.
     """
 
     mean: Array
@@ -459,8 +459,9 @@ class _LastRound:
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
-        smaller, few, surely, at_most, doubt = self.raised(clip_norm, noise, tail)
+        smaller, few, distances = self.raised(clip_norm, noise, tail)
         if few and smaller < clip_norm:
+            surely, at_most, doubt = distances.tolist()
             return _Clip(smaller, surely, at_most=at_most, doubt=doubt, tail=tail)
         if self.asked and not few:
             lengths, counts, stds = np.array(self.asked).T
@@ -499,9 +500,10 @@ class _LastRound:
             if clip := self.corrected(clip_norm, radial):
                 return clip
             noise = self.noise(search.account.left)
-        clip_norm, few, surely, at_most, doubt = self.raised(clip_norm, noise / self.unit)
+        clip_norm, few, distances = self.raised(clip_norm, noise / self.unit)
         if not few:
             return None
+        surely, at_most, doubt = distances.tolist()
         return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, doubt, model=True)
 
     def corrected(self, clip_norm: float, radial: Radial) -> _Clip | None:
@@ -551,14 +553,15 @@ class _LastRound:
         first = int(np.argmax(few)) if few.any() else None if too_many else counts.size - 1
         return first, distances
 
-    def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, float, float, float]:
+    def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, Array]:
         """Ask how many rows are longer than `clip_norm`, and increase the clip norm until only few rows are longer.
 
-        The results are the last clip norm, whether only few rows are longer than it, two estimates of the distance by
-        which clipping these rows moves the sum, a lower and an upper one, and the standard deviation of the noise in
-        the upper one. `noise` is the root mean square of the norm of the noise for the clip norm 1. If a `tail` (a model of the norms) is given, the first clip norm is not
-        `clip_norm` but one that few rows of this model exceed. In many dimensions and without a `tail`, only those
-        longer rows count that exceed the number expected of normal rows.
+        The results are the last clip norm, whether only few rows are longer than it, and three numbers about the
+        distance by which clipping these rows moves the sum: a lower and an upper estimate, and the standard deviation
+        of the noise in the upper one. `noise` is the root mean square of the norm of the noise for the clip norm 1. If
+        a `tail` (a model of the norms) is given, the first clip norm is not `clip_norm` but one that few rows of this
+        model exceed. In many dimensions and without a `tail`, only those longer rows count that exceed the number
+        expected of normal rows.
 
         For each clip norm that is tried, the attribute `asked` gets the clip norm, the noisy number of longer rows, and
         the standard deviation of its noise.
@@ -579,7 +582,7 @@ class _LastRound:
         for step in range(1, _STEPS + 1):
             if self.error(clip_norm, 0.0) > self.limit:
                 self.limited = True
-                return clip_norm, False, 0.0, 0.0, 0.0
+                return clip_norm, False, np.zeros(3)
             found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
             self.asked.append((clip_norm, found, std))
             if tail is not None:
@@ -592,8 +595,8 @@ class _LastRound:
                 break
             clip_norm *= _RAISED
         surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
-        off = longer * clip_norm
-        return clip_norm, enough, off * surely, off * max(excess if tail is None else found, 0.0), off * std
+        at_most = max(excess if tail is None else found, 0.0)
+        return clip_norm, enough, longer * clip_norm * np.array([surely, at_most, std])
 
     # Unseen -----------------------------------------------------------------------------------------------------------
 
