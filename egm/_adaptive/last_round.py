@@ -541,14 +541,15 @@ class _LastRound:
         one, or None if clearly too many rows are longer than the last norm. The second result has a column for each
         norm except the first. Its three lines are a lower and an upper estimate of the distance by which clipping to
         this norm moves the sum, where only the rows in excess of the number of normal rows count, and the standard
-        deviation of the noise in the upper one.
+        deviation of the noise in the upper one. The upper one allows for one standard deviation more than was found,
+        because one skewed column can have rows that are longer than `off` says.
         """
         counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
         more = np.cumsum(counts[::-1])[::-1] - self.n * np.array([self.share(norm) for norm in norms[1:]])
         chance = std * np.sqrt(np.arange(counts.size, 0, -1))
         off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
         few = off * more <= np.maximum(noise * norms[:-1] - _SURE[0] * off * chance, _CHANCE * off * chance)
-        distances = off * np.array([np.maximum(more - chance, 0.0), np.maximum(more, 0.0), chance])
+        distances = off * np.array([*np.maximum([more - chance, more + chance], 0.0), chance])
         too_many = off[-1] * (more[-1] - _CHANCE * chance[-1]) > noise * norms[-1]
         first = int(np.argmax(few)) if few.any() else None if too_many else counts.size - 1
         return first, distances
