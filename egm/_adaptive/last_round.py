@@ -542,7 +542,7 @@ class _LastRound:
         norm except the first. Its three lines are a lower and an upper estimate of the distance by which clipping to
         this norm moves the sum, where only the rows in excess of the number of normal rows count, and the standard
         deviation of the noise in the upper one. The upper one allows for one standard deviation more than was found,
-        because one skewed column can have rows that are longer than `off` says.
+        because the long rows of one skewed column can be longer than this method assumes.
         """
         counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
         more = np.cumsum(counts[::-1])[::-1] - self.n * np.array([self.share(norm) for norm in norms[1:]])
