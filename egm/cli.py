@@ -171,8 +171,8 @@ def _adaptive(args: Namespace) -> None:
         X: Any = inputs.labelled(table, args) if labels else inputs.in_memory(mechanism, table, args)
         release = mechanism.release(X, **labels, rng=_rng(args))
         low, high = (bound.tolist() for bound in release.interval(CONFIDENCE))
-        found = {"low": low, "high": high, "confidence": CONFIDENCE, "bias": release.bias.tolist()}
-        found |= {"center": release.center.tolist(), "sigma": release.sigma.tolist(), "spent": release.spent}
+        found = {"low": low, "high": high, "confidence": CONFIDENCE, "spent": release.spent}
+        found |= {name: getattr(release, name).tolist() for name in ("bias", "bias_std", "center", "sigma")}
         found |= {"forecast": errors(release.forecast), "model_holds": release.model_holds}
         found["method"] = release.method
         if release.count is not None:

@@ -428,6 +428,7 @@ def test_adaptive_is_that_of_the_package(released, adaptive, monkeypatch):
     assert found["forecast"]["total"] == release.forecast.total
     assert found["model_holds"] == release.model_holds
     assert found["bias"] == release.bias.tolist()
+    assert found["bias_std"] == release.bias_std.tolist()
     low, high = release.interval(found["confidence"])
     assert found["confidence"] == 0.95
     assert (found["low"], found["high"]) == (low.tolist(), high.tolist())
