@@ -74,7 +74,7 @@ def mechanism(kind, law, setting, wrong):
 
 
 def scales(setting):
-    """Return the two factors of the columns, whose mean is 1, for `setting`, an index in SETTINGS."""
+    """Return the factors by which the two columns are multiplied, of mean 1, for `setting`, an index in SETTINGS."""
     return zipf_sigma(D, laws.ALPHAS[setting], total=D)
 
 

@@ -67,9 +67,9 @@ def _unit(moments: Array, std: float) -> float:
 
 
 def _edge(d: int, std: float, n: int) -> float:
-    """Return the largest eigenvalue that noise alone is likely to have in R - I, for a correlation matrix R, (d, d).
+    """Return the largest eigenvalue of R - I that is likely if the `d` columns of the data are uncorrelated.
 
-    The matrix is measured from `n` rows. The noise in each entry is the sum of two errors: one with the standard
-    deviation `std`, and the sampling error of n rows, with the standard deviation 1 / sqrt(n).
+    R is a measured correlation matrix, (d, d). Each entry has the sum of two errors: noise with the standard deviation
+    `std`, and the sampling error of `n` rows, with the standard deviation 1 / sqrt(n).
     """
     return _EDGE * 2 * math.sqrt(d * (std**2 + 1 / n))

@@ -160,9 +160,10 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
 
 
 def labelled(table: files.Table, args: Namespace) -> files.Table:
-    """Return a copy of `table` that shows progress while it is read, and whose group labels have the type of the keys.
+    """Return a copy of `table` that shows progress while it is read, and whose group labels are texts or dates.
 
-    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts.
+    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts, so
+    that they can be compared with the keys that the user gives by --keys.
     """
     by = getattr(args, "by", None)
 

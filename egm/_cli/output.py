@@ -318,9 +318,9 @@ def _lines_of_budget(budget: Document) -> list[str]:
 
 
 def _line_of_target(solved: Document) -> str:
-    """Return a line of text with the budget or the number of rows that was solved for, and with the resulting error.
+    """Return a line of text with the budget or the number of rows that `egm plan` has found, and the resulting error.
 
-    `solved` is the entry "solved" of a plan.
+    `solved` is a dictionary with the value that was found, the error, and the options of the target, such as "measure".
     """
     name = next(name for name in ("epsilon", "rho", "rows") if name in solved)
     of_column = "" if solved["column"] is None else f" of column {visible(solved['column'])}"

@@ -426,7 +426,7 @@ class GaussianDataMechanism(Mechanism):
         return rows if self.basis is None else self.basis.forward(rows)
 
     def _of_columns(self, variances: Array) -> Array:
-        """Return the variances of the columns, if those along the vectors of the basis are `variances`."""
+        """Return the variances of the columns if the coordinates along the basis are uncorrelated with `variances`."""
         return variances if self.basis is None else self.basis.variances(variances)
 
     @property

@@ -274,8 +274,8 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
 def test_dependencies_follow_the_names(cells, needed):
     """`dataflow.dependencies` returns the cells of a chapter on which its last cell depends by the names that it uses.
 
-    These cells assign such a name, change its value, or draw from it, if it is a random generator; their own
-    dependencies are included. `cells` are three texts, and `needed` has the expected positions in `cells`.
+    These cells assign such a name, change its value, or draw random numbers from it. The cells on which they depend are
+    included. `cells` are three texts, and `needed` has the expected positions in `cells`.
     """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]

@@ -484,7 +484,7 @@ def test_never_more_than_the_total(rhos, total):
 def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):
     """A Gaussian release with the (epsilon, delta) of `Budget.left` is granted, and after it no further one.
 
-    Before both, releases with the `epsilons` are granted as far as the budget allows. `rule` is its composition rule.
+    Before, releases with the `epsilons` are granted as far as the budget allows. `rule` is its composition rule.
     """
     spent = Budget(epsilon=1, delta=DELTA, rule=rule)
     for epsilon in epsilons:

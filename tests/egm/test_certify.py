@@ -140,7 +140,10 @@ FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
     ],
 )
 def test_far_tails_of_the_toolbox(form, of, x):
-    """`gx2` agrees with the certified intervals in the far tails, down to 1e-600, that Das's toolbox plots."""
+    """`gx2` agrees with the certified intervals in far tails, down to 1e-600, that Das plots for his toolbox gx2.
+
+    `form` has the parameters of a distribution, `of` is "logsf" or "logcdf", and `x` is the point.
+    """
     enclosure = gx2.certify(x, **form, of=of)
     value = getattr(gx2, of)(x, **form)
     assert enclosure.relative_width < 1e-15

@@ -339,8 +339,8 @@ def replace(path):
 def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
     """If a budget's file is replaced or removed during a release, the release fails before data are read.
 
-    `way` is the function that replaces or removes the file, and `moment` says when. A budget whose file was replaced
-    can be used afterwards.
+    `way` is the function that removes the file or replaces it by a copy, and `moment` says when. After a replacement,
+    later releases are recorded in the copy.
     """
     path, calls = tmp_path / "journal", []
     budget = Budget(path, epsilon=1)

@@ -101,8 +101,8 @@ def one_hot(seed):
 def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
     """If rows have zeros and ones only, a release looks for a basis, but does not use it for the sum.
 
-    Scaled as for clipping, such rows have norms that differ less in the columns than along a basis. The search
-    increases the variance of the noise, added up over the columns, by at most 15 %.
+    Scaled as for clipping, such rows have norms that differ less in the columns than along a basis. The variance of the
+    noise, added up over the columns, is at most 15 % larger than in a release that looks for no basis.
     """
     errors = {}
     for seed, basis in itertools.product(range(10), (None, "learn")):

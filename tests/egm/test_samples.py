@@ -360,7 +360,7 @@ def test_mechanisms_without_rows_or_epsilon_are_refused():
 
 
 def test_a_missing_package_is_named_and_costs_nothing(monkeypatch):
-    """Without dp-accounting, a budget refuses many releases from samples, and says what to install.
+    """Without dp-accounting, a budget refuses 17 releases from samples, charges nothing, and says what to install.
 
     A single release from a sample does not need the package.
     """
