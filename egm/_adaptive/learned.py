@@ -50,10 +50,10 @@ def correlation(moments: Array, std: float, n: int) -> Array:
 
 
 def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> Array:
-    """Return the least unit for the measurement along each column of `vectors`, an eigenvector, shape (d,).
+    """Return the least allowed unit for the measurement of the variance along each eigenvector, shape (d,).
 
-    The module describes the units. The first three arguments are those of `correlation`, and `spread` has the standard
-    deviations of the columns of the data.
+    The eigenvectors are the columns of `vectors`. A smaller unit could make rows seem very long. The first three
+    arguments are those of `correlation`, and `spread` has the standard deviations of the columns of the data.
     """
     edge = _edge(len(moments), std / _unit(moments, std), n)
     bounds: Array = np.sqrt(_UNKNOWN * edge * np.sum((spread[:, None] * vectors) ** 2, axis=0))

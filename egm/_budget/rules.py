@@ -515,7 +515,7 @@ class Terms:
         return next(self._granted(charges, excess), None) is not None
 
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
-        """Yield those pairs (epsilon, delta) of `_losses` for the costs `charges` that are within the total.
+        """Yield, of the pairs (epsilon, delta) of `_losses` for the costs `charges`, those that are within the total.
 
         Whether a pair is within the total is decided as in `_holds`, for Gaussian noise that is larger by the factor 1
         + `excess`. The pair that is yielded is for the noise without this factor.

@@ -205,8 +205,8 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
 def _vectors(args: Namespace) -> dict[str, Vector]:
     """Read the files that options such as --sigma name, and return their contents, by the name of the option.
 
-    Each is a pair: the names of the columns or None, and an array of numbers, one for each column. A file is read only
-    once, because the dictionary is kept in `args`.
+    A content is a pair: the names of the columns or None, and an array of numbers, one for each column. A file is read
+    only once, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
         found = {name: getattr(args, name) for name in VECTORS if _is_path(args, name)}

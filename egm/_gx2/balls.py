@@ -58,7 +58,7 @@ class Law:
     tau: float
 
     def cumulant(self, s: Ball) -> Ball:
-        """Return a ball with the cumulant function of Q at the complex ball `s`, which must not meet the cuts."""
+        """Return a ball with the cumulant function of Q at the complex ball `s`, where it must be analytic."""
         total = self.variance * s * s / 2
         for group in self.groups:
             inverse = 1 / (1 - group.twice * s)

@@ -29,7 +29,7 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 
 
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
-    """Choose the contour for a tail of the variable of `law` at `y`, such that about `bits` bits will be certain.
+    """Choose the contour for a tail of the variable of `law` at `y`, such that about `bits` of its bits are certain.
 
     `y` is a real ball near a number >= 0. The tail is the upper one if `upper` is true. An ArithmeticError is raised if
     no contour is found.

@@ -252,7 +252,7 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_any_contour_is_right(parameters, y, upper):
-    """The ball contains the true tail or density even if the contour of its integral is badly chosen.
+    """The ball of a tail or density contains the true value even if the contour of its integral is badly chosen.
 
     The ball is a sum along the contour, plus and minus a bound on its error. Some of the random contours give a sum
     that is wrong by more than a relative 1e-6, so that too small a bound would be noticed.

@@ -218,9 +218,9 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
 
 
 def test_a_plan_composes_samples_with_other_releases():
-    """By the rule "planned", samples and other releases cost together less than the sum, but more than each alone.
+    """By the composition rule "planned", samples and other releases together cost less than the sum of their costs.
 
-    A sample of hardly any rows and a Gaussian release of all rows cost at most 1 % more than that release alone.
+    They cost more than each alone. But a sample of hardly any rows adds at most 1 % to the cost of a Gaussian release.
     """
     steps, others = (1.1, 0.01, 100), {"mu_squared": 0.01}
     alone, noise = composed(steps), float(gaussian_epsilon(DELTA, 10.0))
@@ -239,7 +239,7 @@ def test_a_plan_composes_samples_with_other_releases():
 
 
 def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """The rule "planned" has a finite total even for an adaptive mechanism, whose cost is known in zCDP only."""
+    """The composition rule "planned" counts an adaptive mechanism, whose cost is known in zCDP only, as finite."""
     spent = budget(epsilon=3.0, **PLANNED)
     spent.charge_steps(Z, Q, 100)
     alone = spent.spent.epsilon
@@ -252,10 +252,10 @@ def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
     "terms", [{"rule": "gaussian"}, {"rule": "zcdp"}, {"epsilon": None, "delta": None, "rho": 1.0}]
 )
 def test_other_rules_count_a_sample_like_all_rows_and_say_so(terms):
-    """All rules but "basic" and "planned" count a release from a sample like one from all rows.
+    """All composition rules but "basic" and "planned" count a release from a sample like one from all rows.
 
-    `terms` choose such a rule. If it refuses a sample, the error says that only these two take the sampling into
-    account.
+    `terms` choose such a rule. If a release from a sample is refused, the error says that only "basic" and "planned"
+    take the sampling into account.
     """
     mechanism = GaussianMechanism(1.0, 0.5, 1e-6)
     sampled, plain = budget(**terms), budget(**terms)
