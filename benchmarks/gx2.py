@@ -261,7 +261,7 @@ def measure(alpha, n, exponent, quick):
     """Measure how many times faster egm.gx2 finds one quantile than each search by Davies' algorithm.
 
     The weights are zipf_sigma(1000, `alpha`) ** `exponent`, and the upper probability is 1/`n`. The result is a
-    dictionary from each search to the ratio of the times. Its entry "where" describes the quantile, and "error" is the
+    dictionary from each search to the ratio of the times. The entry "where" describes the quantile, and "error" is the
     absolute error of Davies' algorithm.
     """
     weights = zipf_sigma(1000, alpha) ** exponent

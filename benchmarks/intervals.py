@@ -114,7 +114,7 @@ def measured(found):
 
 
 def over_least(found):
-    """Return the mean length of the intervals for the mean of the rows, at the last level, over R / (n sqrt(2 rho)).
+    """Return the mean length of the 95 % intervals for the mean of the rows, divided by R / (n sqrt(2 rho)).
 
     R is `RADIUS`, and n rows are released with the zCDP budget rho. `found` is a list with the results of `release` for
     the runs 0, 1, and so on.

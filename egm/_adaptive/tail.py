@@ -160,7 +160,7 @@ class Tail:
     def length(self, rows: float) -> float:
         """Return the length t for which `rows` is the number of rows with a norm above t.
 
-        If more than this number of rows have a norm above the last edge, the last edge is returned.
+        If more than this number of rows have a norm above the last of the `edges`, this edge is returned.
         """
         within = np.flatnonzero(self.rows <= rows)
         if within.size == 0:

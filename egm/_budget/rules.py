@@ -588,8 +588,8 @@ class Terms:
     def _reserve_of_l2(self) -> float:
         """Return the part of the total delta that `_by_gaussian` subtracts once for each release with l2 noise.
 
-        It pays for the difference between the discrete noise that is drawn and continuous l2 noise, whose density at x
-        is proportional to exp(-|x| / s) for a scale s.
+        It pays for the difference between l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s,
+        and the discrete noise that is drawn.
         """
         # A release has at most 10^6 coordinates, and the scale s of its noise is at least 2^22 units of the lattice. By
         # egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 < 2^-39.03 plus 2^-45 of rounded l2 noise in

@@ -127,7 +127,7 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
 
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
-    method finds the zero of the logarithm. It keeps a bracket of the zero by the signs that it has seen.
+    method finds the zero of the logarithm, and keeps a bracket of the zero by the signs that it has seen.
     """
     mean, variance = 0.0, normal * normal
     for j in range(table.shape[1]):

@@ -581,7 +581,8 @@ def too_little_noise(patch):
 def another_scaling(name, power):
     """Return a function that plants an error: it replaces the function `name` of egm.scaling by sigma**`power`.
 
-    Its argument is pytest's monkeypatch. Then a check of a claim about the scaling must not find the claim true.
+    The argument of the returned function is pytest's monkeypatch. With this error, a check of a claim about the scaling
+    must not find the claim true.
     """
     return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
 

@@ -626,7 +626,8 @@ def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
 def test_a_rehearsal_is_charged_like_releases(on_disk, tmp_path):
     """A budget with simulation=True records the same costs for simulated releases as another budget for real ones.
 
-    It refuses a release without a NumPy generator, or one that costs too much. `on_disk` says whether it is in a file.
+    The budget with simulation=True refuses a release without a NumPy generator, or one that costs too much. `on_disk`
+    says whether it is in a file.
     """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(1)
     spent, earnest = Budget(path, rho=1.0, simulation=True), Budget(rho=1.0)
