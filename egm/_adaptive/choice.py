@@ -109,7 +109,8 @@ def clipped(rows: Answers) -> LastRound:
 def _error(rows: Answers) -> float:
     """Return the expected squared error of the sum of the `rows`, clipped to their ranges, in standardized units.
 
-    The sum follows from the average of two noisy means: the first one, and one that costs the rest of the budget.
+    The sum follows from the average of two noisy means of the clipped rows: one that was bought before, and one that
+    costs the rest of the budget.
     """
     return rows.diameter**2 / 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.base)
 

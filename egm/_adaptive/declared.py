@@ -102,7 +102,7 @@ class Declared:
 
     @property
     def _sigma_range(self) -> tuple[float, float]:
-        """Return the range of the standard deviations of the columns, standardized columns if ranges are declared."""
+        """Return the range of the standard deviations: those of standardized columns if ranges are declared."""
         return self.sigma_range or _SIGMA_RANGE
 
     @property

@@ -7,12 +7,12 @@ their eigenvectors are turned. If an eigenvalue of a matrix of low rank becomes 
 :math:`\sqrt{y^2 - 4 t^2 d}` with the eigenvector of the noisy matrix has, for large d, the least squared error of all
 estimates with this vector. (Gavish and Donoho 2017 prove this rule for the singular values of a square matrix; chapter
 17 of the book has it for a symmetric one.) So only those eigenvectors are kept whose eigenvalues, positive or negative,
-are larger than those of the noise alone.
+are larger in size than those of the noise alone.
 
-What the estimate says of small eigenvalues is mostly noise. The variances along its eigenvectors are measured next, in
-units that the estimate gives: its guess of the standard deviation along each. A unit that is too large costs little.
-One that is too small makes rows seem very long, and then the measured variances are wrong. So the units are made so
-large as if no eigenvalue were below a tenth of the largest one of the noise.
+What the estimate of R says of small eigenvalues is mostly noise. So the variances along its eigenvectors are measured
+next. The unit of each measurement is a guess of the standard deviation along the eigenvector, computed from the
+estimate. A unit that is too large costs little. One that is too small makes rows seem very long, and then the measured
+variances are wrong. So a unit is never smaller than it would be for a tenth of the largest eigenvalue of the noise.
 """
 
 from __future__ import annotations

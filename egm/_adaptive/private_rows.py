@@ -459,7 +459,7 @@ class PrivateRows:
         return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
     def _total(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Return the sum of function(rows, *given) over the blocks of rows in their coordinates, in one pass."""
+        """Return the sum of function(rows, *given) over the blocks of rows, in the present coordinates, in one pass."""
         plain = function is _clipped_sum and self.coordinates.given  # this sum is safe for entries of any size
         coordinates = None if plain else self.coordinates
         return self.rows.total(functools.partial(_quietly, function=function, coordinates=coordinates, given=given))

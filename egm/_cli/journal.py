@@ -56,7 +56,7 @@ def opened(args: Namespace) -> Budget | None:
 
 
 def _existing(path: str) -> Budget:
-    """Return the budget in the journal at `path`, or raise a `Mistake` if there is no such journal."""
+    """Return the budget in the file at `path`; raise a `Mistake`, an error for the user, if there is no such file."""
     if not os.path.exists(path):
         raise Mistake(f"{path}: No such file (egm budget new makes one)")
     with _explained(path):

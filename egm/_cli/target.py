@@ -1,4 +1,4 @@
-"""Find the least budget (epsilon or rho), or number of rows, for which a release meets the target of `egm plan`."""
+"""Find the least budget, epsilon or rho, or number of rows for which the error meets the target of `egm plan`."""
 
 from __future__ import annotations
 

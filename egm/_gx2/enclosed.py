@@ -135,7 +135,7 @@ class Contour:
         return nodes
 
     def _check(self) -> None:
-        """Raise an ArithmeticError unless the strip around the contour is proved to meet neither the cuts nor 0."""
+        """Raise an ArithmeticError unless F is proved to be analytic in the strip, and to fall at both ends of it."""
         arb = ball_arithmetic().arb
         left, right = (self.m + self.rho * arb(angle).sin() for angle in (self.low, self.high))
         steep = self.law.variance > 0 and not self.high < STEEPEST

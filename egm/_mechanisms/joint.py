@@ -96,8 +96,8 @@ class Joint:
 
         Rows are vectors of integers, of norm at most `radius`, and the number of rows is multiplied by the integer
         `weight`. If sums are rounded to integers after all rows have been added, `rounded` is the number of their
-        entries, each of which a person can change by one more. The weight is 0 if the number of clipped rows is not
-        released.
+        entries, each of which a person can change by one more. The first result is 0 if the number of clipped rows is
+        not released.
         """
         joint = radius**2 + weight**2
         square = joint

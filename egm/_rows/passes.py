@@ -100,7 +100,7 @@ class Reopened:
         self.names = names or tuple(map(str, range(1, 1 + unread_matrix(None, X=first).shape[1])))
 
     def blocks(self) -> Iterator[Array]:
-        """Yield the blocks of a new iterator, as arrays with the columns in the order of `names`."""
+        """Get a new iterator from the function; yield its blocks as arrays with columns in the order of `names`."""
         for block in _tables.arranged(self._opened(), self.names if self.named else None):
             yield unread_matrix(len(self.names), X=block)
 

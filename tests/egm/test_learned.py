@@ -161,7 +161,7 @@ def test_a_forecast_along_a_basis_takes_its_standard_deviations():
 
 
 def test_the_center_stays_in_the_declared_range_of_the_columns():
-    """If the true mean is beyond the declared radius, the center of a release is within it, even with a basis.
+    """If the true mean is beyond the declared radius, the center of a release is within the radius, even with a basis.
 
     The true mean is 79 and the radius is 50. The released sum is at most the number of rows times the radius.
     """

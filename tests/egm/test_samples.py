@@ -132,9 +132,9 @@ def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 1.000001, 5.0, 50.0, 1e4])
 @pytest.mark.parametrize("q", [1e-12, 1e-3, 0.5, 1 - 1e-9])
 def test_amplification_has_its_closed_form(epsilon, q):
-    """A release with `epsilon`, from a sample with probability `q`, has the epsilon log(1 + q (exp(epsilon) - 1)).
+    """A release with `epsilon` from all rows has the epsilon log(1 + q (exp(epsilon) - 1)) from a sample.
 
-    It is rounded up by at most a relative 1e-11.
+    The sampling probability is `q`. The result is rounded up by at most a relative 1e-11.
     """
     with mp.workdps(50):
         truth = mp.log1p(mp.mpf(q) * mp.expm1(mp.mpf(epsilon)))
