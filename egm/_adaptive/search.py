@@ -401,7 +401,7 @@ class Search:
 
     @property
     def far(self) -> float:
-        """Return epsilon times n, of n rows, for the private upper quantile by which `reweigh` looks for long tails."""
+        """Return n epsilon for the private upper quantile, of n rows, by which `reweigh` looks for long tails."""
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:

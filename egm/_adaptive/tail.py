@@ -128,9 +128,9 @@ class Tail:
     def square(self, n: int) -> float:
         """Return an upper estimate of the mean of the squared norm over all `n` rows.
 
-        Rows below the first edge count as if their norm were the first edge. Rows beyond the last edge, of which little
-        is known, count as if their norm were the last edge. Between two edges the number of rows with a larger norm is
-        taken to be linear in the norm, which gives more rows than a power of the norm.
+        Rows below the first of the `edges` count as if their norm were this edge. Rows beyond the last edge, of which
+        little is known, count as if their norm were the last edge. Between two edges the number of rows with a larger
+        norm is taken to be linear in the norm, which gives more rows than a power of the norm.
         """
         t = np.geomspace(1.0, self.edges[-1] / self.edges[0], _POINTS)
         share = np.minimum(np.interp(t, self.edges / self.edges[0], self.rows) / n, 1.0)

@@ -283,7 +283,7 @@ class _Quantile:
         return None
 
     def searched(self) -> Ball:
-        """Return a point near the scaled x as a ball of radius 0, found by Newton's method without a proof."""
+        """Return a point near the quantile, scaled, as a ball of radius 0, found by Newton's method without a proof."""
         flint = ball_arithmetic()
         y = self.begin()
         self.plan(y)

@@ -196,11 +196,11 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> None:
     """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the result at each node a + i b.
 
-    The q_j are in the last row of `at` and have the same sign. `nodes` is that of `_growth`, with the nodes and
-    results. The factors are multiplied, so that only one logarithm is taken. Each factor turns the product around zero
-    by less than 180 degrees, always in the same direction. So the full turns can be counted: each full turn crosses the
-    negative axis once. The innermost loops are over the nodes, at constant distances in one vector, and the compiler
-    runs them for several nodes at a time.
+    The q_j are in the last row of `at` and have the same sign. `nodes` has the nodes of a quadrature, and the results
+    of `_growth`. The factors are multiplied, so that only one logarithm is taken. Each factor turns the product around
+    zero by less than 180 degrees, always in the same direction. So the full turns can be counted: each full turn
+    crosses the negative axis once. The innermost loops are over the nodes, at constant distances in one vector, and the
+    compiler runs them for several nodes at a time.
     """
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
@@ -290,10 +290,11 @@ def _growth(
 ) -> None:
     """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
-    The vector `nodes` has blocks of `_TOGETHER` entries, which begin at 0 for the numbers a and at `_B` for the b. The
-    results are written into the blocks from `_GROWTH` and from `_TURN_OF_GROWTH`. If there are runs of factors to be
-    multiplied, all `_TOGETHER` nodes are computed. `at` was filled by `cross` at c and, like `ends`, by `_prepare`.
-    `series` has the coefficients of `Form`, and `beyond` is the value of that series at c.
+    K is the cumulant function of the distribution that `table`, `normal` and `series` describe. The nodes are points c
+    + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries, which begin at 0 for the numbers a and
+    at `_B` for the b. The results are written into the blocks from `_GROWTH` and from `_TURN_OF_GROWTH`. If there are
+    runs of factors to be multiplied, all `_TOGETHER` nodes are computed. `at` was filled by `cross` at c and, like
+    `ends`, by `_prepare`. `beyond` is the value of the power series with the coefficients `series` at c.
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -328,7 +329,7 @@ def _growth(
 def growth_at(
     table: Array, normal: float, series: Array, beyond: float, c: float, at: Array, shift: Complex
 ) -> Complex:
-    """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
+    """Compute K(s) - K(c), a difference of cumulants, for every entry s - c of `shift`; for the rest, see `_growth`."""
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
     for first in range(0, shift.size, _TOGETHER):
@@ -509,10 +510,10 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 
 @compiled(inline="always")
 def _multiply(block: Array, place: int, to: int, less: float) -> None:
-    """Multiply the complex numbers at `place` in `block` by the inverses in it, from which `less` is first subtracted.
+    """Multiply complex numbers in `block` by the numbers 1 / (1 - r s) - `less`, and write the products into it.
 
-    `block` is the vector of `sums_of_inverses`, which has the inverses 1 / (1 - r s). The real parts of the numbers
-    begin at `place` and those of the products at `to`; the imaginary parts follow them.
+    `block` is the vector of `sums_of_inverses`, which has 1 / (1 - r s) at one node s for several r. The real parts of
+    the numbers begin at the index `place`, and those of the products at `to`; the imaginary parts follow them.
     """
     for j in range(_BESIDE):
         x, y = block[_INVERSE + j] - less, block[_INVERSE_IMAG + j]

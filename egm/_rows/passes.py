@@ -105,7 +105,7 @@ class Reopened:
             yield unread_matrix(len(self.names), X=block)
 
     def _opened(self) -> Iterator[Any]:
-        """Return a new iterator over blocks."""
+        """Return a new iterator over blocks of rows, from a call of the function."""
         opened = _tables.opened(self.X)
         if opened is self.last:
             raise TypeError("X must be a function that returns a new iterator each time, and it has returned one twice")

@@ -209,7 +209,7 @@ def in_a_fork(function):
 
 
 def test_processes_share_what_there_is(tmp_path):
-    """Three processes that use the file of one budget at the same time are together granted the 50 costs in it."""
+    """Three processes that use the file of one budget at the same time are granted 50 costs, all that the total has."""
     path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50

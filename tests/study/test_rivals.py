@@ -1,4 +1,4 @@
-"""Test the rival methods for private means: each spends exactly its budget, and changes no step beyond its sensitivity.
+"""Test rival methods for private means: each spends exactly its budget, and no step changes beyond its sensitivity.
 
 Their errors are those that their authors published, or that theory predicts.
 """
