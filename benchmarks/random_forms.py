@@ -42,10 +42,10 @@ def random_form(rng):
 
 
 def finer_tail(crossing, y):
-    """Compute the logarithm of a tail of a form at `y` with sixteen times as many nodes as `log_tail_at` has.
+    """Compute the logarithm of a chi-square sum's tail at `y` with sixteen times as many nodes as `log_tail_at` has.
 
-    `crossing` holds the form and the point at which the contour of the integral crosses the real axis. `y` is in the
-    units of this form.
+    `crossing` holds the sum as a `Form`, and the point at which the contour of the integral crosses the real axis. `y`
+    is in the units of this form.
     """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at

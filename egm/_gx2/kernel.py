@@ -55,7 +55,7 @@ DIED, GROWS, ROUGH = 0, 1, 2
 
 @compiled(inline="always")
 def place(theta: float, lower: bool) -> tuple[float, float, float]:
-    """Return the point c for `theta`, 1 - c without cancellation (only if `lower` is false), and d log|c| / d theta."""
+    """Return the crossing point c for `theta`, 1 - c without cancellation (unless `lower`), and d log|c| / d theta."""
     if lower:
         return -math.exp(theta), 0.0, 1.0
     c, rest = 1 / (1 + math.exp(-theta)), 1 / (1 + math.exp(theta))
@@ -66,10 +66,10 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
-    The first two rows of `at` are filled with 1 - r c and v = r c / (1 - r c). The results are (c, pace, gain, loss,
-    convex, concave, third). pace is d log|c| / d theta, and third is c^3 K'''(c). gain is the sum of the positive terms
-    of c K'(c), and loss is minus the sum of the negative ones. convex and concave are the sums of the terms of c^2
-    K''(c) that belong to gain and to loss. A cluster counts as if all its weights were equal to its center.
+    For each r in `table`, the first two rows of `at` get 1 - r c and v = r c / (1 - r c). The results are (c, pace,
+    gain, loss, convex, concave, third). pace is d log|c| / d theta; third is c^3 K'''(c). gain is the sum of the
+    positive terms of c K'(c), and loss is minus the sum of the negative ones. convex and concave are the sums of the
+    terms of c^2 K''(c) that belong to gain and to loss. In a cluster, all weights count as equal to its center.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -329,7 +329,7 @@ def _growth(
 def growth_at(
     table: Array, normal: float, series: Array, beyond: float, c: float, at: Array, shift: Complex
 ) -> Complex:
-    """Compute K(s) - K(c), a difference of cumulants, for every entry s - c of `shift`; for the rest, see `_growth`."""
+    """Compute K(s) - K(c), for the cumulant function K and every entry s - c of `shift`; see `_growth`."""
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
     for first in range(0, shift.size, _TOGETHER):

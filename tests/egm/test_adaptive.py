@@ -1055,7 +1055,7 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
     A `Tail` models the number of rows with a norm above t, for every t. Each count is 10 000 / t**power, the true
     number. At the first length whose count is at most 2.5 standard deviations of the noise, the model ends, with three
-    standard deviations as its number. Beyond, its power is 0.85 times `power`, but at least 1.2, within 5 %.
+    standard deviations as its number of rows. Beyond, its power is 0.85 times `power`, but at least 1.2, within 5 %.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)

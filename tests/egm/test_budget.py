@@ -161,7 +161,7 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
     """The integer noise that `mechanism` draws has a standard deviation at least as large as the budget assumes.
 
     For the noise multiplier z, the budget assumes the smaller of 2**40 z and 2**55, and also `sensitivity` z (1 +
-    2**-30). `sensitivity` is that of the integers, or None if the latter is not tested. `X` are the data.
+    2**-30). `sensitivity` is that of the integers, or None if the second bound is not tested. `X` are the data.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -482,9 +482,9 @@ def test_never_more_than_the_total(rhos, total):
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(0.01, 0.4), min_size=1, max_size=4), st.sampled_from(rules.RULES))
 def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):
-    """A Gaussian release with the (epsilon, delta) of `Budget.left` is granted, and after it no further one.
+    """A Gaussian release with the (epsilon, delta) of `Budget.left` is granted, and after it no other release.
 
-    Before, releases with the `epsilons` are granted as far as the budget allows. `rule` is its composition rule.
+    Before, releases with the `epsilons` are granted as far as possible. `rule` is the composition rule of the budget.
     """
     spent = Budget(epsilon=1, delta=DELTA, rule=rule)
     for epsilon in epsilons:

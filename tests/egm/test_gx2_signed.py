@@ -402,8 +402,8 @@ TERM = st.tuples(
 def test_estimated_error_covers_the_difference_of_contours(terms, normal, distance):
     """Tails that are integrated along two different contours differ by at most the sum of their estimated errors.
 
-    `terms` are random terms, and `normal` is the normal term. The tail is taken at the mean plus `distance` standard
-    deviations.
+    `terms` are the random terms of a chi-square sum, and `normal` is the normal term. The tail is taken at the mean
+    plus `distance` standard deviations.
     """
     sizes, signs, dof, nc = np.array(terms).T
     form = {"weights": sizes * signs, "dof": dof, "nc": nc, "normal": normal}

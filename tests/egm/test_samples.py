@@ -239,7 +239,7 @@ def test_a_plan_composes_samples_with_other_releases():
 
 
 def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """The composition rule "planned" counts an adaptive mechanism, whose cost is known in zCDP only, as finite."""
+    """By the composition rule "planned", the total is finite with an adaptive mechanism, whose cost is a zCDP cost."""
     spent = budget(epsilon=3.0, **PLANNED)
     spent.charge_steps(Z, Q, 100)
     alone = spent.spent.epsilon
@@ -661,7 +661,7 @@ def test_a_rehearsal_draws_from_the_generator():
 
 
 def test_a_sample_is_charged_before_it_is_drawn(monkeypatch):
-    """The cost of a sample is recorded before it is drawn: it stays if the drawing fails.
+    """The cost of a sample is recorded before the sample is drawn, and stays if the drawing fails.
 
     If the budget refuses the cost, nothing is drawn.
     """

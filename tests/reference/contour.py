@@ -105,7 +105,7 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return (function, low, high): the increasing function maps [low, high] to the points where a contour may cross.
+    """Return (function, low, high): the increasing function maps [low, high] to points where contours cross the axis.
 
     These are the real points in (0, 1/2) for the upper tail, if `upper` is True, and else in (-inf, 0).
     """
