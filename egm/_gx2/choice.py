@@ -80,7 +80,7 @@ class _Axis:
     """Compute the integrand F(s) = exp(K(s) - s y) / s and the saddlepoint formula on the real axis, on one side of 0.
 
     K is the cumulant function. A point is given by a real number t: from `near`, where s(t) is next to 0, to `far`,
-    where s(t) is next to the cut or, without a cut, far away.
+    where s(t) is next to the point at which F ceases to be analytic or, without such a point, far away.
     """
 
     def __init__(self, law: Law, upper: bool) -> None:

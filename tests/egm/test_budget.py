@@ -627,7 +627,7 @@ def test_a_rehearsal_is_charged_like_releases(on_disk, tmp_path):
     """A budget with simulation=True records the same costs for simulated releases as another budget for real ones.
 
     The budget with simulation=True refuses a release without a NumPy generator, or one that costs too much. `on_disk`
-    says whether it is in a file.
+    says whether this budget is in a file.
     """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(1)
     spent, earnest = Budget(path, rho=1.0, simulation=True), Budget(rho=1.0)

@@ -431,7 +431,7 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
     ],
 )
 def test_estimated_error_covers_a_certified_one(x, form):
-    """The upper tail from `gx2.sf` differs from the one that `gx2.certify` proves by at most its estimated error."""
+    """The upper tail from `gx2.sf` is within its estimated error of the interval that `gx2.certify` proves."""
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)
     assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)

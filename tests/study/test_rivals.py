@@ -53,8 +53,8 @@ class Recorder:
 
     For each call, `costs` gets the cost in zCDP, `values` the value before noise and its sensitivity (None for a
     quantile), and `answers` the private result. If the constructor gets the `answers` of another run, each call returns
-    the answer of that run, so that two runs on neighboring data differ only in their values before noise. The noisy
-    number of "friends" of the first row in `anisotropic` is an exception.
+    the answer of that run, so that two runs on neighboring data differ only in their values before noise. There is
+    one exception: in the method `anisotropic`, the noisy number of rows near the first row is that of the run itself.
     """
 
     def __init__(self, monkeypatch, answers=None):
