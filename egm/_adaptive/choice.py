@@ -160,8 +160,8 @@ def _average(one: Mean, other: Mean) -> Mean:
 def _in_ranges(rows: Answers, found: Mean) -> LastRound:
     """Return `found` as a `LastRound`.
 
-    `found` is a pair: a noisy mean of the standardized `rows`, clipped to their ranges, and the standard deviation of
-    the noise in each of its entries.
+    `found` is a pair: a noisy mean of the standardized `rows`, clipped to the ranges of the columns, and the standard
+    deviation of the noise in each entry of the mean.
     """
     mean, std = found
     zero, one = np.zeros(rows.d), np.ones(rows.d)
