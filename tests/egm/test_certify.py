@@ -118,7 +118,7 @@ def test_stored_quantiles_are_enclosed(case):
 
 @pytest.mark.parametrize("case", [case for case in REFERENCE["values"] if "published" in case], ids=name_of)
 def test_published_tails_are_near(case):
-    """The middle of a certified interval differs from a published tail by at most the published accuracy of the tail."""
+    """A tail published by Davies (1980) or others is as near to a certified interval's middle as its accuracy says."""
     (tail,) = case["published"].keys() - {"accuracy"}
     enclosure = gx2.certify(case["x"], *terms(case["form"]), of=tail)
     assert enclosure.value == pytest.approx(float(case["published"][tail]), abs=case["published"]["accuracy"])
