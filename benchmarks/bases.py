@@ -1,14 +1,15 @@
 """`python -m benchmarks.bases`: compare a learned basis with published methods for rows with correlated columns.
 
-The rows are 10 000 normal rows with 30 columns, of the two covariance matrices "neighbors" and "spectrum", and 10 000
-rows drawn at random from each of the four real sets of chapter 17. Each method gets the same budget rho in zCDP, for
-neighboring data sets in which one row is replaced.
+There are six sets of 10 000 rows. Two have 30 normal columns: in "neighbors" the correlation of two columns falls with
+their distance, and in "spectrum" the covariance matrix has random eigenvectors. Four are drawn at random from the rows
+of the four real sets of chapter 17. Each method gets the same budget rho in zCDP, for
+neighboring data sets in which one row is replaced. The methods without a basis treat each column by itself.
 
-    egm                         AdaptiveDataMechanism in the columns
+    egm                         AdaptiveDataMechanism without a basis
     egm, learned                with basis="learn"
     egm, second moments         along the eigenvectors of `rivals.second_moments`, which cost a twentieth of the budget
-    egm, more second moments    the same with a quarter of the budget
-    PLAN                        PLAN in the columns
+    egm, more second moments    along such eigenvectors that cost a quarter of the budget
+    PLAN                        PLAN without a basis
     PLAN, second moments        PLAN along eigenvectors that cost a quarter of the budget
     CoinPress, covariance       CoinPress as in the authors' code: half of the budget for a private covariance matrix
 
@@ -18,12 +19,13 @@ square norm. CoinPress is told the largest true standard deviation along any dir
 The method of Brown, Hopkins and Smith (2023) is not run. The column `least` has the number of rows that it needs. The
 method is (epsilon, delta)-differentially private, and refuses if n < 20 k t, where k is
 ceil(6 log(6 / delta) / epsilon) + 4 and t is a threshold that the user chooses. It leaves out those of the n / 2
-differences of rows whose leverage is above 2 t / n, and most likely refuses, too, if they are more than `LEFT_OUT`. So
-`least` is 20 k t for the smallest t with which at most `LEFT_OUT` differences are left out. The mean of the leverages
-is 2 d / n, so `least` is never below 20 k d.
+differences of rows whose leverage is above 2 t / n. If more than the number `LEFT_OUT` of them are left out, it most
+likely refuses, too. So `least` is 20 k t for the smallest t with which at most `LEFT_OUT` differences are left out. The
+mean of the leverages is 2 d / n, so `least` is never below 20 k d.
 
 The result is written to `egm/study/data/bases.csv`. The random numbers depend only on set, method and run. The function
-of each method has the first four arguments of `ours` and, like it, returns an estimate and whether a basis was used.
+of each method takes the rows `X`, the budget `rho`, the name of the set and a random generator `rng`. It returns an
+estimate of the mean, and True or False: whether a basis was used.
 """
 
 import argparse
@@ -61,7 +63,7 @@ RANGES = {
 
 
 def sets():
-    """Return the sets from which rows are drawn: {name: array of rows}, or the covariance matrix of normal rows."""
+    """Return a dictionary from the name of each set to its array of rows or, for normal rows, to their covariance."""
     apart = np.abs(np.subtract.outer(np.arange(30), np.arange(30)))
     vectors = ortho_group.rvs(30, random_state=np.random.default_rng(17))
     found = {"neighbors": 0.9**apart, "spectrum": (vectors * np.arange(1.0, 31) ** -2) @ vectors.T}
@@ -87,7 +89,7 @@ def draw(name, source, run):
 
 
 def ours(X, rho, name, rng, basis=None):
-    """Return egm's estimate of the mean of the rows `X`, at the cost `rho`, and whether a basis was used.
+    """Return egm's estimate of the mean of the rows `X`, for the zCDP budget `rho`, and whether a basis was used.
 
     `name` is the set of the rows, `rng` draws the noise, and `basis` is an argument of `AdaptiveDataMechanism`.
     """
@@ -103,7 +105,7 @@ def learned(X, rho, name, rng):
 
 
 def basis_of(X, rho, rng):
-    """Return a private basis at the cost `rho`: eigenvectors of noisy second moments of differences of rows of `X`."""
+    """Return a basis that costs `rho` in zCDP: eigenvectors of noisy second moments of differences of rows of `X`."""
     pairs = X[rng.permutation(len(X))].reshape(-1, 2, X.shape[1])
     differences = (pairs[:, 0] - pairs[:, 1]) / math.sqrt(2)
     clip_norm = 3 * math.sqrt(np.mean(np.sum(differences**2, axis=1)))
@@ -122,16 +124,17 @@ def ours_along_better(X, rho, name, rng):
 
 
 def plan_along(X, rho, name, rng):
-    """Return PLAN's estimate of the mean of `X` along a basis that costs a quarter of `rho`, and True."""
+    """Return PLAN's estimate of the mean of `X` along a basis that costs a quarter of `rho`, and True for the basis."""
     basis = basis_of(X, rho / 4, rng)
     radius = RANGES[name][1] * np.sum(np.abs(basis), axis=1)
     return rivals.plan(X @ basis.T, 0.75 * rho, radius=radius, rng=rng) @ basis, True
 
 
 def coinpress(X, rho, name, rng):
-    """Return CoinPress's estimate of the mean of `X`, with a private covariance matrix, and True.
+    """Return CoinPress's estimate of the mean of `X` along a basis, and True, because a basis is used.
 
-    The constants are those of the authors' public code, which are far better here than those of their theorems.
+    The basis is that of a private covariance matrix. The constants are those of the authors' public code. With
+    the constants of their theorems, errors are far larger here.
     """
     differences = (X[::2] - X[1::2]) / math.sqrt(2)
     n, d = differences.shape
@@ -158,7 +161,10 @@ def coinpress(X, rho, name, rng):
 
 
 def plan(X, rho, name, rng):
-    """Return PLAN's estimate of the mean of the rows `X`, at the cost `rho`, and False: there is no basis."""
+    """Return PLAN's estimate of the mean of `X` for the budget `rho`, and False, because PLAN uses no basis here.
+
+    `name` is the set of the rows, and `rng` draws the noise.
+    """
     return rivals.plan(X, rho, radius=RANGES[name][1], rng=rng), False
 
 

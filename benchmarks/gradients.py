@@ -180,9 +180,9 @@ class AdaCliP(Transform):
 class Noisy(Transform):
     """Scaling of Lemma 4.1, with standard deviations that are estimated from the noisy gradients of all earlier steps.
 
-    A squared noisy gradient, minus the variance of its noise, estimates the variance. The mean of these terms over the
-    steps is used, but never less than the standard error of this mean. `steps` counts the steps, `squares` is the sum
-    of the terms, and `errors` is the variance of the sum.
+    In each coordinate, the square of a noisy gradient, minus the variance of its noise, estimates the variance. The
+    mean of these terms over the steps is used, but never less than the standard error of this mean. `steps` counts the
+    steps, `squares` is the sum of the terms, and `errors` is the variance of the sum.
     """
 
     steps: int = 0

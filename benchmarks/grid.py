@@ -194,7 +194,7 @@ def coinpress(X, cell, rng):
 def coinpress_public(X, cell, rng):
     """Estimate the mean of the rows `X` by the published method CoinPress with the constants of its public code.
 
-    It is given the largest true standard deviation. `cell` is the grid point: the law of the rows and the budget.
+    The method gets the largest true standard deviation. `cell` is the grid point: the law of the rows and the budget.
     """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
@@ -203,7 +203,7 @@ def coinpress_public(X, cell, rng):
 def coinpress_covariance(X, cell, rng):
     """Estimate the mean of the rows `X` by CoinPress, which spends half of the budget on the covariance matrix first.
 
-    It is given the largest true standard deviation. `cell` is the grid point: the law of the rows and the budget.
+    The method gets the largest true standard deviation. `cell` is the grid point: the law of the rows and the budget.
     """
     options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
     return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)

@@ -261,7 +261,7 @@ def measure(alpha, n, exponent, quick):
     """Measure how many times faster egm.gx2 finds one quantile than each search by Davies' algorithm.
 
     The weights are zipf_sigma(1000, `alpha`) ** `exponent`, and the upper probability is 1/`n`. The result is a
-    dictionary from each search to the ratio of the times. Its entry "where" describes the quantile, and "error" is the
+    dictionary from each search to the ratio of the times. The entry "where" describes the quantile, and "error" is the
     absolute error of Davies' algorithm.
     """
     weights = zipf_sigma(1000, alpha) ** exponent
@@ -289,10 +289,10 @@ def measure(alpha, n, exponent, quick):
 
 
 def calls(quick):
-    """Measure further times of egm.gx2, and yield lines of text.
+    """Measure the times of four kinds of calls of egm.gx2, and yield lines of text.
 
-    These are single tails, compared with Davies' algorithm; many quantiles in one call, compared with single ones; the
-    first tail in a new process; and `clip_moments`. If `quick` is true, there are fewer tails.
+    The calls compute a single tail, compared with Davies' algorithm; 1000 quantiles at once, compared with one call for
+    each; the first tail in a new process; and `clip_moments`. If `quick` is true, there are fewer tails.
     """
     levels = (1e-2, 1e-8) if quick else (1e-2, 1e-4, 1e-8, 1e-12)
     yield from heading("one sf, weights 1/j: time of Davies over that of egm.gx2", *(f"p = {power(p)}" for p in levels))
@@ -376,8 +376,8 @@ def million(quick):
 def one_of_a_million(weights):
     """Measure the cost and the error of egm.gx2 for the array `weights`, which has a million entries.
 
-    Return five numbers: the milliseconds for one quantile, and for each further one in a call; the time for one
-    quantile over that of np.sort(weights); the memory over that of the weights; and the relative error of the upper
+    Return five numbers: the milliseconds for one quantile, and for each additional one in the same call; the time for
+    one quantile over that of np.sort(weights); the memory over that of the weights; and the relative error of the upper
     tail.
     """
     functions = {

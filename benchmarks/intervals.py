@@ -74,7 +74,7 @@ def mechanism(kind, law, setting, wrong):
 
 
 def scales(setting):
-    """Return the two factors of the columns, whose mean is 1, for `setting`, an index in SETTINGS."""
+    """Return the factors by which the two columns are multiplied, of mean 1, for `setting`, an index in SETTINGS."""
     return zipf_sigma(D, laws.ALPHAS[setting], total=D)
 
 
@@ -114,7 +114,7 @@ def measured(found):
 
 
 def over_least(found):
-    """Return the mean length of the intervals for the mean of the rows, at the last level, over R / (n sqrt(2 rho)).
+    """Return the mean length of the 95 % intervals for the mean of the rows, divided by R / (n sqrt(2 rho)).
 
     R is `RADIUS`, and n rows are released with the zCDP budget rho. `found` is a list with the results of `release` for
     the runs 0, 1, and so on.

@@ -124,7 +124,7 @@ class Mixed(NamedTuple):
     factor: float = 1.0
 
     def columns(self, d):
-        """Return how many of the `d` columns follow the other law."""
+        """Return how many of the `d` columns follow the law `law`."""
         return d // 2 if self.half else 1
 
     def __call__(self, rng, n, d):

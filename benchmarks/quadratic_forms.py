@@ -2,7 +2,7 @@
 
 Run it by `python -m benchmarks.quadratic_forms`, which takes less than a minute. It prints a table as Markdown, which
 is copied by hand into the page `book/quadratic-forms.md`. The statistic is the one that this page simulates, divided by
-its largest weight. Its exact tails are computed by `egm.gx2.certify`, which encloses each tail between two neighboring
+its largest weight. Exact tails are computed by `egm.gx2.certify`, which encloses each tail between two neighboring
 doubles. So a measured relative error is right to 2e-16.
 """
 

@@ -3,7 +3,7 @@
 A form is a random variable: a weighted sum of chi-square variables, to which a normal variable and a constant may be
 added. It has 1 to 300 weights of one sign or of both, spread over up to twenty powers of ten. Its degrees of freedom
 may be fractions, and its chi-square variables may be noncentral. For each form the quantile x at a random probability,
-down to exp(-2000), is computed, and then the tail at x. The tail is compared with the integral along an equal contour
+down to exp(-2000), is computed, and then the tail at x. The tail is compared with the integral along the same contour
 with sixteen times as many nodes. With `--certify K` every K-th tail is also compared with bounds that are proved by
 ball arithmetic.
 
@@ -42,10 +42,10 @@ def random_form(rng):
 
 
 def finer_tail(crossing, y):
-    """Compute the logarithm of a tail of a form at `y` with sixteen times as many nodes as `log_tail_at` has.
+    """Compute the logarithm of a chi-square sum's tail at `y` with sixteen times as many nodes as `log_tail_at` has.
 
-    `crossing` holds the form and the point at which the contour of the integral crosses the real axis. `y` is in the
-    units of this form.
+    `crossing` holds the sum as a `Form`, and the point at which the contour of the integral crosses the real axis. `y`
+    is in the units of this form.
     """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at

@@ -129,10 +129,11 @@ def _deviations(X):
 
 
 class Line(NamedTuple):
-    """Hold one line of the table of results: counts, medians and means over the runs of one setting.
+    """Hold one line of the table of results, which summarizes the runs of one setting.
 
-    The first five fields describe the setting. `median` and `most` are the median and the maximum of `Run.ratio`, and
-    `sampling` is the median of `Run.sampling`. All fields are explained at `egm.study.tables.searches`.
+    The first five fields describe the setting. `median` and `most` are the median and the maximum of `Run.ratio` (error
+    over forecast), and `sampling` is the median of `Run.sampling` (error over sampling error). All fields are explained
+    at `egm.study.tables.searches`.
     """
 
     part: str

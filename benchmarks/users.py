@@ -129,9 +129,9 @@ def pydp_wide(X):
 
 
 def pipelinedp_wide(X):
-    """Return the means of the ten columns of `X`, estimated by PipelineDP, which has no search for narrower bounds.
+    """Return the means of the ten columns of `X`, estimated by PipelineDP between the bounds -1e6 and 1e6.
 
-    A user writes the code of `pipelinedp_guessed` and one more line.
+    PipelineDP has no search for bounds. A user writes the code of `pipelinedp_guessed` and one more line.
     """
     return pipelinedp_guessed(X, np.zeros(COLUMNS), np.full(COLUMNS, BOUND / WIDTH))
 

@@ -325,9 +325,9 @@ def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
 
 
 def of_columns(basis: BasisLike | None, std: Array) -> Array:
-    """Return the standard deviations of the columns, if those of the coordinates along `basis` are `std`.
+    """Return the standard deviations of the columns, for uncorrelated coordinates along `basis` with those in `std`.
 
-    These coordinates are uncorrelated. If `basis` is None, they are the columns, and the result is `std`.
+    If `basis` is None, the coordinates are the columns, and the result is `std`.
     """
     return std if basis is None else np.sqrt(basis.variances(std**2))
 

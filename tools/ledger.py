@@ -171,8 +171,8 @@ def sources(chapter: nbformat.NotebookNode) -> dict[str, str]:
 def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
     """Return messages about all that is wrong with `entry`, an entry of `ledger`, or an empty list.
 
-    The entry is compared with the recorded result of its check, with the cells and tests that it names, and with the
-    rules for its fields.
+    The entry is a statement or an error in print. It is compared with the result that its check recorded, with the
+    notebook cells and tests that it names, and with the rules for its fields.
     """
     wrong = [f"there is no cell {cell}" for cell in entry.cells if cell not in ledger.cells]
     if entry.kind not in COMPUTED + UNCOMPUTED or bool(entry.cell) != (entry.kind in COMPUTED):

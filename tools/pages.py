@@ -356,10 +356,11 @@ def numbered(chapter: str) -> str:
 
 
 def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:
-    """Make every code cell of a chapter a link target, replace its recorded results by links, and return the chapter.
+    """Make every code cell of a chapter a link target, replace recorded results by links, and return the chapter.
 
-    `notebook` is the executed chapter, which is changed, and `chapter` is its file name. The results are those of
-    checks. The links lead to the statements or errors in print that are checked, on the pages that list `ledger`.
+    `notebook` is the executed chapter, which is changed, and `chapter` is its file name. Only the recorded results of
+    checks are replaced; the other outputs stay. The links lead to the entries of `ledger`, which are the statements and
+    errors in print that are checked, on the pages of the book that list them.
     """
     entries = {entry.id: entry for entry in ledger.entries}
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
@@ -376,7 +377,7 @@ def marks(ledger: Ledger, entries: list[Entry]) -> dict[str, str]:
     """Return the output of a notebook cell that shows the results of `entries`, as a dictionary with HTML and Markdown.
 
     `entries` are statements or errors in print, and `ledger` has their recorded results. In HTML a sign for each entry
-    is a link to it, and shows place and result when the pointer is on it.
+    is a link to the entry, and shows its place and result when the pointer is on the sign.
     """
     links, lines = [], []
     for entry in entries:

@@ -4,8 +4,8 @@ A stored chapter may have been executed at an earlier commit, and gets the prese
 the chapter is executed again if anything has changed that its output may depend on (`tools.execute`), so both commits
 have the same code, settings and list of packages. The versions are those that the chapter's kernel recorded
 (`tools.kernel.recorder`), and not those that are installed when the book is built, because the latter may differ. Seeds
-are the parameters whose names contain "seed". The box says nothing about random numbers that a chapter draws without
-them.
+are the parameters whose names contain "seed". The box says nothing about random numbers that a chapter draws without a
+seed.
 
 The only time in the box is that of the commit, so two builds from one commit give the same bytes.
 """

@@ -1,1 +1,1 @@
-"""Implement `egm.adaptive`: the private questions about rows, the search that asks them, and the final release."""
+"""Implement `egm.adaptive`: questions about private rows, a search for center and spread that asks them, a release."""

@@ -1,4 +1,4 @@
-"""Choose between a search and a sum of rows that are clipped to declared ranges, for `egm.adaptive`.
+"""Choose between a search for center and spread and a sum of rows clipped to declared ranges, for `egm.adaptive`.
 
 The rows are standardized: an entry within its declared range is between -1 and 1. If each entry is cut to [-1, 1], the
 sum of the rows has noise that depends on the budget and on the number of columns alone. A search has far less noise if
@@ -58,7 +58,7 @@ Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the no
 
 
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
-    """Return the least budget rho for which a search is considered, for `n` rows with `d` columns.
+    """Return the least budget rho for which a search for center and spread is considered: `n` rows with `d` columns.
 
     This budget is enough for a search after a first mean of the clipped rows, the median distance from this mean, and a
     second mean. `sigma_range` is the range of the standard deviations of the standardized columns.
@@ -109,13 +109,14 @@ def clipped(rows: Answers) -> LastRound:
 def _error(rows: Answers) -> float:
     """Return the expected squared error of the sum of the `rows`, clipped to their ranges, in standardized units.
 
-    The sum follows from the average of two noisy means: the first one, and one that costs the rest of the budget.
+    The sum follows from the average of two noisy means of the clipped rows: one that was bought before, and one that
+    costs the rest of the budget.
     """
     return rows.diameter**2 / 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.base)
 
 
 def _pays(search: Search, first: Mean, radius: float) -> bool:
-    """Return whether `search` promises a far smaller error than the sum of clipped rows, and two means agree.
+    """Return whether `search` promises a far smaller error than the sum of clipped rows, and two noisy means agree.
 
     `first` is the first noisy mean of the clipped rows, where the search begins, and `radius` is a noisy median of the
     distances of the rows from it. The error of the search is a forecast for normal rows with this median. The second
@@ -159,8 +160,8 @@ def _average(one: Mean, other: Mean) -> Mean:
 def _in_ranges(rows: Answers, found: Mean) -> LastRound:
     """Return `found` as a `LastRound`.
 
-    `found` is a pair: a noisy mean of the standardized `rows`, clipped to their ranges, and the standard deviation of
-    the noise in each of its entries.
+    `found` is a pair: a noisy mean of the standardized `rows`, clipped to the ranges of the columns, and the standard
+    deviation of the noise in each entry of the mean.
     """
     mean, std = found
     zero, one = np.zeros(rows.d), np.ones(rows.d)

@@ -102,7 +102,7 @@ class Declared:
 
     @property
     def _sigma_range(self) -> tuple[float, float]:
-        """Return the range of the standard deviations, those of standardized columns if ranges are declared."""
+        """Return the range of the standard deviations: those of standardized columns if ranges are declared."""
         return self.sigma_range or _SIGMA_RANGE
 
     @property
@@ -116,13 +116,13 @@ class Declared:
         return isinstance(self.basis, str) and self.basis == "learn"
 
     def _least(self, n: int, d: int) -> float:
-        """Return the least budget with which a search for `d` columns of `n` rows may begin."""
+        """Return the least budget with which a search for center and spread may begin, for `n` rows of `d` columns."""
         if self.radius is None:
             return choice.least(n, d, self._sigma_range)
         return least_rho(n, d, self.radius, self._sigma_range[0])
 
     def _least_declared(self, d: int) -> float:
-        """Return the least budget with which a search for `d` columns of the declared number of rows is made.
+        """Return the least budget of a search for center and spread, for the declared number of rows of `d` columns.
 
         If the number of rows is private, this includes what its noisy number costs.
         """

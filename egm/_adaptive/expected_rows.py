@@ -50,7 +50,7 @@ class ExpectedRows:
         self.columns, self.law = mu, (sigma, covariance)
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates of the rows along `basis`, or the columns if it is None, in all further questions."""
+        """Take the coordinates along `basis`, or the columns if it is None, in all later questions about the rows."""
         self.mu, (self.sigma, self.covariance) = self.columns, self.law
         if basis is None:
             return
@@ -62,7 +62,7 @@ class ExpectedRows:
             self.sigma = self.along
 
     def standardize(self, half: float) -> None:
-        """Divide the rows by `half` in all further questions; no other question than `within` may follow."""
+        """Divide the rows by `half` in all later questions about them; only the question `within` may follow."""
         self.columns = self.columns / half
 
     def count(self, step: str, rho: float) -> tuple[float, float]:

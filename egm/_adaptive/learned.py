@@ -7,12 +7,12 @@ their eigenvectors are turned. If an eigenvalue of a matrix of low rank becomes 
 :math:`\sqrt{y^2 - 4 t^2 d}` with the eigenvector of the noisy matrix has, for large d, the least squared error of all
 estimates with this vector. (Gavish and Donoho 2017 prove this rule for the singular values of a square matrix; chapter
 17 of the book has it for a symmetric one.) So only those eigenvectors are kept whose eigenvalues, positive or negative,
-are larger than those of the noise alone.
+are larger in size than those of the noise alone.
 
-What the estimate says of small eigenvalues is mostly noise. The variances along its eigenvectors are measured next, in
-units that the estimate gives: its guess of the standard deviation along each. A unit that is too large costs little.
-One that is too small makes rows seem very long, and then the measured variances are wrong. So the units are made so
-large as if no eigenvalue were below a tenth of the largest one of the noise.
+What the estimate of R says of small eigenvalues is mostly noise. So the variances along its eigenvectors are measured
+next. The unit of each measurement is a guess of the standard deviation along the eigenvector, computed from the
+estimate. A unit that is too large costs little. One that is too small makes rows seem very long, and then the measured
+variances are wrong. So a unit is never smaller than it would be for a tenth of the largest eigenvalue of the noise.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def correlation(moments: Array, std: float, n: int) -> Array:
 
 
 def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> Array:
-    """Return the least unit for the measurement along each column of `vectors`, an eigenvector, shape (d,).
+    """Return the least allowed unit for the measurement of the variance along each eigenvector, shape (d,).
 
-    The module describes the units. The first three arguments are those of `correlation`, and `spread` has the standard
-    deviations of the columns of the data.
+    The eigenvectors are the columns of `vectors`. A smaller unit could make rows seem very long. The first three
+    arguments are those of `correlation`, and `spread` has the standard deviations of the columns of the data.
     """
     edge = _edge(len(moments), std / _unit(moments, std), n)
     bounds: Array = np.sqrt(_UNKNOWN * edge * np.sum((spread[:, None] * vectors) ** 2, axis=0))
@@ -67,9 +67,9 @@ def _unit(moments: Array, std: float) -> float:
 
 
 def _edge(d: int, std: float, n: int) -> float:
-    """Return the largest eigenvalue that noise alone is likely to have in R - I, for a correlation matrix R, (d, d).
+    """Return the largest eigenvalue of R - I that is likely if the `d` columns of the data are uncorrelated.
 
-    The matrix is measured from `n` rows. The noise in each entry is the sum of two errors: one with the standard
-    deviation `std`, and the sampling error of n rows, with the standard deviation 1 / sqrt(n).
+    R is a measured correlation matrix, (d, d). Each entry has the sum of two errors: noise with the standard deviation
+    `std`, and the sampling error of `n` rows, with the standard deviation 1 / sqrt(n).
     """
     return _EDGE * 2 * math.sqrt(d * (std**2 + 1 / n))

@@ -1,4 +1,4 @@
-"""Ask the questions of an adaptive mechanism, and give the result in the units of the data."""
+"""Ask the questions of an adaptive mechanism about private rows, and give the result in the units of the data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(declared: Declared, rows: Answers) -> Outcome:
-    """Ask all questions of a release, which `rows` answers for standardized rows, and return the result."""
+    """Ask all questions of a release, which `rows` answers for standardized private rows, and return the result."""
     found, of_count = _asked(declared, rows)
     middle, half = declared._standard
     if declared.radius is not None and found.method == "ranges":  # the rows were clipped to the radius
@@ -52,10 +52,10 @@ def outcome(declared: Declared, rows: Answers) -> Outcome:
 
 
 def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:
-    """Ask all questions, and return the noisy mean with its errors, and the noisy number of rows or None.
+    """Ask all questions about the rows; return the noisy mean with its errors, and the noisy number of rows or None.
 
-    The first result is in the units in which the rows were summed: half of the ranges or, if rows were clipped to the
-    declared radius, this radius, and otherwise the units of the data. The second result is a pair as in `Outcome`.
+    The unit of the first result is half of the declared range of a column, or the declared radius if the rows were
+    clipped to it; otherwise it is that of the data. The second result is a pair as in `Outcome`.
     """
     basis, of_count = declared._basis(rows.d), None
     if declared._counted:

@@ -116,7 +116,7 @@ def squares_std(n: int, d: int, rho: float, diameter: float) -> float:
 
 
 def _unseen(question: F) -> F:
-    """Return the method `question` changed to run without floating-point warnings, which could reveal a single row."""
+    """Return `question`, a method that reads private rows, without floating-point warnings, which can reveal rows."""
 
     @functools.wraps(question)
     def asked(*given: Any) -> Any:
@@ -264,18 +264,18 @@ class PrivateRows:
         self.n, self.d = self.rows.shape
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates along `basis`, which is public or released, or the columns, in all further questions."""
+        """Take the coordinates along `basis`, public or released, or the columns, in all later questions about rows."""
         self.coordinates = replace(self.coordinates, basis=basis)
 
     def standardize(self, half: float) -> None:
-        """Divide the rows by `half` in all further questions; they must not be standardized yet."""
+        """Divide the rows, which are not standardized yet, by `half` in all later questions about them."""
         self.coordinates = _Coordinates(np.zeros(self.d), np.full(self.d, half))
 
     @_unseen
     def count(self, step: str, rho: float) -> tuple[float, float]:
         """Return the noisy number of rows, and the standard deviation of its noise.
 
-        The noisy number, but at least 2, becomes the number `n` of all further questions. The privacy cost `rho` (of
+        The noisy number, but at least 2, becomes the number `n` of all later questions. The privacy cost `rho` (of
         zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search. What is left
         becomes `account.base`, the budget of which later steps take shares.
         """
@@ -459,7 +459,7 @@ class PrivateRows:
         return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
     def _total(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Return the sum of function(rows, *given) over the blocks of rows in their coordinates, in one pass."""
+        """Return the sum of function(rows, *given) over the blocks of rows, in the present coordinates, in one pass."""
         plain = function is _clipped_sum and self.coordinates.given  # this sum is safe for entries of any size
         coordinates = None if plain else self.coordinates
         return self.rows.total(functools.partial(_quietly, function=function, coordinates=coordinates, given=given))

@@ -332,8 +332,8 @@ class Search:
 
         The basis comes from a noisy matrix of second moments. If it would gain little by Lemma 4.1, keep the columns as
         coordinates, with standard deviations that have been measured again, and return False. Return False at once if
-        there are too many columns. The last round may return to the columns: if `alike` is true, they then get one
-        common standard deviation.
+        there are too many columns. The check before the final sum may return to the columns: if `alike` is true, they
+        then get one common standard deviation.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -356,7 +356,7 @@ class Search:
     def in_columns(self) -> Search | None:
         """Return this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        In the first case all further questions to the rows are about the columns, too. The standard deviations are
+        In the first case all later questions about the rows are about the columns, too. The standard deviations are
         those from before the basis was learned.
         """
         if self.columns is None:
@@ -401,7 +401,7 @@ class Search:
 
     @property
     def far(self) -> float:
-        """Return epsilon times n, of n rows, for the private upper quantile by which `reweigh` looks for long tails."""
+        """Return n epsilon for the private upper quantile, of n rows, by which `reweigh` looks for long tails."""
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:

@@ -54,8 +54,8 @@ class Tail:
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
         the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
         clearly above the noise. `std` is the standard deviation of the noise in each number. If `ends` is true, it was
-        checked that few rows are beyond the next edge. Then the power is, up to a limit, at least that of a fall at
-        this edge from the number before it to the largest number that the noise can hide, even if the tail was flatter.
+        checked that few rows are beyond the next edge. Then the power is so large, up to a limit, that the number of
+        rows falls, from one edge to the next, to what the noise can hide, even if it fell more slowly before.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -70,7 +70,7 @@ class Tail:
         return cls(edges[: end + 1], rows, power)
 
     def counted(self, lengths: Array, counts: Array, std: float) -> Tail:
-        """Return this model after further answers: counts[i] rows are longer than lengths[i], and the lengths ascend.
+        """Return this model with new noisy counts: counts[i] rows are longer than lengths[i], and the lengths ascend.
 
         `std` is the standard deviation of the noise in each count. The counts replace the numbers of rows at the edges
         between the lengths. The model ends at the first length whose count is not clearly above the noise, and its
@@ -128,9 +128,9 @@ class Tail:
     def square(self, n: int) -> float:
         """Return an upper estimate of the mean of the squared norm over all `n` rows.
 
-        Rows below the first edge count as if their norm were the first edge. Rows beyond the last edge, of which little
-        is known, count as if their norm were the last edge. Between two edges the number of rows with a larger norm is
-        taken to be linear in the norm, which gives more rows than a power of the norm.
+        Rows below the first of the `edges` count as if their norm were this edge. Rows beyond the last edge, of which
+        little is known, count as if their norm were the last edge. Between two edges the number of rows with a larger
+        norm is taken to be linear in the norm, which gives more rows than a power of the norm.
         """
         t = np.geomspace(1.0, self.edges[-1] / self.edges[0], _POINTS)
         share = np.minimum(np.interp(t, self.edges / self.edges[0], self.rows) / n, 1.0)
@@ -160,7 +160,7 @@ class Tail:
     def length(self, rows: float) -> float:
         """Return the length t for which `rows` is the number of rows with a norm above t.
 
-        If more than this number of rows have a norm above the last edge, the last edge is returned.
+        If more than this number of rows have a norm above the last of the `edges`, this edge is returned.
         """
         within = np.flatnonzero(self.rows <= rows)
         if within.size == 0:

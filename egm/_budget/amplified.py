@@ -62,7 +62,7 @@ class Steps(NamedTuple):
 def amplified_epsilon(epsilon: float, probability: float) -> float:
     """Return the epsilon of a release from a sample: log(1 + q (exp(epsilon) - 1)), rounded up, but at most `epsilon`.
 
-    `probability` is the sampling probability q.
+    `epsilon` is that of the same release from all rows, and `probability` is the sampling probability q.
     """
     if epsilon > 1:
         small = math.log(probability) + epsilon
@@ -91,7 +91,7 @@ def composed_epsilon(
 
 
 def _by_renyi(steps: Sequence[Steps], rho: float, delta: float) -> float:
-    """Return the epsilon that follows from Rényi divergences; the arguments are those of `composed_epsilon`."""
+    """Return the epsilon of all releases by Rényi divergences; the arguments are those of `composed_epsilon`."""
     if rho == math.inf:
         return math.inf
     # The logarithms of binomial coefficients have errors up to 4e-12 at order 512. They count with the weight of the
@@ -116,7 +116,7 @@ def _divergences(steps: tuple[Steps, ...]) -> Any:
 def _by_privacy_loss(
     steps: Sequence[Steps], mu_squared: float, private: Sequence[tuple[float, float]], delta: float
 ) -> float:
-    """Return the epsilon that follows from the distribution of the privacy loss, as `composed_epsilon` describes it."""
+    """Return the epsilon of all releases by the distribution of their privacy loss; see `composed_epsilon`."""
     gaussian = [Steps(mu_squared, 1.0, 1)] * (0 < mu_squared < math.inf)
     width = max(map(_width, [*steps, *gaussian]))
     if mu_squared == math.inf or width > _FARTHEST or any(epsilon > _FARTHEST for epsilon, _ in private):

@@ -347,7 +347,7 @@ def _digest(*values: Any) -> str:
 
 
 def _content(connection: sqlite3.Connection) -> _State:
-    """Return the content of the journal that `connection` has opened, a `_State`.
+    """Return the content of a budget's journal, which `connection` has opened, as a `_State`.
 
     Raise JournalError if the digests or the format are not those of a journal.
     """

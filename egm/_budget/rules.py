@@ -490,9 +490,9 @@ class Terms:
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
     def _largest_epsilon(self, charges: Charges, parts: int) -> float:
-        """Return the largest epsilon that each of `parts` further Gaussian mechanisms may have, found by bisection.
+        """Return the largest epsilon that each of `parts` more Gaussian mechanisms may have, found by bisection.
 
-        `charges` are the costs of the releases before, and the delta of each further mechanism is that of the total.
+        `charges` are the costs of the releases before, and the delta of each of these mechanisms is that of the total.
         """
         low, high = 0.0, self.epsilon
         for _ in range(40):
@@ -515,7 +515,7 @@ class Terms:
         return next(self._granted(charges, excess), None) is not None
 
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
-        """Yield those pairs (epsilon, delta) of `_losses` for the costs `charges` that are within the total.
+        """Yield, of the pairs (epsilon, delta) of `_losses` for the costs `charges`, those that are within the total.
 
         Whether a pair is within the total is decided as in `_holds`, for Gaussian noise that is larger by the factor 1
         + `excess`. The pair that is yielded is for the noise without this factor.
@@ -586,9 +586,10 @@ class Terms:
 
     @property
     def _reserve_of_l2(self) -> float:
-        """Return the part of the total delta that `_by_gaussian` subtracts for each release with l2 noise.
+        """Return the part of the total delta that `_by_gaussian` subtracts once for each release with l2 noise.
 
-        It pays for the difference between discrete and continuous noise.
+        It pays for the difference between l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s,
+        and the discrete noise that is drawn.
         """
         # A release has at most 10^6 coordinates, and the scale s of its noise is at least 2^22 units of the lattice. By
         # egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 < 2^-39.03 plus 2^-45 of rounded l2 noise in

@@ -160,9 +160,10 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
 
 
 def labelled(table: files.Table, args: Namespace) -> files.Table:
-    """Return a copy of `table` that shows progress while it is read, and whose group labels have the type of the keys.
+    """Return a copy of `table` that shows progress while it is read, and whose group labels are texts or dates.
 
-    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts.
+    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts, so
+    that they can be compared with the keys that the user gives by --keys.
     """
     by = getattr(args, "by", None)
 
@@ -204,8 +205,8 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
 def _vectors(args: Namespace) -> dict[str, Vector]:
     """Read the files that options such as --sigma name, and return their contents, by the name of the option.
 
-    Each is a pair: the names of the columns or None, and an array of numbers, one for each column. A file is read only
-    once, because the dictionary is kept in `args`.
+    A content is a pair: the names of the columns or None, and an array of numbers, one for each column. A file is read
+    only once, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
         found = {name: getattr(args, name) for name in VECTORS if _is_path(args, name)}

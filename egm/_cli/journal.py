@@ -56,7 +56,7 @@ def opened(args: Namespace) -> Budget | None:
 
 
 def _existing(path: str) -> Budget:
-    """Return the budget in the journal at `path`, or raise a `Mistake` if there is no such journal."""
+    """Return the budget in the file at `path`; raise a `Mistake`, an error for the user, if there is no such file."""
     if not os.path.exists(path):
         raise Mistake(f"{path}: No such file (egm budget new makes one)")
     with _explained(path):
@@ -64,9 +64,9 @@ def _existing(path: str) -> Budget:
 
 
 def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> None:
-    """Charge a release by `mechanism` to `budget`, with the label in the options `args`; do nothing without a budget.
+    """Record the cost of a release by `mechanism` in `budget`, with the label in `args`; do nothing without a budget.
 
-    With the option --sample the charge is that of a release from a sample. No data must have been read before. Raise a
+    With the option --sample the cost is that of a release from a sample. No data must have been read before. Raise a
     `Mistake` if the cost does not fit into the budget.
     """
     if budget is None:
@@ -105,7 +105,7 @@ def _cost(cost: Loss | float) -> dict[str, float]:
 
 
 def _sample(charge: Charge) -> dict[str, float]:
-    """Return the sampling probability and the number of releases of `charge` as a dictionary; {} without samples."""
+    """Return the sampling probability and number of releases of `charge`, a recorded cost; {} without samples."""
     if charge.sampling_probability is None:
         return {}
     return {"sampling_probability": charge.sampling_probability, "count": charge.count}

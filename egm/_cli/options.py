@@ -446,8 +446,8 @@ def _solved(args: Namespace) -> tuple[str, ...]:
     """Return the names of the options of `egm plan` that must be left out, because --solve-for in `args` replaces them.
 
     If --target-error is given, set --solve-for and --measure to their defaults in `args`, unless they are given, and
-    raise a `Mistake` (an error for the user) if what is solved for is given. Otherwise return an empty tuple, and raise
-    a `Mistake` if --solve-for, --measure or --column is given.
+    raise a `Mistake` (an error for the user) if an option to be found is given. Otherwise return an empty tuple, and
+    raise a `Mistake` if --solve-for, --measure or --column is given.
     """
     if args.target_error is None:
         for name in _ONLY_WITH_TARGET:

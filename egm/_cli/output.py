@@ -61,7 +61,7 @@ def document(
     """Return what a command writes about `release`, as a dictionary with an entry for each quantity.
 
     The entries are the estimate and its noise for the columns `names` or, for `egm mean`, the means and their bounds;
-    for groups, these are lists over all groups. Then follow further results (`found`), and the public parameters of the
+    for groups, these are lists over all groups. Then follow other results (`found`), and the public parameters of the
     mechanism (`made`). A simulation also gets a warning with its seed.
     """
     simulated: dict[str, Any] = {"simulated": args.simulate is not None}
@@ -79,7 +79,7 @@ def document(
 
 
 def _vectors(release: Any, args: Namespace) -> dict[str, Any]:
-    """Return the entries of a document that have a number for each column, or for each column of each group.
+    """Return the entries of a result that have a number for each column, or for each column of each group.
 
     A number of `release` that is not finite, such as the end of an unbounded interval, is None.
     """
@@ -318,9 +318,9 @@ def _lines_of_budget(budget: Document) -> list[str]:
 
 
 def _line_of_target(solved: Document) -> str:
-    """Return a line of text with the budget or the number of rows that was solved for, and with the resulting error.
+    """Return a line of text with the budget or the number of rows that `egm plan` has found, and the resulting error.
 
-    `solved` is the entry "solved" of a plan.
+    `solved` is a dictionary with the value that was found, the error, and the options of the target, such as "measure".
     """
     name = next(name for name in ("epsilon", "rho", "rows") if name in solved)
     of_column = "" if solved["column"] is None else f" of column {visible(solved['column'])}"

@@ -1,4 +1,4 @@
-"""Find the least budget (epsilon or rho), or number of rows, for which a release meets the target of `egm plan`."""
+"""Find the least budget, epsilon or rho, or number of rows for which the error meets the target of `egm plan`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _mechanism(
 ) -> tuple[GaussianDataMechanism | AdaptiveDataMechanism, Literal["epsilon", "rho"]]:
     """Return the mechanism that the options `args` describe, and the name of the field that holds its budget.
 
-    If an option is missing because it is solved for, the mechanism gets 2 rows or a budget of 1 in its place.
+    In place of the option that `egm plan` has to find, which is missing, the mechanism gets 2 rows or a budget of 1.
     """
     if not args.adaptive:
         epsilon = 1.0 if args.epsilon is None else args.epsilon

@@ -24,7 +24,7 @@ _ORDER = 16  # terms kept of the series of a cluster
 
 
 class Group(NamedTuple):
-    """Hold a cluster of weights, or one weight, as balls.
+    """Hold a cluster of weights, or one weight, as balls (intervals that contain the exact numbers).
 
     `twice` is two times the center of the cluster. `half` and `shift` are half of the sums of the degrees of freedom
     k_j and of the noncentralities nc_j. e_j is the relative distance of a weight from the center: `spread` is a bound
@@ -58,7 +58,7 @@ class Law:
     tau: float
 
     def cumulant(self, s: Ball) -> Ball:
-        """Return a ball with the cumulant function of Q at the complex ball `s`, which must not meet the cuts."""
+        """Return a ball with the cumulant function of Q at the complex ball `s`, where it must be analytic."""
         total = self.variance * s * s / 2
         for group in self.groups:
             inverse = 1 / (1 - group.twice * s)

@@ -128,7 +128,7 @@ def certify(
 
 
 class _Variable:
-    """Hold the checked parameters of Q, and enclose its tails, density and quantiles.
+    """Hold the checked parameters of Q, a chi-square sum, and enclose its tails, density and quantiles.
 
     2 ** `exponent` is the least power of two that is above the size of every weight and above `normal`.
     """
@@ -263,7 +263,7 @@ class _Quantile:
         self.contour: Contour
 
     def enclosure(self) -> Enclosure | None:
-        """Return a proved enclosure of x, or None if no narrow one is found with this number of bits."""
+        """Return a proved enclosure of the quantile x, or None if no narrow one is found at the precision in bits."""
         flint, variable = ball_arithmetic(), self.variable
         y = self.searched()
         with flint.ctx.workprec(_EXACT):
@@ -283,7 +283,7 @@ class _Quantile:
         return None
 
     def searched(self) -> Ball:
-        """Return a point near the scaled x as a ball of radius 0, found by Newton's method without a proof."""
+        """Return a point near the quantile, scaled, as a ball of radius 0, found by Newton's method without a proof."""
         flint = ball_arithmetic()
         y = self.begin()
         self.plan(y)

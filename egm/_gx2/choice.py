@@ -29,7 +29,7 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 
 
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
-    """Choose the contour for a tail of the variable of `law` at `y`, such that about `bits` bits will be certain.
+    """Choose the contour for a tail of the variable of `law` at `y`, such that about `bits` of its bits are certain.
 
     `y` is a real ball near a number >= 0. The tail is the upper one if `upper` is true. An ArithmeticError is raised if
     no contour is found.
@@ -80,7 +80,7 @@ class _Axis:
     """Compute the integrand F(s) = exp(K(s) - s y) / s and the saddlepoint formula on the real axis, on one side of 0.
 
     K is the cumulant function. A point is given by a real number t: from `near`, where s(t) is next to 0, to `far`,
-    where s(t) is next to the cut or, without a cut, far away.
+    where s(t) is next to the point at which F ceases to be analytic or, without such a point, far away.
     """
 
     def __init__(self, law: Law, upper: bool) -> None:

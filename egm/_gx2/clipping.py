@@ -47,7 +47,7 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 
     The squared norm of the row is :math:`Q = \sum_j w_j Y_j` with the weights :math:`w`, `weights`.
     Here :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`, with the degrees of freedom :math:`\nu`, `dof`,
-    and the noncentralities :math:`\lambda`, `nc`. It is the squared length of a normal vector
+    and the noncentralities :math:`\lambda`, `nc`. The variable :math:`Y_j` is the squared length of a normal vector
     :math:`V_j` of :math:`\nu_j` coordinates with variance 1. The mean :math:`m_j` of :math:`V_j` has
     the squared length :math:`\lambda_j`. Clipping multiplies the row by :math:`1 - L`, where :math:`L = \max(0,
     1 - \sqrt{x / Q})` is the share that the row loses.
@@ -234,7 +234,7 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     """Yield quadratures that together compute the means of `_in_tail`, for an `x` so small that Q is rarely below it.
 
     `form` and `x` are those of `_in_tail`. First the means are taken over all values of Q, with the share 1 - u for u =
-    sqrt(x / Q), which is negative for Q < x, in place of L. They are sums of means of powers Q^-a. If a factor in a
+    sqrt(x / Q), which is negative for Q < x, in place of L. These are sums of means of powers Q^-a. If a factor in a
     mean appears as F(s) under a contour integral, the mean of Q^-a times this factor is the integral of t^(a-1)
     exp(K(-t)) F(-t) / Gamma(a) over t > 0. Then the part with Q < x is subtracted, by means of `_below`, unless it is
     negligible.

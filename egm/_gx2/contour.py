@@ -330,7 +330,7 @@ def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:
 def _terms(form: Form) -> int:
     """Return the number of terms of the power series for the weights of a cluster, which is 1 without clusters.
 
-    `form` holds the parameters of the distribution. It has no clusters if it has no `moments`.
+    `form` holds the parameters of the distribution. Without `moments`, there are no clusters.
     """
     return 1 + form.moments.shape[1]
 

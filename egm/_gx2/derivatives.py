@@ -114,7 +114,7 @@ def gradients(
 
 @dataclass(frozen=True)
 class _Point:
-    """Hold the results of one quadrature at a point x of Q.
+    """Hold the results of one quadrature at a point x of Q, a sum of chi-square variables Y_j with weights.
 
     `density` is the density f of Q at x and `slope` its derivative. `means` are the conditional means E[Y_j | Q = x],
     and `by_nc` the derivatives of P[Q > x] by the noncentralities.

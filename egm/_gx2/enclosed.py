@@ -135,7 +135,7 @@ class Contour:
         return nodes
 
     def _check(self) -> None:
-        """Raise an ArithmeticError unless the strip around the contour is proved to meet neither the cuts nor 0."""
+        """Raise an ArithmeticError unless the integrand, by proof, is analytic in the strip and falls at its ends."""
         arb = ball_arithmetic().arb
         left, right = (self.m + self.rho * arb(angle).sin() for angle in (self.low, self.high))
         steep = self.law.variance > 0 and not self.high < STEEPEST
@@ -257,7 +257,8 @@ class Edge:
     def integral(self, end: float, enough: Ball) -> Ball:
         """Return a bound on the integral of |f| over u >= 0, with one bound for all u above about `end`.
 
-        The intervals of u are halved until the bound is at most `enough`, or does not fall any more.
+        f is the integrand along the hyperbola, a function of its parameter u. The intervals of u are halved until the
+        bound is at most `enough`, or does not fall any more.
         """
         arb = ball_arithmetic().arb
         center = self.log_size(arb(1)).exp() * self.rho * self.cosine
@@ -283,7 +284,7 @@ class Edge:
             count, before = 2 * count, total
 
     def rest(self, end: Ball) -> Ball:
-        """Return a bound on the integral of |f| over u > `end`, a real ball, or infinity if there is no such bound."""
+        """Return a bound on the integral of |f| over u > `end`, a real ball, with f as in `integral`, or infinity."""
         infinite, c = end.pos_inf(), end.cosh()
         fall, helped, noncentral = self.y * self.rho * self.sine, 0 * end, 0 * end
         terms = [(group, *place) for group, place in zip(self.law.groups, self.places, strict=True)]

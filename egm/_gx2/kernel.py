@@ -55,7 +55,7 @@ DIED, GROWS, ROUGH = 0, 1, 2
 
 @compiled(inline="always")
 def place(theta: float, lower: bool) -> tuple[float, float, float]:
-    """Return the point c for `theta`, 1 - c without cancellation (only if `lower` is false), and d log|c| / d theta."""
+    """Return the crossing point c for `theta`, 1 - c without cancellation (unless `lower`), and d log|c| / d theta."""
     if lower:
         return -math.exp(theta), 0.0, 1.0
     c, rest = 1 / (1 + math.exp(-theta)), 1 / (1 + math.exp(theta))
@@ -66,10 +66,10 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
-    The first two rows of `at` are filled with 1 - r c and v = r c / (1 - r c). The results are (c, pace, gain, loss,
-    convex, concave, third). pace is d log|c| / d theta, and third is c^3 K'''(c). gain is the sum of the positive terms
-    of c K'(c), and loss is minus the sum of the negative ones. convex and concave are the sums of the terms of c^2
-    K''(c) that belong to gain and to loss. A cluster counts as if all its weights were equal to its center.
+    For each r in `table`, the first two rows of `at` get 1 - r c and v = r c / (1 - r c). The results are (c, pace,
+    gain, loss, convex, concave, third). pace is d log|c| / d theta; third is c^3 K'''(c). gain is the sum of the
+    positive terms of c K'(c), and loss is minus the sum of the negative ones. convex and concave are the sums of the
+    terms of c^2 K''(c) that belong to gain and to loss. In a cluster, all weights count as equal to its center.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -127,7 +127,7 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
 
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
-    method finds the zero of the logarithm. It keeps a bracket of the zero by the signs that it has seen.
+    method finds the zero of the logarithm, and keeps a bracket of the zero by the signs that it has seen.
     """
     mean, variance = 0.0, normal * normal
     for j in range(table.shape[1]):
@@ -196,11 +196,11 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> None:
     """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the result at each node a + i b.
 
-    The q_j are in the last row of `at` and have the same sign. `nodes` is that of `_growth`, with the nodes and
-    results. The factors are multiplied, so that only one logarithm is taken. Each factor turns the product around zero
-    by less than 180 degrees, always in the same direction. So the full turns can be counted: each full turn crosses the
-    negative axis once. The innermost loops are over the nodes, at constant distances in one vector, and the compiler
-    runs them for several nodes at a time.
+    The q_j are in the last row of `at` and have the same sign. `nodes` has the nodes of a quadrature, and the results
+    of `_growth`. The factors are multiplied, so that only one logarithm is taken. Each factor turns the product around
+    zero by less than 180 degrees, always in the same direction. So the full turns can be counted: each full turn
+    crosses the negative axis once. The innermost loops are over the nodes, at constant distances in one vector, and the
+    compiler runs them for several nodes at a time.
     """
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
@@ -290,10 +290,11 @@ def _growth(
 ) -> None:
     """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
-    The vector `nodes` has blocks of `_TOGETHER` entries, which begin at 0 for the numbers a and at `_B` for the b. The
-    results are written into the blocks from `_GROWTH` and from `_TURN_OF_GROWTH`. If there are runs of factors to be
-    multiplied, all `_TOGETHER` nodes are computed. `at` was filled by `cross` at c and, like `ends`, by `_prepare`.
-    `series` has the coefficients of `Form`, and `beyond` is the value of that series at c.
+    K is the cumulant function of the distribution that `table`, `normal` and `series` describe. The nodes are points c
+    + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries, which begin at 0 for the numbers a and
+    at `_B` for the b. The results are written into the blocks from `_GROWTH` and from `_TURN_OF_GROWTH`. If there are
+    runs of factors to be multiplied, all `_TOGETHER` nodes are computed. `at` was filled by `cross` at c and, like
+    `ends`, by `_prepare`. `beyond` is the value of the power series with the coefficients `series` at c.
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -328,7 +329,7 @@ def _growth(
 def growth_at(
     table: Array, normal: float, series: Array, beyond: float, c: float, at: Array, shift: Complex
 ) -> Complex:
-    """Compute K(s) - K(c) for every entry s - c of `shift`; the other arguments are those of `_growth`."""
+    """Compute K(s) - K(c), for the cumulant function K and every entry s - c of `shift`; see `_growth`."""
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
     for first in range(0, shift.size, _TOGETHER):
@@ -509,10 +510,10 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 
 @compiled(inline="always")
 def _multiply(block: Array, place: int, to: int, less: float) -> None:
-    """Multiply the complex numbers at `place` in `block` by the inverses in it, from which `less` is first subtracted.
+    """Multiply complex numbers in `block` by the numbers 1 / (1 - r s) - `less`, and write the products into it.
 
-    `block` is the vector of `sums_of_inverses`, which has the inverses 1 / (1 - r s). The real parts of the numbers
-    begin at `place` and those of the products at `to`; the imaginary parts follow them.
+    `block` is the vector of `sums_of_inverses`, which has 1 / (1 - r s) at one node s for several r. The real parts of
+    the numbers begin at the index `place`, and those of the products at `to`; the imaginary parts follow them.
     """
     for j in range(_BESIDE):
         x, y = block[_INVERSE + j] - less, block[_INVERSE_IMAG + j]

@@ -238,7 +238,7 @@ def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     """Compute the result of `search` for every entry of `logs`, by Chebyshev interpolation where entries are dense.
 
     The variable of the interpolation is log(a - log tail), where a is the largest logarithm that the saddlepoint
-    formula can give. Its range is divided into panels of `_NODES` nodes. In a panel with few entries, or whose last
+    formula can give. Its values are divided into panels of `_NODES` nodes. In a panel with few entries, or whose last
     Chebyshev coefficients are not negligible, the quantiles are computed one by one. For positive weights without a
     normal term, the logarithm of the quantile is interpolated.
     """
@@ -295,7 +295,7 @@ def _above_mean(law: Law, log_upper: float) -> bool:
     """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q, whose parameters `law` holds.
 
     For positive weights without noncentralities, whose degrees of freedom are 1 or more, P[Q > mean] is between 0.317
-    and 1/2. Then it need not be computed unless exp(log_upper) is near this range.
+    and 1/2. Then P[Q > mean] need not be computed unless exp(log_upper) is near this range.
     """
     central = (
         law.signs == (False, True) and not law.normal and not distinct(law.nc).any() and distinct(law.dof).min() >= 1

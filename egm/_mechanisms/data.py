@@ -426,7 +426,7 @@ class GaussianDataMechanism(Mechanism):
         return rows if self.basis is None else self.basis.forward(rows)
 
     def _of_columns(self, variances: Array) -> Array:
-        """Return the variances of the columns, if those along the vectors of the basis are `variances`."""
+        """Return the variances of the columns if the coordinates along the basis are uncorrelated with `variances`."""
         return variances if self.basis is None else self.basis.variances(variances)
 
     @property
@@ -948,8 +948,8 @@ class GaussianDataMechanism(Mechanism):
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
         """Return two weights and the standard deviation of the noise for a secure release, in the unit of `grid`.
 
-        The weights are those by which the number of rows and that of clipped rows are multiplied, each 0 if that number
-        is not released.
+        `grid` says how rows are rounded to integers. The weights are those by which the number of rows and that of
+        clipped rows are multiplied, each 0 if that number is not released.
         """
         weight = round(self.count_weight / grid.unit)
         clipped_weight, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)

@@ -429,7 +429,10 @@ class GroupedDataMechanism(Mechanism):
         return inner._lattice(noise)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, float]:
-        """Return the weight of the numbers of rows and the standard deviation of the noise, in the unit of `grid`."""
+        """Return the weight by which the number of rows is multiplied, and the standard deviation of the noise.
+
+        Both are in the unit of `grid`, which says how a secure release rounds clipped rows to integers.
+        """
         weight = round(self._weight / grid.unit)
         _, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)
         return weight, std_on_lattice(self.mechanism, sensitivity, self.noise_size)

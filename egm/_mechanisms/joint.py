@@ -59,8 +59,8 @@ class Joint:
     def sensitivity(self, clip_norm: Any, weight: Any) -> Any:
         """Return the sensitivity of the sum, together with the number of rows times `weight`, if a person has one row.
 
-        Rows are clipped to the norm `clip_norm`. `stretch` allows for several rows of a person, and for the number of
-        clipped rows.
+        Rows are clipped to the norm `clip_norm`. The factor `stretch` allows for several rows of a person, and for the
+        number of clipped rows.
         """
         joint = np.hypot(clip_norm, weight)
         if self.neighbors == "add_remove":
@@ -86,7 +86,8 @@ class Joint:
     def stretch(self) -> float:
         """Return the factor by which the noise must be larger than the result of `sensitivity` alone requires.
 
-        It is the reach r of the module's docstring, times about 1.008 if the number of clipped rows is released.
+        It is k if a person may have k rows, or sqrt(m) for one row in each of m groups. If the number of clipped rows
+        is released, it is larger by about 0.8 percent.
         """
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
@@ -95,8 +96,8 @@ class Joint:
 
         Rows are vectors of integers, of norm at most `radius`, and the number of rows is multiplied by the integer
         `weight`. If sums are rounded to integers after all rows have been added, `rounded` is the number of their
-        entries, each of which a person can change by one more. The weight is 0 if the number of clipped rows is not
-        released.
+        entries, each of which a person can change by one more. The first result is 0 if the number of clipped rows is
+        not released.
         """
         joint = radius**2 + weight**2
         square = joint

@@ -100,12 +100,12 @@ class Reopened:
         self.names = names or tuple(map(str, range(1, 1 + unread_matrix(None, X=first).shape[1])))
 
     def blocks(self) -> Iterator[Array]:
-        """Yield the blocks of a new iterator, as arrays with the columns in the order of `names`."""
+        """Get a new iterator from the function; yield its blocks as arrays with columns in the order of `names`."""
         for block in _tables.arranged(self._opened(), self.names if self.named else None):
             yield unread_matrix(len(self.names), X=block)
 
     def _opened(self) -> Iterator[Any]:
-        """Return a new iterator over blocks."""
+        """Return a new iterator over blocks of rows, from a call of the function."""
         opened = _tables.opened(self.X)
         if opened is self.last:
             raise TypeError("X must be a function that returns a new iterator each time, and it has returned one twice")

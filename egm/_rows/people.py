@@ -91,7 +91,7 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
 
 
 def require_keys(X: Any, by: Any, keys: tuple[Hashable, ...]) -> None:
-    """Raise TypeError if the labels `by` are known to have another type than the `keys`, without reading a row of `X`.
+    """Raise TypeError if the labels `by` have another type than `keys`, the keys of groups; read no row of `X`.
 
     `by` is the name of a column of `X`, or an array. Types are alike if both are numbers, both texts or both dates.
     """
@@ -101,7 +101,7 @@ def require_keys(X: Any, by: Any, keys: tuple[Hashable, ...]) -> None:
 
 
 def _require_alike(found: str, known: str) -> None:
-    """Raise TypeError unless labels and keys can be compared: both are numbers, both texts, or both dates.
+    """Raise TypeError unless labels of rows and keys of groups are alike: all numbers, all texts, or all dates.
 
     `found` and `known` are the `dtype.kind` of the labels and of the keys, for example "i" or "U".
     """
@@ -125,7 +125,7 @@ def _is_name(label: object) -> bool:
 
 
 def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
-    """Return the index in `keys` of each entry of `labels`, and -1 for an entry that is none of the keys."""
+    """Return, for each entry of `labels`, its index in `keys`, the keys of the groups, or -1 if it is none of them."""
     found, known = vector("by", labels), vector("keys", list(keys))
     small = np.int16 if len(keys) < 1 << 15 else np.int64
     if not found.size:

@@ -252,7 +252,7 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 def _ranks() -> tuple[Array, Array]:
     """Return two neighboring data sets of two values each, whose private medians in the range [0, 10] differ the most.
 
-    The medians of the first one, -5 and 1, are the points from 0 to 1; those of the second, 15 and 1, from 1 to 10.
+    The values -5 and 1 have all points from 0 to 1 as medians, and the values 15 and 1 all points from 1 to 10.
     """
     return np.array([-5.0, 1.0]), np.array([15.0, 1.0])
 

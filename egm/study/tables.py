@@ -395,7 +395,7 @@ def bases() -> StructuredArray:
       distance of the estimated mean to the mean of the rows, over the root mean square sampling error of this mean.
       `se` is the standard error of `rms`.
     - `used`: the share of runs in which the coordinates were not the columns.
-    - `least`: how many rows the method of [1]_ needs for such rows at this budget; there were 10 000.
+    - `least`: how many rows the method of [1]_ would need for such rows and the same budget; there were 10 000.
 
     References
     ----------

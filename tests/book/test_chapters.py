@@ -43,7 +43,7 @@ def parameters(chapter):
 def papermill(chapter, folder, *arguments):
     """Run the notebook `chapter` by the program papermill; return (exit code, all that was printed).
 
-    It runs in `folder` with further `arguments`, which are texts, and writes the executed notebook to out.ipynb there.
+    The program gets the texts `arguments`, too, and writes the executed notebook to out.ipynb in `folder`.
     """
     command = [sys.executable, "-m", "papermill", str(chapter), "out.ipynb", "--no-progress-bar", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -274,8 +274,8 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
 def test_dependencies_follow_the_names(cells, needed):
     """`dataflow.dependencies` returns the cells of a chapter on which its last cell depends by the names that it uses.
 
-    These cells assign such a name, change its value, or draw from it, if it is a random generator; their own
-    dependencies are included. `cells` are three texts, and `needed` has the expected positions in `cells`.
+    These cells assign such a name, change its value, or draw random numbers from it. The cells on which they depend are
+    included. `cells` are three texts, and `needed` has the expected positions in `cells`.
     """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
@@ -581,7 +581,8 @@ def too_little_noise(patch):
 def another_scaling(name, power):
     """Return a function that plants an error: it replaces the function `name` of egm.scaling by sigma**`power`.
 
-    Its argument is pytest's monkeypatch. Then a check of a claim about the scaling must not find the claim true.
+    The argument of the returned function is pytest's monkeypatch. With this error, a check of a claim about the scaling
+    must not find the claim true.
     """
     return lambda patch: patch.setattr(scaling, name, lambda sigma, *_: np.asarray(sigma, dtype=float) ** power)
 
@@ -661,6 +662,6 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """A claim of the ledger cannot have a misspelled field: `reslut` raises a TypeError."""
+    """An entry of the ledger, a list of claims and errata, cannot have a misspelled field such as `reslut`."""
     with pytest.raises(TypeError):
         replace(book_ledger.claims[0], reslut="holds")

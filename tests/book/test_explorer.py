@@ -151,8 +151,8 @@ def type_in(page, **values):
 def visit(page, address):
     """Give the explorer a new setting by its address, and wait until it shows the results.
 
-    `address` is the new end of the address, such as "#alpha=1&d=10"; it must have alpha. Other parameters that it does
-    not have get their first values, except the scaling, which remains.
+    `address` is the new end of the address, such as "#alpha=1&d=10"; it must have alpha. Other parameters that are not
+    in it get the values with which the explorer starts, except the scaling, which remains.
     """
     go = "new Promise((done) => { addEventListener('hashchange', done, { once: true }); location.hash = address; })"
     page.evaluate(f"async (address) => {{ await {go} }}", f"{address}&visit={next(VISITS)}")
@@ -746,7 +746,10 @@ def test_cards_fill_their_rows(page, width, rows):
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
-    """The explorer takes the setting of a new address, even if it wrote the old address again in the meantime."""
+    """The explorer takes the setting from a new address, even if the old address is back before it reads the new one.
+
+    The explorer itself may write the old address again, before the browser reports the change.
+    """
     start(page)
     page.evaluate(
         "async () => { const before = location.hash;"

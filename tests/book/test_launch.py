@@ -66,7 +66,7 @@ def commit_all(root):
 def test_address(tmp_path, urls, environ, address):
     """`launch.repository` returns the project's address on GitHub from pyproject.toml, or else from a GitHub workflow.
 
-    The result `address` is None if there is none. `urls` are the lines of pyproject.toml with the address, and
+    The result `address` is None if neither has an address. `urls` are the lines of pyproject.toml with the address, and
     `environ` has the environment variables of the workflow.
     """
     assert launch.repository(write_project(tmp_path, urls), environ) == address

@@ -91,9 +91,10 @@ def draws_enough(error, beta):
 
 
 def local_accuracy(users, beta, epsilon):
-    """Return the error that a count exceeds with probability `beta` if each of `users` persons adds Laplace noise.
+    """Return the number that the absolute error of a noisy count exceeds with probability `beta`.
 
-    The noise of a person has the scale 1 / `epsilon`. The sum of all noise is a mixture of gamma variables.
+    Each of `users` persons adds Laplace noise of the scale 1 / `epsilon`. The absolute value of the sum of all noise is
+    a mixture of gamma variables.
     """
     kept = np.arange(users)
     weights = 2 * nbinom.pmf(kept, users, 0.5)

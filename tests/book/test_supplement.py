@@ -58,7 +58,7 @@ def test_size(archive):
 
 
 def test_check_sums(archive, tmp_path):
-    """The list of check sums in the supplement has the SHA-256 digest of each other file, and names no further file."""
+    """The list of check sums in the supplement has the SHA-256 digest of every other file, and of nothing else."""
     with zipfile.ZipFile(archive) as packed:
         assert packed.testzip() is None
         packed.extractall(tmp_path)

@@ -791,7 +791,8 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     """If noise makes empty shells beyond the longest rows look full, the noise in the sum is at most doubled.
 
     A shell is a range of norms in which rows are counted. The rows have Student's distribution with three degrees of
-    freedom. Four standard deviations of noise are added to the number of rows in each of the next `shells` empty ones.
+    freedom. After the last shell that surely has rows, four standard deviations of noise are added to the number of
+    rows in each of the next `shells` shells.
     """
     X = np.random.default_rng(6).standard_t(3, (10_000, 5))
     as_it_is, _ = run(X, 0.1)
@@ -1055,8 +1056,8 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
     """`Tail.counted` puts exact counts of long rows into a rough model, up to the first count that may be only noise.
 
     A `Tail` models the number of rows with a norm above t, for every t. Each count is 10 000 / t**power, the true
-    number. At the first length whose count is at most 2.5 standard deviations of the noise, the model ends with three
-    of these. Its power is 0.85 times the true one, but at least 1.2, within 5 %.
+    number. At the first length whose count is at most 2.5 standard deviations of the noise, the model ends, with three
+    standard deviations as its number of rows. Beyond, its power is 0.85 times `power`, but at least 1.2, within 5 %.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1071,10 +1072,10 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
 
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
-    """If the first new count may be only noise, `Tail.counted` ends the model at its length and keeps the power.
+    """If the number of rows beyond the first new length may be only noise, `Tail.counted` ends the model there.
 
-    A `Tail` models the number of rows with a norm above t, for every t, beyond its end by a power of t. If no new count
-    is small, the numbers at larger lengths are kept, but are at most the last count.
+    A `Tail` models the number of rows with a norm above t, for every t, beyond its end by a power of t, which is kept.
+    If no new number is small, the old numbers at larger lengths are kept, but are at most the last new one.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)
@@ -1085,10 +1086,10 @@ def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
 
 
 def test_noise_in_an_empty_shell_is_not_taken_for_the_long_rows(monkeypatch):
-    """Noise in a shell far beyond all rows does not make the clip norm as large as that shell, in four runs.
+    """Noise in a shell far beyond all rows does not make the clip norm as large as the norms in it, in four runs.
 
-    A shell is a range of norms in which rows are counted. 300 of 4000 rows have the length 1000, too few to be seen in
-    one shell for sure. To one of the last shells, where no row is, three and a half standard deviations of noise are
+    A shell is a range of norms in which rows are counted. Of 4000 rows, 300 have the norm 1000, and the others 0. To
+    the number of rows in the last shell but one, where no row is, three and a half standard deviations of noise are
     added. The noise in the sum stays below that of a clip norm of 25 000.
     """
     X = np.zeros((4000, 1))

@@ -179,7 +179,7 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_rounding_the_sum_is_charged(neighbors, grouped):
-    """The noise of a secure release is larger by the factor (s + r) / s, because the rotated sum is rounded again.
+    """A secure release has (s + r) / s times the noise for the sensitivity s, as the rotated sum is rounded again.
 
     Sums are integers, and s is their sensitivity without this rounding. For d columns, r is sqrt(2 d g), rounded up.
     Here g is the number of groups in which a person may have rows, or 1 without groups.
@@ -453,7 +453,8 @@ def tables():
 def test_thirty_public_rows_help_and_never_hurt(name):
     """With a basis from 30 public rows, the noise is at most 5 % larger than without a basis, for every covariance.
 
-    For correlated columns, the mean ratio of the two is below 0.4 (image) or 0.8. `name` is a case of `tables`.
+    For correlated columns, the noise with the basis is on average less than 0.4 times (image) or 0.8 times (others)
+    that without it. `name` is a case of `tables`.
     """
     S, ratios = tables()[name], []
     for seed in range(6):

@@ -161,7 +161,7 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
     """The integer noise that `mechanism` draws has a standard deviation at least as large as the budget assumes.
 
     For the noise multiplier z, the budget assumes the smaller of 2**40 z and 2**55, and also `sensitivity` z (1 +
-    2**-30). `sensitivity` is that of the integers, or None if the latter is not tested. `X` are the data.
+    2**-30). `sensitivity` is that of the integers, or None if the second bound is not tested. `X` are the data.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -482,9 +482,9 @@ def test_never_more_than_the_total(rhos, total):
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(0.01, 0.4), min_size=1, max_size=4), st.sampled_from(rules.RULES))
 def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):
-    """A Gaussian release with the (epsilon, delta) of `Budget.left` is granted, and after it no further one.
+    """A Gaussian release with the (epsilon, delta) of `Budget.left` is granted, and after it no other release.
 
-    Before both, releases with the `epsilons` are granted as far as the budget allows. `rule` is its composition rule.
+    Before, releases with the `epsilons` are granted as far as possible. `rule` is the composition rule of the budget.
     """
     spent = Budget(epsilon=1, delta=DELTA, rule=rule)
     for epsilon in epsilons:
@@ -626,7 +626,8 @@ def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
 def test_a_rehearsal_is_charged_like_releases(on_disk, tmp_path):
     """A budget with simulation=True records the same costs for simulated releases as another budget for real ones.
 
-    It refuses a release without a NumPy generator, or one that costs too much. `on_disk` says whether it is in a file.
+    The budget with simulation=True refuses a release without a NumPy generator, or one that costs too much. `on_disk`
+    says whether this budget is in a file.
     """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(1)
     spent, earnest = Budget(path, rho=1.0, simulation=True), Budget(rho=1.0)

@@ -200,7 +200,7 @@ CLOSE = [1e-9, 0.05, 0.9, 0.97, 0.995, 1 - 1e-4, 0.9999985730244902, 1 - 1e-9, 1
     "level", [1.5900369033821384e-06, *(pytest.param(x, marks=pytest.mark.slow) for x in (0.01, 0.7)), 20.0]
 )
 def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
-    """`zcdp_rho` is never above its exact value and `zcdp_epsilon` never below, and both are within 1e-11 of it.
+    """`zcdp_rho` is never above its exact value, and `zcdp_epsilon` never below; both errors are below about 1e-11.
 
     The exact value is the best one over all orders of the Rényi divergence. `level` is the epsilon that `zcdp_rho`
     gets, and the rho that `zcdp_epsilon` gets. `delta` may be near 1.

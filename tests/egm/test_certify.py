@@ -118,7 +118,7 @@ def test_stored_quantiles_are_enclosed(case):
 
 @pytest.mark.parametrize("case", [case for case in REFERENCE["values"] if "published" in case], ids=name_of)
 def test_published_tails_are_near(case):
-    """The middle of the interval agrees with a published tail, by Davies (1980) or others, to its stated accuracy."""
+    """A tail published by Davies (1980) or others is as near to a certified interval's middle as its accuracy says."""
     (tail,) = case["published"].keys() - {"accuracy"}
     enclosure = gx2.certify(case["x"], *terms(case["form"]), of=tail)
     assert enclosure.value == pytest.approx(float(case["published"][tail]), abs=case["published"]["accuracy"])
@@ -140,7 +140,10 @@ FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
     ],
 )
 def test_far_tails_of_the_toolbox(form, of, x):
-    """`gx2` agrees with the certified intervals in the far tails, down to 1e-600, that Das's toolbox plots."""
+    """`gx2` agrees with the certified intervals in far tails, down to 1e-600, that Das plots for his toolbox gx2.
+
+    `form` has the parameters of a distribution, `of` is "logsf" or "logcdf", and `x` is the point.
+    """
     enclosure = gx2.certify(x, **form, of=of)
     value = getattr(gx2, of)(x, **form)
     assert enclosure.relative_width < 1e-15
@@ -249,7 +252,7 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_any_contour_is_right(parameters, y, upper):
-    """The ball contains the true tail or density even if the contour of its integral is badly chosen.
+    """The ball of a tail or density contains the true value even if the contour of its integral is badly chosen.
 
     The ball is a sum along the contour, plus and minus a bound on its error. Some of the random contours give a sum
     that is wrong by more than a relative 1e-6, so that too small a bound would be noticed.

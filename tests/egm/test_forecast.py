@@ -321,8 +321,9 @@ OFFSETS = (0.0, 0.1, 0.25, 0.5, 1.0)
 def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
     """If the center is off by up to one sigma, clip_probability="optimal" has at most 25 % more error than the default.
 
-    If the guesses are declared to be right, the error can be more than 100 times that of the default. `setting` holds
-    the number of columns, the exponent of their standard deviations (Zipf's law), and the number of rows.
+    If the guesses of center and sigma are declared to be exact (by `SURE`), the error can be more than 100 times that
+    of the default. `setting` holds the number of columns, the exponent of their standard deviations (Zipf's law), and
+    the number of rows.
     """
     d, alpha, n = setting
     sigma = zipf_sigma(d, alpha)
@@ -341,10 +342,11 @@ def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
 
 
 def test_the_optimal_clip_of_the_tutorial():
-    """In the tutorial's example, the forecast of the squared error is right within 10 %, although guesses are wrong.
+    """In the tutorial's example, clip_probability="optimal" has the squared error of its forecast, within 10 %.
 
-    With clip_probability="optimal", the true error is less than 1.15 times that of the default. If the guesses are
-    declared to be right, the true error is more than 50 times its forecast.
+    This holds although the user's guesses of means and standard deviations are wrong, because the mechanism allows for
+    wrong guesses. The error is less than 1.15 times that with the default clip probability. If the guesses are declared
+    to be exact (by `SURE`), the error is more than 50 times its forecast.
     """
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}
@@ -360,8 +362,8 @@ def test_the_optimal_clip_of_the_tutorial():
 def test_confidence_radius_covers_a_doubtful_centre():
     """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
-    If center_std is 0 although the center is wrong, it holds for less than 10 %. It holds if the difference between the
-    estimate and the exact sum, scaled by b, has at most this norm.
+    If center_std is 0 although the center is wrong, it holds for less than 10 %. The radius holds for a release if the
+    difference between the estimate and the exact sum, scaled by b, has at most this norm.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma

@@ -171,7 +171,7 @@ POSITIVE = {"weights": [3.0, 4.0, 5.0], "dof": [1, 2, 3], "nc": [2.0, 3.0, 7.0],
 
 
 def test_published_values_of_the_toolbox():
-    """Results agree with all digits that the getting-started pages of Das's toolbox gx2 show."""
+    """Results of `egm.gx2` agree with all digits on the getting-started pages of the toolbox gx2 by Das."""
     law = gx2.rv(**TOOLBOX)
     assert law.stats() == (-17.0, 1771.0)
     assert law.pdf([10.0, 25.0]).round(8).tolist() == [0.01205709, 0.00879803]
@@ -201,7 +201,7 @@ def test_published_quantiles_of_the_toolbox(form, p, published):
 
 
 def test_published_derivatives_of_the_toolbox():
-    """The gradients agree with the gradient of the cdf on the getting-started page of the Python version of gx2."""
+    """The derivatives of the cdf, minus `gx2.gradients`, are those on the getting-started page of the Python gx2."""
     found = gx2.gradients(10.0, [1.0, -5.0, 2.0], [1, 2, 3], [2.0, 3.0, 7.0], normal=2.0, shift=5.0)
     np.testing.assert_allclose(-found.weights, [-5.93248766e-02, -6.46817998e-02, -1.83416585e-01], rtol=1e-8)
     np.testing.assert_allclose(-found.nc, [-2.01733664e-02, 8.03252777e-02, -3.89155815e-02], rtol=1e-8)
@@ -211,7 +211,7 @@ def test_published_derivatives_of_the_toolbox():
 
 
 def test_published_far_tails_of_the_toolbox():
-    """Tails of 1e-1000 and 1e-2000 agree with the approximations on the getting-started pages of gx2.
+    """Tails of 1e-1000 and 1e-2000 agree with approximations on the getting-started pages of the toolbox gx2 by Das.
 
     Where the variable has a least value, the pages have the logarithm of the distance from it. Very near to the least
     value, the tail is proportional to the third power of this distance.
@@ -402,8 +402,8 @@ TERM = st.tuples(
 def test_estimated_error_covers_the_difference_of_contours(terms, normal, distance):
     """Tails that are integrated along two different contours differ by at most the sum of their estimated errors.
 
-    `terms` are random terms, and `normal` is the normal term. The tail is taken at the mean plus `distance` standard
-    deviations.
+    `terms` are the random terms of a chi-square sum, and `normal` is the normal term. The tail is taken at the mean
+    plus `distance` standard deviations.
     """
     sizes, signs, dof, nc = np.array(terms).T
     form = {"weights": sizes * signs, "dof": dof, "nc": nc, "normal": normal}
@@ -431,7 +431,7 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
     ],
 )
 def test_estimated_error_covers_a_certified_one(x, form):
-    """The upper tail from `gx2.sf` differs from the one that `gx2.certify` proves by at most its estimated error."""
+    """The upper tail from `gx2.sf` is within its estimated error of the interval that `gx2.certify` proves."""
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)
     assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)

@@ -209,7 +209,7 @@ def in_a_fork(function):
 
 
 def test_processes_share_what_there_is(tmp_path):
-    """Three processes that use the file of one budget at the same time are together granted the 50 costs in it."""
+    """Three processes that use the file of one budget at the same time are granted 50 costs, all that the total has."""
     path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50
@@ -339,8 +339,8 @@ def replace(path):
 def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
     """If a budget's file is replaced or removed during a release, the release fails before data are read.
 
-    `way` is the function that replaces or removes the file, and `moment` says when. A budget whose file was replaced
-    can be used afterwards.
+    `way` is the function that removes the file or replaces it by a copy, and `moment` says when. After a replacement,
+    later releases are recorded in the copy.
     """
     path, calls = tmp_path / "journal", []
     budget = Budget(path, epsilon=1)

@@ -118,10 +118,10 @@ def test_labels_of_no_allowed_type_cost_nothing(column):
 
 
 def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
-    """`codes` gives a row no key if its date cannot be represented in the unit of the keys.
+    """`codes`, which finds the group of each row, gives a group no row if its date is not a date in the rows' unit.
 
-    In nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be confused with the date in 1715 that has
-    the same 64 bits.
+    For rows in nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be confused with the date in 1715
+    that has the same 64 bits.
     """
     labels = np.array(
         ["2262-01-01", "1715-06-13T00:25:26.290448384"], "M8[ns]"

@@ -45,8 +45,8 @@ def test_without_noise_the_correlation_is_exact(covariance, factor):
 def test_shrinking_makes_the_error_smaller(seed):
     """The estimate of a correlation matrix from noisy moments has less than half of the error of the noisy matrix.
 
-    Its error is also less than half of that of the identity matrix, in the Frobenius norm. It is symmetric and positive
-    definite, with ones on the diagonal.
+    Its error is also less than half of that of the identity matrix, in the Frobenius norm. The estimate is symmetric
+    and positive definite, with ones on the diagonal.
     """
     d, std = 60, 1.0
     R = 0.7 + 0.3 * np.eye(d)
@@ -101,8 +101,8 @@ def one_hot(seed):
 def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
     """If rows have zeros and ones only, a release looks for a basis, but does not use it for the sum.
 
-    Scaled as for clipping, such rows have norms that differ less in the columns than along a basis. The search
-    increases the variance of the noise, added up over the columns, by at most 15 %.
+    Scaled as for clipping, such rows have norms that differ less in the columns than along a basis. The variance of the
+    noise, added up over the columns, is at most 15 % larger than in a release that looks for no basis.
     """
     errors = {}
     for seed, basis in itertools.product(range(10), (None, "learn")):
@@ -161,7 +161,7 @@ def test_a_forecast_along_a_basis_takes_its_standard_deviations():
 
 
 def test_the_center_stays_in_the_declared_range_of_the_columns():
-    """If the true mean is beyond the declared radius, the center of a release is within it, even with a basis.
+    """If the true mean is beyond the declared radius, the center of a release is within the radius, even with a basis.
 
     The true mean is 79 and the radius is 50. The released sum is at most the number of rows times the radius.
     """

@@ -437,8 +437,9 @@ def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, cl
 def test_rounding_sums_is_charged(neighbors, radius):
     """The sensitivity allows for the rounding of the sums of all groups in which a person has rows.
 
-    The sums of four groups are changed as much as the sensitivity allows, and rounded before and after. Each entry then
-    changes by nearly 1 more. `radius` is the largest norm of a clipped row, and `neighbors` the kind of neighbors.
+    The sums of four groups are changed as much as the sensitivity allows, and rounded before and after the change.
+    Because of the rounding, each entry changes by nearly 1 more. `radius` is the largest norm of a clipped row, and
+    `neighbors` the kind of neighbors.
     """
     groups, d, times = 4, 5, 1 if neighbors == "add_remove" else 2  # a row is added, or replaced by the opposite one
     joint = Joint(neighbors, True, reach_squared=groups, groups=True)

@@ -122,9 +122,10 @@ def test_measures_are_those_of_the_forecast():
 
 @pytest.mark.parametrize("basis", [None, "dct"])
 def test_interval_without_a_bias_is_normal(basis):
-    """If center and sigma are exact, the measure "interval" is the normal quantile times the error of a mean.
+    """If center and sigma are exact, the half width of an interval for a mean is 1.96 times the error of the mean.
 
-    The 95 % interval has no bias then. `basis` is an option of the mechanism.
+    The half width is the measure "interval" of `curve`, here for 95 %. The interval has no bias then. `basis` is an
+    option of the mechanism.
     """
     it = GaussianDataMechanism(
         [3.0, 2.0, 1.0], 900, 1.0, 1e-6, center_std=0, sigma_factor=1, clip_probability=0.2, basis=basis
@@ -135,9 +136,10 @@ def test_interval_without_a_bias_is_normal(basis):
 
 
 def test_interval_contains_the_mean_as_often_as_it_says():
-    """The error of a mean is at most the measure "interval", for the confidence 0.9, in at least 90 % of all releases.
+    """The error of a mean is at most the forecast half width of the 90 % interval, in at least 90 % of all releases.
 
-    The mechanism clips many rows, and its center is as wrong as declared. Half of the measure is not enough.
+    The half width is the measure "interval" of `curve`; half of it is not enough. The mechanism clips many rows, and
+    its center is as wrong as declared.
     """
     sigma, n, rng = np.array([4.0, 1.0]), 400, np.random.default_rng(1)
     it = GaussianDataMechanism(

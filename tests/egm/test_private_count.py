@@ -85,8 +85,8 @@ def test_forecasts_agree_with_errors(bounds):
 def test_any_number_of_rows_is_released(bounds, number):
     """A release works for any true `number` of rows, even 0, although 4000 rows are declared.
 
-    With at most 1000 rows there is no search for the center. The 95 % intervals of the means are infinite if, and only
-    if, there may be 0 rows. `bounds` is the kind of bounds in BOUNDS.
+    If the true number is at most 1000, no center is searched. The 95 % intervals of the means are infinite if, and only
+    if, the 95 % interval of the number of rows contains 0. `bounds` is the kind of bounds in BOUNDS.
     """
     made, X = mechanism(bounds), people(number)
     made.check(X)

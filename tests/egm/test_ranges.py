@@ -510,7 +510,7 @@ def test_a_function_that_returns_a_new_iterator_gives_the_release_of_its_rows(ki
 def test_a_function_is_called_only_if_all_else_is_right_and_must_return_a_new_iterator():
     """If rows come from a function, it must return a new iterator of right blocks at each call, or `release` fails.
 
-    It fails before the first private query. If another argument is wrong, the function is not called.
+    `release` fails before the first private query. If another argument is wrong, the function is not called.
     """
     one = iter([people()])
     wrong = {

@@ -132,9 +132,9 @@ def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 1.000001, 5.0, 50.0, 1e4])
 @pytest.mark.parametrize("q", [1e-12, 1e-3, 0.5, 1 - 1e-9])
 def test_amplification_has_its_closed_form(epsilon, q):
-    """A release with `epsilon`, from a sample with probability `q`, has the epsilon log(1 + q (exp(epsilon) - 1)).
+    """A release with `epsilon` from all rows has the epsilon log(1 + q (exp(epsilon) - 1)) from a sample.
 
-    It is rounded up by at most a relative 1e-11.
+    The sampling probability is `q`. The result is rounded up by at most a relative 1e-11.
     """
     with mp.workdps(50):
         truth = mp.log1p(mp.mpf(q) * mp.expm1(mp.mpf(epsilon)))
@@ -218,9 +218,9 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
 
 
 def test_a_plan_composes_samples_with_other_releases():
-    """By the rule "planned", samples and other releases cost together less than the sum, but more than each alone.
+    """By the composition rule "planned", samples and other releases together cost less than the sum of their costs.
 
-    A sample of hardly any rows and a Gaussian release of all rows cost at most 1 % more than that release alone.
+    They cost more than each alone. But a sample of hardly any rows adds at most 1 % to the cost of a Gaussian release.
     """
     steps, others = (1.1, 0.01, 100), {"mu_squared": 0.01}
     alone, noise = composed(steps), float(gaussian_epsilon(DELTA, 10.0))
@@ -239,7 +239,7 @@ def test_a_plan_composes_samples_with_other_releases():
 
 
 def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """The rule "planned" has a finite total even for an adaptive mechanism, whose cost is known in zCDP only."""
+    """By the composition rule "planned", the total is finite with an adaptive mechanism, whose cost is a zCDP cost."""
     spent = budget(epsilon=3.0, **PLANNED)
     spent.charge_steps(Z, Q, 100)
     alone = spent.spent.epsilon
@@ -252,10 +252,10 @@ def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
     "terms", [{"rule": "gaussian"}, {"rule": "zcdp"}, {"epsilon": None, "delta": None, "rho": 1.0}]
 )
 def test_other_rules_count_a_sample_like_all_rows_and_say_so(terms):
-    """All rules but "basic" and "planned" count a release from a sample like one from all rows.
+    """All composition rules but "basic" and "planned" count a release from a sample like one from all rows.
 
-    `terms` choose such a rule. If it refuses a sample, the error says that only these two take the sampling into
-    account.
+    `terms` choose such a rule. If a release from a sample is refused, the error says that only "basic" and "planned"
+    take the sampling into account.
     """
     mechanism = GaussianMechanism(1.0, 0.5, 1e-6)
     sampled, plain = budget(**terms), budget(**terms)
@@ -360,7 +360,7 @@ def test_mechanisms_without_rows_or_epsilon_are_refused():
 
 
 def test_a_missing_package_is_named_and_costs_nothing(monkeypatch):
-    """Without dp-accounting, a budget refuses many releases from samples, and says what to install.
+    """Without dp-accounting, a budget refuses 17 releases from samples, charges nothing, and says what to install.
 
     A single release from a sample does not need the package.
     """
@@ -661,7 +661,7 @@ def test_a_rehearsal_draws_from_the_generator():
 
 
 def test_a_sample_is_charged_before_it_is_drawn(monkeypatch):
-    """The cost of a sample is recorded before it is drawn: it stays if the drawing fails.
+    """The cost of a sample is recorded before the sample is drawn, and stays if the drawing fails.
 
     If the budget refuses the cost, nothing is drawn.
     """

@@ -128,7 +128,7 @@ def test_log_quantile_is_convex_in_log_weights(d, p):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_optimal_is_where_another_minimiser_ends_from_anywhere(seed):
-    """`scaling.optimal` agrees with the minimum of the noise factor that the algorithm BFGS finds.
+    """`scaling.optimal` agrees with the minimum of the total noise variance that the algorithm BFGS finds.
 
     BFGS starts from three random points, which `seed` determines. The logarithms of the minima agree within 1e-9.
     """
@@ -159,10 +159,10 @@ def test_excess_bound_is_never_below_the_excess(sigma, p, size, seed):
 
 @pytest.mark.parametrize(("d", "p"), [(2, 1e-20), (3, 1e-4), (4, 0.5)])
 def test_excess_bound_knows_of_minima_that_it_has_not_seen(d, p):
-    """BFGS from random starts finds no noise factor below the lower limit that `scaling.excess_bound` gives.
+    """BFGS from random starts finds no total noise variance below the limit that `scaling.excess_bound` gives.
 
-    `excess_bound` bounds how far the logarithm of a scaling's noise factor is above its minimum. `d` is the number of
-    columns, and `p` is the clip probability.
+    `excess_bound` bounds how far the logarithm of a scaling's total noise variance is above its minimum. `d` is the
+    number of columns, and `p` is the clip probability.
     """
     rng = np.random.default_rng(d)
     sigma = np.exp(rng.normal(0, 1, d))
@@ -198,8 +198,8 @@ def test_excess_bound_ignores_units_and_order(sigma, factor, random):
 def test_excess_bound_notices_a_wrong_gradient(monkeypatch):
     """If the gradient is wrong in one coordinate, `scaling.excess_bound` shows that the scaling is wrong.
 
-    `excess_bound` bounds how far the logarithm of a scaling's noise factor is above its minimum. At the scaling that
-    the wrong gradient gives, this is more than 1e-3, and the bound is larger.
+    `excess_bound` bounds how far the logarithm of a scaling's total noise variance is above its minimum. At the scaling
+    that the wrong gradient gives, this distance is more than 1e-3, and the bound is larger.
     """
     sigma, p, right = tables.zipf_sigma(6, 1.0), 1e-4, gx2.conditional_means
     best = scaling.optimal(sigma, p)

@@ -238,7 +238,7 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
 
 @pytest.mark.parametrize(("n", "d"), [(30, 3), (800, 1), pytest.param(800, 6, marks=pytest.mark.slow)])
 def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
-    """With declared ranges and fixed answers, a release is byte for byte the same for different data.
+    """With declared ranges, and fixed answers to the noisy queries, a release is the same for different data.
 
     So only released numbers decide whether it searches for center and spread, or sums clipped rows. For `n` = 800 rows
     of `d` entries both occur. A release has fewer than 600 queries, each of which reads all rows.
@@ -257,7 +257,7 @@ def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
 
 @pytest.mark.parametrize("declared", ["radius", "ranges", "few rows"])
 def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(declared, asked):
-    """With "add_remove" and fixed answers, a release is byte for byte the same, whatever the number of rows is.
+    """With neighbors "add_remove", and fixed answers to noisy queries, a release is the same for any number of rows.
 
     The first answer is the noisy number of rows: 800 or, if `declared` is "few rows", 90, which is too small for a
     search.

@@ -105,7 +105,7 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return (function, low, high): the increasing function maps [low, high] to the points where a contour may cross.
+    """Return (function, low, high): the increasing function maps [low, high] to points where contours cross the axis.
 
     These are the real points in (0, 1/2) for the upper tail, if `upper` is True, and else in (-inf, 0).
     """
@@ -165,7 +165,8 @@ def contours(form, x, upper):
     """Return two contours for a tail at x, a parabola and a hyperbola, each as (c, point, end).
 
     The tail is the upper one if `upper` is True. A contour crosses the real axis at c. `point` is a function that maps
-    u to (s, ds/du), and the integrand is negligible for u beyond `end`. x is in units of the largest weight of `form`.
+    a real number u to (s, ds/du), with s = c at u = 0. The integrand of the tail, exp(K(s) - s x) / s, is negligible
+    for |u| beyond `end`. x is in units of the largest weight of `form`.
     """
     c = crossing(form, x, upper)
     _, _, k2, k3 = (float(value) for value in scaled_cumulants(form, c))

@@ -103,7 +103,7 @@ def by_spheres(epsilon, s, d):
         return r ** (d - 1) * mp.exp(-r / s) / (mp.gamma(d) * s**d)
 
     def outside(start, cosine):
-        """Return the integral of radius(r) cap(cosine(r)) over r > `start`; `cosine` is a function of r."""
+        """Return the integral of radius(r), a density, times cap(cosine(r)), a share of a sphere, over r > `start`."""
         ends = [start, start + s / 4, *(start + k * s for k in (1, 4, 10, 20, 40, 80, 160, 320))]
         return mp.quad(lambda r: radius(r) * cap(cosine(r)), ends)
 

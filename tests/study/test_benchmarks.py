@@ -388,7 +388,7 @@ def test_intervals_are_measured_for_each_law(kind):
 
 
 def test_the_stored_table_has_each_method_on_each_set():
-    """The CSV file `bases.TABLE` in the package has one line for each data set and each method, in their order."""
+    """The CSV file `bases.TABLE` has a line for each data set and method, in the order of RANGES and METHODS there."""
     names, *rows = csv.reader(bases.TABLE.read_text(encoding="utf-8").splitlines())
     assert names == bases.COLUMNS.split(",") == list(tables.bases().dtype.names)
     assert [(row[0], row[2]) for row in rows] == [(name, how) for name in bases.RANGES for how in bases.METHODS]

@@ -1,4 +1,4 @@
-"""Test the rival methods for private means: each spends exactly its budget, and changes no step beyond its sensitivity.
+"""Test rival methods for private means: each spends exactly its budget, and no step changes beyond its sensitivity.
 
 Their errors are those that their authors published, or that theory predicts.
 """
@@ -53,8 +53,8 @@ class Recorder:
 
     For each call, `costs` gets the cost in zCDP, `values` the value before noise and its sensitivity (None for a
     quantile), and `answers` the private result. If the constructor gets the `answers` of another run, each call returns
-    the answer of that run, so that two runs on neighboring data differ only in their values before noise. The noisy
-    number of "friends" of the first row in `anisotropic` is an exception.
+    the answer of that run, so that two runs on neighboring data differ only in their values before noise. There is
+    one exception: in the method `anisotropic`, the noisy number of rows near the first row is that of the run itself.
     """
 
     def __init__(self, monkeypatch, answers=None):
@@ -385,7 +385,7 @@ def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
     """For known sigma and center, the mean squared error of `anisotropic` is the one that theory says.
 
     In theory it is (2 C / n)**2 / (2 rho) sum(sigma), where sigma are the standard deviations, C is the clip norm of
-    scaled rows, n the number of rows, and rho the budget. A thousand further coordinates that hardly vary change
+    scaled rows, n the number of rows, and rho the budget. A thousand additional coordinates that hardly vary change
     nothing.
     """
     n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
@@ -402,7 +402,8 @@ def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
 def test_the_filter_pays_twice_the_variance_of_a_known_centre():
     """If the center is unknown, the mean squared error of `anisotropic` is 1.3 to 3.5 times that with a known center.
 
-    The reason is that distances between rows are sqrt(2) times those from the center, and that the filter costs budget.
+    Without the center, the method finds outlying rows by their distances to other rows, which are sqrt(2) times as
+    large as those to the center. Therefore it adds more noise, and it also spends budget on this search.
     """
     X, s = normal_rows(5000, SIGMA, 3), {"sigma": SIGMA, "radius": 9.0}
     found = np.mean([squared_error(anisotropic, X, 2.0, seed, **s) for seed in range(25)])

@@ -99,11 +99,11 @@ def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random
 
 
 def _errors(n: int, d: int, rho: float, trace: float, beta: float) -> tuple[float, float, float]:
-    """Return three factors a, b, c of the bounds of the error, in the Frobenius norm, for rows of norm at most t.
+    """Return three factors a, b, c for bounds of the error of second moments, in the Frobenius norm.
 
-    If all entries get noise, the bound is a t**2. If eigenvectors and eigenvalues are released separately, it is
-    b t + c t**2. There are `n` rows of `d` entries, the budget is `rho`, `trace` is the mean squared norm of the rows,
-    and `beta` is the probability with which a bound may fail.
+    Rows have the norm t or less. If all entries get noise, the bound is a t**2. If eigenvectors and eigenvalues are
+    released separately, it is b t + c t**2. There are `n` rows of `d` entries, the budget is `rho`, `trace` is the mean
+    squared norm of the rows, and `beta` is the probability with which a bound may fail.
     """
     log, part = np.log(2 / beta), min((np.log(d) / d) ** 0.3, 0.5)
     whole = np.sqrt(d**2 + 2 * np.sqrt(d * log) * (1 + np.sqrt(2 * (d - 1))) + 6 * log) / np.sqrt(rho) / n
