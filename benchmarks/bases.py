@@ -63,7 +63,7 @@ RANGES = {
 
 
 def sets():
-    """Return a dictionary from the name of each set to its array of rows or, for normal rows, to their covariance."""
+    """Return a dictionary from the name of each data set to its rows, or to the covariance of rows to draw."""
     apart = np.abs(np.subtract.outer(np.arange(30), np.arange(30)))
     vectors = ortho_group.rvs(30, random_state=np.random.default_rng(17))
     found = {"neighbors": 0.9**apart, "spectrum": (vectors * np.arange(1.0, 31) ** -2) @ vectors.T}

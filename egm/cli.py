@@ -85,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:
     """Run the command line `argv`, report errors, and return the exit code.
 
-    `argv` is None for the arguments of the process. `stops` remembers a signal, which raises KeyboardInterrupt here.
+    `argv` is None for the arguments of the process. A signal raises KeyboardInterrupt in this function, and `stops`
+    remembers the signal for the caller.
     """
     try:
         args = _parser().parse_args(argv)

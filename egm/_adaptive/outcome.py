@@ -37,7 +37,10 @@ class Outcome(NamedTuple):
 
 
 def outcome(declared: Declared, rows: Answers) -> Outcome:
-    """Ask all questions of a release, which `rows` answers for standardized private rows, and return the result."""
+    """Make a release by private queries, each with noise, that `rows` answers for standardized rows; return the result.
+
+    `declared` has what the user declared about the rows.
+    """
     found, of_count = _asked(declared, rows)
     middle, half = declared._standard
     if declared.radius is not None and found.method == "ranges":  # the rows were clipped to the radius

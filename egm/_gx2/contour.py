@@ -135,7 +135,7 @@ class Crossing:
 
         K is the cumulant function of `form`, c is the point of this crossing, and `x` is a point of the distribution,
         divided by the unit of `form`. At c the integrand of the tail has the absolute value exp(K(c) - c x) / |c|. The
-        bound follows from the sum of the absolute values of the terms of which the difference is computed.
+        bound follows from the sum of the absolute values of all terms that are added or subtracted.
 
         For a central distribution K(c) is a sum of terms -k log(1 - y) / 2, with y = r c for a group of weights with k
         degrees of freedom. For many weights these terms and c x are far larger than the difference K(c) - c x. So the

@@ -543,11 +543,11 @@ def at_weights(rows: Array, group: Indices, e: Array) -> Array:
 
 @compiled()
 def lost_shares(z: Complex) -> Complex:
-    """Compute the two integrals of `clipping._lost_shares` for every entry of `z`, all of size 1 or more.
+    """Compute 1/z - J_1 and 1/z - 2 J_1 + J_2, the integrals of `clipping._lost_shares`, for all entries of `z`.
 
-    Let J_m be the integral of t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity. By parts, J_m is (1 - m/2 J_(m+2)) /
-    z. So the integrals 1/z - J_1 and 1/z - 2 J_1 + J_2 are J_3 / (2 z) and (J_3 - J_4) / z = (2 J_6 - 3/2 J_5) / z^2,
-    where hardly anything cancels.
+    J_m is the integral of t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity, and |z| >= 1. By parts, J_m is
+    (1 - m/2 J_(m+2)) / z. So the two numbers are J_3 / (2 z) and (J_3 - J_4) / z = (2 J_6 - 3/2 J_5) / z^2, where
+    hardly anything cancels.
     """
     result = np.empty((2, z.size), np.complex128)
     for i in range(z.size):

@@ -59,7 +59,7 @@ class RowSum(ABC):
 
     @abstractmethod
     def _parts(self) -> Parts:
-        """Return how far the noisy sum may be from the exact sum, as `Parts`."""
+        """Return the standard deviation and the bias of the noisy sum, and what else an interval needs, as `Parts`."""
 
     def _law(self) -> tuple[NoiseLaw, int]:
         """Return the law of the noise, and the number of dimensions in which l2 noise is drawn."""

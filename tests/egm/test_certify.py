@@ -140,7 +140,7 @@ FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
     ],
 )
 def test_far_tails_of_the_toolbox(form, of, x):
-    """`gx2` agrees with the certified intervals in far tails, down to 1e-600, that Das plots for his toolbox gx2.
+    """`egm.gx2` agrees with certified intervals in far tails, down to 1e-600, at points that Das plots for his toolbox.
 
     `form` has the parameters of a distribution, `of` is "logsf" or "logcdf", and `x` is the point.
     """

@@ -77,7 +77,10 @@ def left(X, who, how):
 
 
 def frame(library, X=X, **labels):
-    """Return a data frame of `library`, a name, with column a of `X`, the columns `labels`, and column b of `X`."""
+    """Return a data frame with the columns "a" and "b", from the array `X`, and the columns `labels` between them.
+
+    `library` is the name of the library, such as "pandas".
+    """
     columns = {"a": X[:, 0], **labels, "b": X[:, 1]}
     if library == "pyarrow":
         return pa.table(columns)

@@ -1,7 +1,8 @@
-"""Test releases from Poisson samples, in which each row or person is with some probability: their cost and their law.
+"""Test the cost of releases from Poisson samples, and the law of such samples.
 
-No recorded cost is below the truth, which integrals or dp-accounting give. A sample has the law that the cost assumes,
-in every form that data may have.
+A Poisson sample takes each row, or each person, independently with the same probability. No recorded cost is below the
+truth, which integrals or dp-accounting give. A sample has the law that the cost assumes, in every form that data may
+have.
 """
 
 import hashlib

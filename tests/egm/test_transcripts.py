@@ -394,8 +394,9 @@ class Transcript:
     def compare(self, std):
         """Return a function told(total, noise) for the second run, which returns the noisy total of the first run.
 
-        The noise that gives this total may differ from that of the first run. The log-likelihood ratio of both is added
-        to `loss`, and the cost of the difference to `costs`. `std` is the standard deviation of the noise.
+        `total` is the exact total of the second run, and the noise is ignored. If the exact totals differ, so do the
+        noises that lead to the same noisy total. The log-likelihood ratio of these two noises is added to `loss`, and
+        the zCDP cost of the difference of the totals to `costs`. `std` is the standard deviation of the noise.
         """
 
         def told(total, _):
