@@ -584,7 +584,7 @@ def test_formats_say_the_same(egm, adaptive, monkeypatch, form, command):
         comment, *lines = out.decode().splitlines()
         table = list(csv.DictReader(lines))
         assert [row["column"] for row in table] == expected["columns"]
-        intervals = ("low", "high", "bias", "center") if command == ADAPTIVE else ()
+        intervals = ("low", "high", "bias", "bias_std", "center") if command == ADAPTIVE else ()
         for name in ("estimate", "noise_std", "sigma", *intervals):
             values = expected.get(name) or expected["parameters"][name]
             assert [float(row[name]) for row in table] == values
