@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -106,6 +106,18 @@ class LastRound:
     method: Literal["search", "ranges"] = "search"
 
 
+class _Shift(NamedTuple):
+    """Estimate, from a noisy number of long rows, how far clipping these rows moves the sum of the scaled rows.
+
+    `surely` is a lower estimate of this distance, `at_most` is an upper one, and `doubt` is the standard deviation of
+    the noise in the upper one.
+    """
+
+    surely: float = 0.0
+    at_most: float = 0.0
+    doubt: float = 0.0
+
+
 @dataclass(frozen=True)
 class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
@@ -117,17 +129,13 @@ class _Clip:
     beyond the larger norm counts for this distance. `second` is the sum of the squared lengths of the clipped parts.
 
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
-    rows as normal rows have; if there are more long rows, these move the sum further, by at least `surely` and at most
-    `at_most`. If `model` is false, `at_most` is the largest distance by which the sum moves in all, and `surely` is 0.
-    All distances are estimates from noisy numbers of rows, and `doubt` is the standard deviation of the noise in
-    `at_most`. If `model` is false, `tail` is a model of the norms.
+    rows as normal rows have, and `shift` is a further distance, for the long rows in excess of these. If `model` is
+    false, `shift` is the whole distance, with 0 for the lower estimate, and `tail` is a model of the norms.
     """
 
     norm: float
     one_sided: float
-    surely: float = 0.0
-    at_most: float = 0.0
-    doubt: float = 0.0
+    shift: _Shift
     second: float = 0.0
     model: bool = False
     tail: Tail | None = None
@@ -306,8 +314,8 @@ class _LastRound:
             mean, noise_std = mean + clip.found.added * b / n, np.hypot(noise_std, clip.found.std)
         if clip.model:
             clipping, off_center = forecast.clipping(self.sigma, n, b, clip.norm, search.center_std)
-            off_center += _square(self.unit * clip.surely)
-            bias, bias_std = (clip.one_sided + clip.at_most) / b, clip.doubt / b
+            off_center += _square(self.unit * clip.shift.surely)
+            bias, bias_std = (clip.one_sided + clip.shift.at_most) / b, clip.shift.doubt / b
             more, doubtful = self.moved(mean / b, noise_std)
             if more > doubtful and (search.few or clip.found is not None or self.effective >= _MANY):
                 off_center += more
@@ -320,7 +328,7 @@ class _LastRound:
                 off_center += _square(float(np.linalg.norm(clip.found.left)))
         else:
             clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.one_sided)
-            bias, bias_std = clip.at_most / b, clip.doubt / b
+            bias, bias_std = clip.shift.at_most / b, clip.shift.doubt / b
         bias, bias_std, noise_std = (search.of_columns(part) for part in (bias, bias_std, noise_std))
         beyond = n * search.move(mean / b)
         outside = np.maximum(np.abs(beyond) - _OUTSIDE * noise_std, 0.0)
@@ -459,16 +467,15 @@ class _LastRound:
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
-        smaller, few, distances = self.raised(clip_norm, noise, tail)
+        smaller, few, shift = self.raised(clip_norm, noise, tail)
         if few and smaller < clip_norm:
-            surely, at_most, doubt = distances.tolist()
-            return _Clip(smaller, surely, at_most=at_most, doubt=doubt, tail=tail)
+            return _Clip(smaller, shift.surely, shift._replace(surely=0.0), tail=tail)
         if self.asked and not few:
             lengths, counts, stds = np.array(self.asked).T
             tail = tail.counted(lengths, counts, stds[0])
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
-        return _Clip(clip_norm, one_sided, at_most=one_sided, second=second, tail=tail)
+        return _Clip(clip_norm, one_sided, _Shift(at_most=one_sided), second, tail=tail)
 
     # Count ------------------------------------------------------------------------------------------------------------
 
@@ -500,11 +507,8 @@ class _LastRound:
             if clip := self.corrected(clip_norm, radial):
                 return clip
             noise = self.noise(search.account.left)
-        clip_norm, few, distances = self.raised(clip_norm, noise / self.unit)
-        if not few:
-            return None
-        surely, at_most, doubt = distances.tolist()
-        return _Clip(clip_norm, n * radial.lost(clip_norm), surely, at_most, doubt, model=True)
+        clip_norm, few, shift = self.raised(clip_norm, noise / self.unit)
+        return _Clip(clip_norm, n * radial.lost(clip_norm), shift, model=True) if few else None
 
     def corrected(self, clip_norm: float, radial: Radial) -> _Clip | None:
         """Measure the parts that clipping removes from the rows; return a clip norm and a correction as a `_Clip`.
@@ -529,9 +533,8 @@ class _LastRound:
             if not found.larger or not self.affords(cost):
                 break
         one_sided, clip_norm = n * radial.lost(float(norms[i + 1])), float(norms[i + found.larger])
-        surely, at_most, doubt = distances[:, i].tolist()
-        aside = None if found.larger else np.sqrt(variance)
-        return _Clip(clip_norm, one_sided, surely, at_most, doubt, model=True, found=found, aside=aside)
+        shift, aside = _Shift(*distances[:, i].tolist()), None if found.larger else np.sqrt(variance)
+        return _Clip(clip_norm, one_sided, shift, model=True, found=found, aside=aside)
 
     def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array]:
         """Ask, at the given cost, how many rows are longer than each of the ascending `norms` except the first.
@@ -539,10 +542,9 @@ class _LastRound:
         `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first result is the
         least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is the last index but
         one, or None if clearly too many rows are longer than the last norm. The second result has a column for each
-        norm except the first. Its three lines are a lower and an upper estimate of the distance by which clipping to
-        this norm moves the sum, where only the rows in excess of the number of normal rows count, and the standard
-        deviation of the noise in the upper one. The upper one allows for one standard deviation more than was found,
-        because the long rows of one skewed column can be longer than this method assumes.
+        norm except the first, with the three numbers of a `_Shift`, where only the rows in excess of the number of
+        normal rows count. Its upper estimate allows for one standard deviation more rows than were found, because the
+        long rows of one skewed column can be longer than this method assumes.
         """
         counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
         more = np.cumsum(counts[::-1])[::-1] - self.n * np.array([self.share(norm) for norm in norms[1:]])
@@ -554,15 +556,14 @@ class _LastRound:
         first = int(np.argmax(few)) if few.any() else None if too_many else counts.size - 1
         return first, distances
 
-    def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, Array]:
+    def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, _Shift]:
         """Ask how many rows are longer than `clip_norm`, and increase the clip norm until only few rows are longer.
 
-        The results are the last clip norm, whether only few rows are longer than it, and three numbers about the
-        distance by which clipping these rows moves the sum: a lower and an upper estimate, and the standard deviation
-        of the noise in the upper one. `noise` is the root mean square of the norm of the noise for the clip norm 1. If
-        a `tail` (a model of the norms) is given, the first clip norm is not `clip_norm` but one that few rows of this
-        model exceed. In many dimensions and without a `tail`, only those longer rows count that exceed the number
-        expected of normal rows.
+        The results are the last clip norm, whether only few rows are longer than it, and how far clipping these rows
+        moves the sum. `noise` is the root mean square of the norm of the noise for the clip norm 1. If a `tail` (a
+        model of the norms) is given, the first clip norm is not `clip_norm` but one that few rows of this model exceed.
+        In many dimensions and without a `tail`, only those longer rows count that exceed the number expected of normal
+        rows.
 
         For each clip norm that is tried, the attribute `asked` gets the clip norm, the noisy number of longer rows, and
         the standard deviation of its noise.
@@ -583,7 +584,7 @@ class _LastRound:
         for step in range(1, _STEPS + 1):
             if self.error(clip_norm, 0.0) > self.limit:
                 self.limited = True
-                return clip_norm, False, np.zeros(3)
+                return clip_norm, False, _Shift()
             found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
             self.asked.append((clip_norm, found, std))
             if tail is not None:
@@ -596,8 +597,8 @@ class _LastRound:
                 break
             clip_norm *= _RAISED
         surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
-        at_most = max(excess if tail is None else found, 0.0)
-        return clip_norm, enough, longer * clip_norm * np.array([surely, at_most, std])
+        at_most, off = max(excess if tail is None else found, 0.0), longer * clip_norm
+        return clip_norm, enough, _Shift(off * surely, off * at_most, off * std)
 
     # Unseen -----------------------------------------------------------------------------------------------------------
 

@@ -768,12 +768,12 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     of its forecast and 4 times its forecast. If the test replaces the step that examines the long rows by one that does
     nothing, `model_holds` is True, and the squared error is more than ten times as large.
     """
-    errors = {}
+    errors, unmoved = {}, last_round._Shift()
     for doubt in (True, False):
         if not doubt:
             as_it_is = {
                 "look": lambda it: None,
-                "corrected": lambda it, clip_norm, radial: last_round._Clip(clip_norm, 0.0, model=True),
+                "corrected": lambda it, clip_norm, radial: last_round._Clip(clip_norm, 0.0, unmoved, model=True),
             }
             for name, method in as_it_is.items():
                 monkeypatch.setattr(last_round._LastRound, name, method)
