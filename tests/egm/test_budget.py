@@ -43,7 +43,7 @@ def adaptive(rho):
 
 
 def charged(mechanisms, **total):
-    """Return a new Budget with this `total`, from which the costs of all `mechanisms` are taken."""
+    """Return a new Budget with the arguments `total`, in which the costs of all `mechanisms` are recorded."""
     spent = Budget(**total)
     for mechanism in mechanisms:
         spent.charge(mechanism)
@@ -51,9 +51,9 @@ def charged(mechanisms, **total):
 
 
 def fill(spent, mechanism, most=1000):
-    """Take the cost of `mechanism` from the Budget `spent` until it refuses, and return how often it did not refuse.
+    """Record the cost of `mechanism` in the Budget `spent` until it refuses, and return how many costs it recorded.
 
-    After `most` times, the function stops.
+    At most `most` costs are recorded.
     """
     for number in range(most):
         try:
@@ -112,10 +112,11 @@ def test_adaptive_mechanism_costs_its_rho():
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.3, 0.999, 1.0, 1.5, 7.0, 40.0, 800.0])
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
-    """A Laplace mechanism costs mu**2, where N(0, 1) and N(mu, 1) have the total variation distance tanh(epsilon / 2).
+    """A Laplace mechanism costs as much as Gaussian noise whose outputs on neighboring data are N(0, 1) and N(mu, 1).
 
-    No two of its outputs on neighboring data have a larger distance. The cost `mu_squared` is above mu**2 by at most a
-    relative 1e-11, and the cost `rho` is `epsilon`**2 / 2, rounded up.
+    mu is the number for which N(0, 1) and N(mu, 1) have the total variation distance tanh(epsilon / 2). Outputs of a
+    mechanism with this `epsilon` and delta = 0 never have a larger distance. The recorded `mu_squared` is at least
+    mu**2, and larger by at most a relative 1e-11. The recorded zCDP cost `rho` is `epsilon`**2 / 2, rounded up.
     """
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
@@ -135,10 +136,11 @@ def _shift(epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
 def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
-    """The budget counts a Laplace mechanism as Gaussian noise that is never more private than the mechanism.
+    """The Gaussian noise by which a budget counts a Laplace mechanism is never more private than the mechanism.
 
-    Randomized response is the least private mechanism with this `epsilon` and delta = 0. At every epsilon, its delta is
-    not above that of the Gaussian noise. At some epsilon the two differ by less than 1e-9.
+    Randomized response stands for the Laplace mechanism, because no mechanism with this `epsilon` and delta = 0 is less
+    private. At 100 values from 0 to 1.2 `epsilon`, its delta is at most that of the Gaussian noise. At one of these
+    values the two deltas differ by less than 1e-9.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
@@ -160,8 +162,9 @@ MECHANISMS = [
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
     """The integer noise that `mechanism` draws has a standard deviation at least as large as the budget assumes.
 
-    For the noise multiplier z, the budget assumes the smaller of 2**40 z and 2**55, and also `sensitivity` z (1 +
-    2**-30). `sensitivity` is that of the integers, or None if the second bound is not tested. `X` are the data.
+    For a mechanism with the noise multiplier z, the budget assumes at least the smaller of 2**40 z and 2**55, so that
+    rounding to integers costs little, and at least about `sensitivity` z (1 + 2**-30). `sensitivity` is how far the
+    integers of neighboring data can differ, or None if the second bound is not tested. `X` are the data.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
@@ -178,8 +181,9 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
     """The Kullback-Leibler divergence of rounded normal noise from discrete Gaussian noise is below 1 / (15 `s`**4).
 
-    `s` is the standard deviation of both. The budget reserves a part of delta for this divergence: at least what
-    Pinsker's inequality demands, and less than three times as much.
+    `s` is the standard deviation of both kinds of noise. By Pinsker's inequality, the divergence bounds a total
+    variation distance, which costs a part of delta. A budget reserves at least this part, and less than three times as
+    much.
     """
     with mp.workdps(50):
         points = range(-15 * s, 15 * s + 1)
@@ -215,8 +219,8 @@ def composed_delta(epsilon, z1, z2):
 def test_two_gaussian_releases_have_the_exact_curve(first, second):
     """At the epsilon that a budget reports for two Gaussian releases, their exact joint delta is nearly the budget's.
 
-    It is below the budget's by at most a relative 1e-9, and never above it. `first` and `second` are the pairs
-    (epsilon, delta) of the releases.
+    This exact delta is below the delta of the budget by at most a relative 1e-9, and never above it. `first` and
+    `second` are the pairs (epsilon, delta) of the releases.
     """
     spent = charged([gaussian(*first), gaussian(*second)], epsilon=5, delta=DELTA)
     with mp.workdps(30):
@@ -237,9 +241,9 @@ def test_equal_gaussian_releases_compose_to_one(k):
 
 @pytest.mark.slow
 def test_exact_composition_grants_more_than_zcdp_and_that_more_than_adding_up():
-    """A budget grants most Gaussian releases by exact composition, fewer by zCDP, and fewest by adding epsilons.
+    """A budget grants more Gaussian releases if it composes exactly than by zCDP, and the fewest if it adds epsilons.
 
-    The rules "gaussian" and "planned" compose exactly, and the rule "basic" adds.
+    The composition rules "gaussian" and "planned" compose exactly, and the rule "basic" adds epsilons and deltas.
     """
     grants = [fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(0.125, 1e-8)) for rule in rules.RULES]
     assert grants[0] == grants[3] > grants[1] > grants[2] == 8
@@ -304,7 +308,7 @@ def test_what_is_left_is_rounded_down():
 def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
     """The rule "planned" adds the epsilons of releases with delta = 0 to the joint epsilon of all other releases.
 
-    If the former epsilons are small, no other rule gives a smaller total.
+    If the epsilons of the releases with delta = 0 are small, no other composition rule gives a smaller total.
     """
     rest = [gaussian(0.2, 1e-7)] * 3
     exact = charged(rest, epsilon=1, delta=DELTA).spent.epsilon
@@ -356,9 +360,10 @@ def test_adaptive_mechanism_of_the_whole_budget_fits():
 
 
 def test_pure_releases_may_add_up_by_any_rule():
-    """Under every rule, two releases with epsilon = 0.5 and delta = 0 fit into a total of epsilon = 1.
+    """Under every composition rule, two releases with epsilon = 0.5 and delta = 0 fit into a total of epsilon = 1.
 
-    After one such release, only the rules "basic" and "planned" grant a Gaussian release with epsilon = 0.4.
+    After only one of the two releases, the rules "basic" and "planned" grant a Gaussian release with epsilon = 0.4, and
+    the other rules refuse it.
     """
     for rule in rules.RULES:
         assert charged([laplace(0.5)] * 2, epsilon=1, delta=DELTA, rule=rule).spent == Loss(1.0, 0.0)
@@ -482,9 +487,10 @@ def test_never_more_than_the_total(rhos, total):
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(0.01, 0.4), min_size=1, max_size=4), st.sampled_from(rules.RULES))
 def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):
-    """A Gaussian release with the (epsilon, delta) of `Budget.left` is granted, and after it no other release.
+    """A budget grants a Gaussian release with the (epsilon, delta) of `Budget.left`, and then refuses any other one.
 
-    Before, releases with the `epsilons` are granted as far as possible. `rule` is the composition rule of the budget.
+    First the budget records a Gaussian release for each of the `epsilons`, unless this release costs too much. `rule`
+    is the composition rule of the budget.
     """
     spent = Budget(epsilon=1, delta=DELTA, rule=rule)
     for epsilon in epsilons:
@@ -504,10 +510,11 @@ def test_order_does_not_matter():
 
 
 def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
-    """A budget chooses the rule "zcdp" if its delta is too small for the rule "gaussian".
+    """A budget chooses the composition rule "zcdp" if its delta is too small for the rule "gaussian".
 
-    Because noise is drawn as integers, the rule "gaussian" needs a part of delta that is proportional to 1 +
-    exp(epsilon). If a budget with less delta is declared with this rule, a second release raises BudgetExceeded.
+    Because noise is drawn as integers, the rule "gaussian" reserves a part of delta that is proportional to 1 +
+    exp(epsilon). If the budget's delta is smaller than this part, the rule "zcdp" grants two releases, and the rule
+    "gaussian" raises BudgetExceeded for the same two.
     """
     spent = charged([gaussian(1.0, 1e-12)], epsilon=40, delta=1e-12)
     assert spent.rule == "zcdp"
@@ -562,7 +569,7 @@ PUBLIC = {  # mistakes that show without the values
 def test_a_mistake_that_anybody_may_see_costs_nothing(mistake, tmp_path):
     """A release that fails because of public facts, such as the type or the shape of its data, costs nothing.
 
-    `mistake` is a case in PUBLIC.
+    `mistake` is a key of PUBLIC, a dictionary of such releases.
     """
     mechanism, X, error = PUBLIC[mistake]
     spent = Budget(tmp_path / "journal", rho=1.0)
@@ -624,10 +631,10 @@ def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
 
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_rehearsal_is_charged_like_releases(on_disk, tmp_path):
-    """A budget with simulation=True records the same costs for simulated releases as another budget for real ones.
+    """A budget with simulation=True records the same costs for simulated releases as an ordinary budget for real ones.
 
-    The budget with simulation=True refuses a release without a NumPy generator, or one that costs too much. `on_disk`
-    says whether this budget is in a file.
+    It refuses a release without a NumPy generator, and a release that costs too much. `on_disk` says whether the budget
+    with simulation=True is in a file.
     """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(1)
     spent, earnest = Budget(path, rho=1.0, simulation=True), Budget(rho=1.0)
@@ -764,9 +771,9 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """If a caller pays epsilon for a random choice by `secure_index`, its exact cost is at most (1 - 2**-31) epsilon.
+    """The exact epsilon of the random choice by `secure_index` is at most (1 - 2**-31) times the epsilon that is paid.
 
-    The difference allows for rounding errors when costs are added.
+    The margin of 2**-31 allows for rounding errors when a budget adds up costs.
     """
     scales = []
     monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)

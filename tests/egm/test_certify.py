@@ -78,9 +78,11 @@ stored = pytest.mark.parametrize(
 
 @stored
 def test_stored_tails_are_enclosed(cases):
-    """The interval of `gx2.certify` contains each stored tail, which is one of the `cases` of one chi-square sum.
+    """The interval of `gx2.certify` contains each stored tail probability of a chi-square sum.
 
-    The result of `gx2` lies in the interval, up to its estimated error. Of the smaller tail, the logarithm is tested.
+    `cases` are the stored tails of one sum at several points. At each point, the smaller tail is compared by its
+    logarithm, and the larger tail as it is. The logarithm of the smaller tail that `gx2` returns lies in the interval,
+    too, up to its estimated error.
     """
     parts = terms(cases[0]["form"])
     for case in cases:
@@ -118,7 +120,10 @@ def test_stored_quantiles_are_enclosed(case):
 
 @pytest.mark.parametrize("case", [case for case in REFERENCE["values"] if "published" in case], ids=name_of)
 def test_published_tails_are_near(case):
-    """A tail published by Davies (1980) or others is as near to a certified interval's middle as its accuracy says."""
+    """A published tail differs from the middle of its certified interval by at most the accuracy its authors claim.
+
+    `case` is a tail that was published by Davies (1980) or others, with its accuracy.
+    """
     (tail,) = case["published"].keys() - {"accuracy"}
     enclosure = gx2.certify(case["x"], *terms(case["form"]), of=tail)
     assert enclosure.value == pytest.approx(float(case["published"][tail]), abs=case["published"]["accuracy"])
@@ -140,9 +145,10 @@ FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
     ],
 )
 def test_far_tails_of_the_toolbox(form, of, x):
-    """`egm.gx2` agrees with certified intervals in far tails, down to 1e-600, at points that Das plots for his toolbox.
+    """The logarithms of far tails, down to 1e-600, from `egm.gx2` agree with the middles of certified intervals.
 
-    `form` has the parameters of a distribution, `of` is "logsf" or "logcdf", and `x` is the point.
+    The points `x` are from figures that Das published for his toolbox. `form` has the parameters of a distribution, and
+    `of` is "logsf" (upper tail) or "logcdf" (lower tail).
     """
     enclosure = gx2.certify(x, **form, of=of)
     value = getattr(gx2, of)(x, **form)
@@ -278,7 +284,8 @@ def test_any_contour_is_right(parameters, y, upper):
 def test_bounds_hold_on_boxes(parameters, y):
     """`Edge.log_size` returns an upper bound of log |F| on a part of a contour, where F is the integrand of a tail.
 
-    The bound is above the largest value by less than 60, or by less than 1e-6 if the part is a single point.
+    The bound exceeds the largest value of log |F| on this part by less than 60, or by less than 1e-6 if the part is a
+    single point.
     """
     law, y = law_of(**parameters), flint.arb(y)
     contour = choice.contour_of(law, y, True, 60)
@@ -297,9 +304,10 @@ def test_bounds_hold_on_boxes(parameters, y):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_bound_of_the_rest(parameters, y, upper):
-    """`Edge.rest` returns an upper bound of the integral of |f| over the end of a contour, or infinity.
+    """`Edge.rest` returns an upper bound of the integral of |f| from a point of a contour to its end, or infinity.
 
-    f is the integrand of the tail or of the density at `y`. The trapezoid rule computes the integral for comparison.
+    f is the integrand of the tail or of the density at `y`. Every finite bound is compared with the integral, which the
+    trapezoid rule computes.
     """
     law, y, finite = law_of(**parameters), flint.arb(y), 0
     contour = choice.contour_of(law, y, upper, 60)

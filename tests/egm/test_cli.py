@@ -196,7 +196,7 @@ HABITS = {  # name of the file, content, options
 
 @pytest.mark.parametrize("name", HABITS)
 def test_files_of_other_habits_give_the_same_sum(released, silent, name):
-    """A CSV file with another delimiter, decimal sign, encoding or compression gives the same sum."""
+    """`egm sum` releases the same sum if the CSV file has another delimiter, decimal sign, encoding or compression."""
     file, content, options = HABITS[name]
     Path(file).write_bytes(content(rows()))
     assert released("sum", file, *SUM[2:], *options)["estimate"] == mechanism().release(rows()).estimate.tolist()
@@ -359,7 +359,7 @@ def test_adaptive_asks_for_the_header(egm):
     """`egm adaptive` with a CSV file fails if neither --header yes nor --header no is given.
 
     `egm sum` can compare line 1 with the names in the file of --sigma, but `egm adaptive` has no such file. If the
-    options of the budget contradict each other, the error is about them.
+    options also give two budgets, the error is about the budgets and not about the header.
     """
     assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
     few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
@@ -1331,7 +1331,7 @@ PAIRS = np.arange(N) // 2  # the person of each row
 
 @pytest.fixture
 def people(folder, egm):
-    """Return a function that writes people.csv, and makes an empty budget in b.budget.
+    """Return a function that writes the file people.csv, and creates a budget in the file b.budget.
 
     The function takes a list with the person of each of the 400 rows. By default each of 200 persons has two rows, and
     the rows are sorted by person.

@@ -52,8 +52,9 @@ def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
 def error_of(mechanism, axes, mean, factors):
     """Return the expected squared error of `mechanism` if its clip region were the ellipsoid with the semi-axes `axes`.
 
-    `mean` is the true mean of the rows. The error by clipping is averaged over the standard deviations sigma times each
-    of the `factors`.
+    It is the variance of the noise plus the squared error by clipping. `mean` is the true mean of the rows. Their true
+    standard deviations are sigma times each of the `factors` in turn, and the error by clipping is averaged over these
+    cases.
     """
     z, center = mechanism.noise_multiplier, mechanism.center
     size = np.sum(axes**2)
@@ -148,10 +149,11 @@ def test_the_pair_keeps_the_least_clip_norm():
 
 
 def test_the_pair_is_found_where_it_is_far_from_the_start():
-    """The search for the best pair of scaling and clip norm succeeds even if one of five centers is off by 1000 sigma.
+    """The best pair of scaling and clip norm is found even if the center of one of five columns may be 1000 sigma off.
 
-    The clip region then reaches 1000 to 1030 sigma in this column, and 4 to 100 in the others. The squared error is at
-    most 2 % above that of the noise in this column.
+    The option center_std declares this error of the center. The semi-axis of the clip region is then 1000 to 1030 sigma
+    in this column, and 4 to 100 sigma in the others. The forecast squared error is at most 2 % above the variance of
+    the noise in this column.
     """
     it = GaussianDataMechanism(np.ones(5), 10**6, 1.0, 1e-9, center_std=[1000.0, 0, 0, 0, 0], **BEST)
     axes = it.clip_norm / it.b

@@ -95,10 +95,10 @@ CHUNKED = {
 
 @pytest.mark.parametrize("chunked", CHUNKED)
 def test_each_row_is_in_one_result_and_in_order(chunked):
-    """`results` applies a function to each block of rows, and adds up the results, in order, until at most 16 are left.
+    """`results` applies a function to each block of rows, and adds up neighboring results until at most 16 are left.
 
-    The function `seen` returns the rows, so that the test sees each row once. `chunked` is a case in CHUNKED, a way to
-    divide an array into blocks.
+    Here the function is `seen`, which returns the rows. So the test sees that each row is in one result, and in order.
+    `chunked` is a key of CHUNKED, which has ways to divide an array into blocks.
     """
     X = CHUNKED[chunked](data())
     parts = results(X, seen)

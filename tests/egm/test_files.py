@@ -222,7 +222,7 @@ HABITS = {  # name of the file: its bytes, and the arguments of files.rows
 def test_habits_of_those_who_write_csv(tmp_path, name):
     """`files.rows` reads the same table from CSV files with other delimiters, decimal signs, encodings or compression.
 
-    `name` is a case in HABITS.
+    `name` is the name of a file in HABITS, which has its bytes and the arguments of `files.rows`.
     """
     content, options = HABITS[name]
     (tmp_path / name).write_bytes(content)
@@ -455,7 +455,10 @@ def test_labels_of_a_csv_file_are_texts_as_written(tmp_path, options):
 
 
 def test_labels_are_known_as_names_of_line_1(tmp_path):
-    """`files.rows` takes line 1 for a header if its texts are in the list `known` or `labels`, or else it fails."""
+    """`files.rows` takes line 1 for a header if each of its texts is in the list `known` or `labels`, or else fails.
+
+    `known` has names of columns that are public already, and `labels` has the names of the columns of labels.
+    """
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
     assert it.names == ("age", "pay")

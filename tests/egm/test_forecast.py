@@ -34,10 +34,11 @@ def chi_square_losses(d, radius):
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 300])
 def test_moments_of_equal_weights(d, fraction):
-    """For `d` equal weights, the moments of `gx2.clip_moments` add up to the closed forms of `chi_square_losses`.
+    """For `d` equal weights, the results of `gx2.clip_moments` add up to the closed forms of `chi_square_losses`.
 
-    They are moments of the part that a row loses by clipping. `fraction` is the squared clip norm, divided by the mean
-    squared norm of a row. The tolerance is a relative 2e-12.
+    `gx2.clip_moments` returns, for each coordinate of a normal row, moments of the part that the row loses by clipping.
+    They are added up over the coordinates. `fraction` is the squared clip norm, divided by the mean squared norm of a
+    row. The tolerance is a relative 2e-12.
     """
     _, lost, lost_square = gx2.clip_moments(d * fraction, np.ones(d))
     expected = chi_square_losses(d, d * fraction)
@@ -65,8 +66,8 @@ def test_moments_agree_with_the_density(fraction, nc):
 def test_two_ways_to_the_moments_agree(seed):
     """Two ways to compute moments of what a normal row loses by clipping agree, to a relative 2e-9.
 
-    One integrates over the clipped rows. The other integrates over all rows, and subtracts the unclipped ones. `seed`
-    determines the parameters, which are drawn again if the first way, `lost_in_tail`, fails.
+    `lost_in_tail` integrates over the clipped rows. `lost_by_complement` integrates over all rows, and subtracts the
+    unclipped ones. `seed` determines the parameters, which are drawn again if `lost_in_tail` raises an AccuracyError.
     """
     rng, found = np.random.default_rng(seed), None
     while found is None:
@@ -273,10 +274,11 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
-    """With center_std and sigma_factor, `error()` is the mean of two forecasts of `error` for wrong guesses.
+    """If the center and sigma are declared to be uncertain, `error()` is the mean of two forecasts for wrong guesses.
 
-    In both, the true mean differs from the center by center_std. The true sigma is sigma times sigma_factor in one, and
-    sigma divided by sigma_factor in the other. The defaults are half of sigma, and 1.25.
+    In both forecasts, the true mean differs from the center by the option center_std. The true sigma is sigma times the
+    option sigma_factor in the first forecast, and sigma divided by it in the second. The defaults of center_std and
+    sigma_factor are half of sigma and 1.25.
     """
     sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
     for p in (1e-3, 0.3, "optimal"):

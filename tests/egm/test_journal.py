@@ -40,9 +40,9 @@ def adaptive(rho):
 
 
 def fill(budget, mechanism, most=1000):
-    """Record the cost of `mechanism` in `budget` until it refuses, and return how often it did not refuse.
+    """Record the cost of `mechanism` in `budget` until it refuses, and return how many costs it recorded.
 
-    After `most` times, the function stops.
+    At most `most` costs are recorded.
     """
     for number in range(most):
         try:

@@ -165,10 +165,10 @@ def test_adding_a_row_moves_sum_and_count_by_at_most_the_sensitivity(center):
 
 
 def test_count_has_its_best_share():
-    """If the number of rows is private, `count_weight` is the weight for which the sum has the least noise.
+    """If the number of rows is private, `count_weight` is the weight with which the sum gets the least noise.
 
-    The number, times this weight, is released together with the sum. The variances of the sum, added up over the
-    columns, grow if the weight is 1 % larger or smaller.
+    The number of rows, multiplied by this weight, is released together with the sum. With a weight that is 1 % larger
+    or smaller, the noise variances of the sum, added up over the columns, are larger.
     """
     mechanism = data_mechanism(neighbors="add_remove")
     a, b, c = np.sum(mechanism.b**-2), np.sum(MU**2), mechanism.clip_norm
@@ -576,13 +576,19 @@ class Unread:
     ],
 )
 def test_what_everybody_sees_is_checked_without_reading(X, error, message):
-    """By their type, shape and number of rows, which are public, `check` refuses the data `X` without reading them."""
+    """`check` refuses the data `X` because of their type, shape or number of rows, without reading their values.
+
+    These three facts are public. `error` and `message` are the expected error and its text.
+    """
     with pytest.raises(error, match=message):
         data_mechanism().check(X)
 
 
 def test_what_may_be_right_passes_unread():
-    """`check` reads no values: it accepts data whose type and shape may be right, even with NaN, or texts in lists."""
+    """`check` accepts data whose type and shape may be right, because it does not read their values.
+
+    So it accepts NaN, and lists of texts, which only `release` refuses.
+    """
     mechanism = data_mechanism()
     for X in (Unread((500, 3)), Unread((np.nan, 3)), np.full((500, 3), np.nan), [["a"]] * 500, iter([])):
         mechanism.check(X)

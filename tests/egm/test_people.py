@@ -394,8 +394,9 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
     """Return what one artificial person adds to the release of each group, as integers, shape (`groups`, 4).
 
     The four numbers are sums over the person's `rows` rows, which go to the groups in turn: two clipped entries,
-    `weights`[0] for each row, and `weights`[1] for each clipped row. `rng` draws the rows in the ball of this `radius`.
-    If `extreme` is 1 or -1, all rows are (`extreme` * `radius`, 0) instead.
+    `weights`[0] for each row, and `weights`[1] for each row that counts as clipped. `rng` draws the rows in the ball of
+    this `radius`, and which of them count as clipped. If `extreme` is 1, all rows are (`radius`, 0) and count as
+    clipped; if it is -1, all are (-`radius`, 0), and none does.
     """
     total = np.zeros((groups, 4), dtype=object)
     for i in range(rows):
@@ -438,11 +439,11 @@ def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, cl
 
 @pytest.mark.parametrize(("neighbors", "radius"), [("replace_one", 1067415), ("add_remove", 1061296)])
 def test_rounding_sums_is_charged(neighbors, radius):
-    """The sensitivity allows for the rounding of the sums of all groups in which a person has rows.
+    """The sensitivity that `Joint` computes is large enough even if the sum of each group is rounded.
 
-    The sums of four groups are changed as much as the sensitivity allows, and rounded before and after the change.
-    Because of the rounding, each entry changes by nearly 1 more. `radius` is the largest norm of a clipped row, and
-    `neighbors` the kind of neighbors.
+    The sums of four groups, in which one person has rows, are changed as much as the sensitivity without rounding
+    allows, and they are rounded before and after the change. Thereby each entry changes by nearly 1 more. `radius` is
+    the largest norm of a clipped row, and `neighbors` the neighbor relation.
     """
     groups, d, times = 4, 5, 1 if neighbors == "add_remove" else 2  # a row is added, or replaced by the opposite one
     joint = Joint(neighbors, True, reach_squared=groups, groups=True)

@@ -41,8 +41,9 @@ def releases(bounds="radius", n=N, **options):
 def test_intervals_contain_the_exact_numbers(bounds, declared):
     """The 95 % intervals contain the exact sums and means, even if twice the true number of rows is declared.
 
-    The mean squared error of the sums is below twice the stated variance. A release spends at most its budget, a tenth
-    of it on the number of rows. `declared` is the declared number of rows, and `bounds` the kind of bounds in BOUNDS.
+    The mean squared error of the sums is below twice the stated variance. A release spends at most its budget, and a
+    tenth of the budget on the number of rows. `declared` is the declared number of rows, and `bounds` is "radius" or
+    "ranges", the way in which bounds of the data are declared.
     """
     inside, far = {"sum": [], "mean": []}, []
     for X, release in releases(bounds, declared):
@@ -85,8 +86,9 @@ def test_forecasts_agree_with_errors(bounds):
 def test_any_number_of_rows_is_released(bounds, number):
     """A release works for any true `number` of rows, even 0, although 4000 rows are declared.
 
-    If the true number is at most 1000, no center is searched. The 95 % intervals of the means are infinite if, and only
-    if, the 95 % interval of the number of rows contains 0. `bounds` is the kind of bounds in BOUNDS.
+    If the true number is at most 1000, the release does not search for the center. The 95 % intervals of the means are
+    infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` is "radius" or "ranges", the
+    way in which bounds of the data are declared.
     """
     made, X = mechanism(bounds), people(number)
     made.check(X)

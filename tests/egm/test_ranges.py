@@ -304,9 +304,10 @@ def test_a_search_is_considered_from_the_least_budget_on():
 
 @pytest.mark.parametrize("basis", ["dct", "learn"])
 def test_a_basis_is_one_of_standardized_columns(basis):
-    """A `basis` works for columns of different units, because their ranges are first scaled to [-1, 1].
+    """A release along a `basis` works for columns of different units, because their ranges are first scaled to [-1, 1].
 
-    It is public ("dct") or learned from the data. The columns are correlated, and the errors are as small as is stated.
+    The basis is public ("dct") or learned from the data, and the columns are correlated. The errors of the release
+    agree with its stated noise and bias.
     """
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))
@@ -400,7 +401,10 @@ def small_blocks(monkeypatch):
 
 @functools.cache
 def released(mode):
-    """Return the release of the array `people()`; `mode` is a key of MODES, which has options of the mechanism."""
+    """Return a simulated release of the rows that `people()` returns.
+
+    `mode` is a key of MODES, which has options of the mechanism.
+    """
     return mechanism(**MODES[mode]).release(people(), rng=np.random.default_rng(2))
 
 

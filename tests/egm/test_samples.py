@@ -144,7 +144,10 @@ def test_amplification_has_its_closed_form(epsilon, q):
 
 
 def test_amplification_of_a_gaussian_release_is_no_less_than_the_truth():
-    """The (epsilon, delta) that a budget records for a Gaussian mechanism on a sample agrees with the exact delta."""
+    """The (epsilon, delta) that a budget records for a Gaussian mechanism on a sample agrees with the exact delta.
+
+    At the recorded epsilon, the exact delta is at most the recorded one, and at least 0.999 times the recorded one.
+    """
     for epsilon, delta, q in [(1.0, 1e-6, 0.1), (0.2, 1e-3, 0.5), (3.0, 1e-9, 0.01)]:
         mechanism = GaussianMechanism(1.0, epsilon, delta)
         charge = budget(epsilon=10.0, delta=0.1).charge(mechanism, sampling_probability=q)
@@ -240,7 +243,11 @@ def test_a_plan_composes_samples_with_other_releases():
 
 
 def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """By the composition rule "planned", the total is finite with an adaptive mechanism, whose cost is a zCDP cost."""
+    """By the composition rule "planned", a budget can add an adaptive mechanism to releases from samples.
+
+    The mechanism states only a zCDP cost, which is composed with the samples by Rényi divergences. The total epsilon is
+    finite, and larger than without the mechanism.
+    """
     spent = budget(epsilon=3.0, **PLANNED)
     spent.charge_steps(Z, Q, 100)
     alone = spent.spent.epsilon
@@ -425,7 +432,11 @@ def test_an_old_journal_is_read_and_goes_on(tmp_path):
 
 
 def test_charges_survive_processes(tmp_path):
-    """Two processes that use one budget's file see the costs that the other has recorded, and the same total."""
+    """If two processes use the file of one budget, each of them sees the costs that the other has recorded.
+
+    The second process reports the same epsilon that the first process reported before, and the epsilon of the first one
+    grows when the second records a cost.
+    """
     path = tmp_path / "journal"
     made = budget(path, **PLANNED)
     made.charge_steps(Z, Q, 100, label="training")

@@ -77,7 +77,7 @@ class Answer(int):
 
 
 def blind(stack, rows, seed, counted=False):
-    """Replace the samplers, and the sums that they get, so that the answers depend on `seed` and not on the data.
+    """Replace the samplers, and the functions that add up rows, so that answers depend on `seed` and not on the data.
 
     The number of rows is reported as `rows` for every data set; if `counted` is true, the first answer is `rows` plus
     noise. `stack` is the ExitStack that ends the replacement.
@@ -143,8 +143,8 @@ FIXED = {
 def test_gaussian_releases_depend_on_nothing_else(case):
     """If the noise is fixed, a release of GaussianDataMechanism is byte for byte the same for different data.
 
-    So the data have an effect only through the sums to which noise is added. `case` is a case in FIXED, with options of
-    the mechanism.
+    So the data have an effect only through the sums to which noise is added. `case` is a key of FIXED, which has
+    options of the mechanism.
     """
     options = {"epsilon": 1.0, "delta": 1e-6, **FIXED[case]}
     mechanism = GaussianDataMechanism([1.0, 0.2, 30.0], 40, **options)
@@ -163,7 +163,8 @@ PERSONAL = {"sum": {}, "mean": {"count_clipped": True}, "two rows": {}, "groups"
 def test_releases_for_persons_and_groups_depend_on_nothing_else(case, missing):
     """If the noise is fixed, a release is byte for byte the same, also for persons with several rows and for groups.
 
-    `case` is a case in PERSONAL, and `missing` says what becomes of missing values.
+    `case` is a key of PERSONAL, which has kinds of releases, and `missing` is the option that says what becomes of
+    missing values.
     """
     how = {"sum": "sum", "mean": "mean", "two rows": 2, "groups of persons": "mean"}.get(case)
     options = {"neighbors": "add_remove", "per_person": how, "missing": missing, **PERSONAL[case]}
@@ -443,9 +444,9 @@ def discrete_gaussian(std, size, rng):
 
 @pytest.fixture
 def fast(monkeypatch):
-    """Replace slow computations on released numbers, such as forecasts, by rough and fast ones.
+    """Replace slow computations, such as forecasts, by rough and fast ones, to make many runs possible.
 
-    The privacy does not change.
+    The replaced computations use released numbers only, so that the privacy does not change.
     """
 
     def clip_norm(noise, sigma, n, b, offset=0.0, copies=1, tolerance=0.0):
@@ -585,8 +586,8 @@ AT_LENGTH = [pytest.param(case, marks=pytest.mark.slow) for case in NEIGHBORS if
 def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
     """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
-    The cost is the exact zCDP cost of the answers. `case` is a pair of data sets in NEIGHBORS. Every kind of query that
-    the case needs occurs in some run.
+    The cost is the exact zCDP cost of the answers to the queries. The kinds of queries that occur in the runs are those
+    that are expected for `case`, a pair of data sets in NEIGHBORS.
     """
     turned, turn = [], PrivateRows.turn
     monkeypatch.setattr(PrivateRows, "turn", lambda rows, basis: (turned.append(basis), turn(rows, basis))[1])
@@ -607,10 +608,12 @@ def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", NEIGHBORS)
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
-    """Over many runs on neighboring data, the privacy loss of all answers of a run is within the budget.
+    """Over many runs on neighboring data, the privacy losses of the runs are as small as zCDP with the budget demands.
 
-    The privacy loss is a log-likelihood ratio. Its mean is at most the budget rho = 1, and its distribution is as zCDP
-    allows. The mean is also large enough to show a violation. `case` is a pair of data sets in NEIGHBORS.
+    The privacy loss of a run is the log-likelihood ratio of all its answers. The mean loss is at most the budget rho =
+    1, up to chance if a row is removed. The frequency of large losses and the mean of exp(loss) are within the bounds
+    for zCDP. The mean loss is also at least 0.15, so that a violation would show. `case` is a pair of data sets in
+    NEIGHBORS.
     """
     nearly_all = case in ("in ranges, wide rows", "removed, many rows")  # of the budget is lost
     runs = transcripts(case, 300 if nearly_all else 100)
@@ -708,7 +711,7 @@ BUGS = {
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
     """If a bug makes a query cost more than is recorded for it, `within_charge` is False for all runs with this query.
 
-    `bug` is a bug in BUGS, which the test puts into the mechanism.
+    `bug` is a key of BUGS, which has changes that the test makes to the mechanism.
     """
     case, question, owner, name, change = BUGS[bug]
     own = getattr(owner, name)
