@@ -105,18 +105,19 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return (function, low, high): the increasing function maps [low, high] to points where contours cross the axis.
+    """Return (function, low, high), by which a bisection can search for the point where a contour crosses the axis.
 
-    These are the real points in (0, 1/2) for the upper tail, if `upper` is True, and else in (-inf, 0).
+    The increasing function maps [low, high] to points of the real axis: to points in (0, 1/2) for the upper tail, if
+    `upper` is True, and else to points in (-inf, 0).
     """
     return (lambda t: 0.5 / (1 + np.exp(-t)), -60.0, 34.0) if upper else (lambda t: -np.exp(-t), -700.0, 700.0)
 
 
 def crossing(form, x, upper):
-    """Return the real saddle point of K(s) - s x - log|s| with s > 0 if `upper` is True, or else that with s < 0.
+    """Return a real saddle point: a number s at which the derivative of K(s) - s x - log|s| is 0.
 
-    K is the cumulant function of the chi-square sum that `form` describes. x is a double in the units of `form`, in
-    which the largest weight is 1.
+    If `upper` is True, s is positive, and otherwise it is negative. K is the cumulant function of the chi-square sum
+    that `form` describes. x is a double in the units of `form`, in which the largest weight is 1.
     """
     to_s, low, high = _on_side(upper)
     return float(to_s(bisect(lambda t: (scaled_cumulants(form, to_s(t))[1] - 1) / to_s(t) - x, low, high)))
@@ -125,7 +126,8 @@ def crossing(form, x, upper):
 def rough_quantile(form, log_p, upper):
     """Return a double x whose upper tail (or lower tail, if `upper` is False) is approximately exp(log_p).
 
-    The tail is that of the chi-square sum `form`, by the saddlepoint formula. x is rounded to six digits.
+    The tail is that of the chi-square sum `form`, by the saddlepoint formula, which approximates a contour integral by
+    its largest value. x is rounded to six digits.
     """
     to_s, low, high = _on_side(upper)
 
@@ -197,7 +199,7 @@ def reach(form, x, c, point):
     """Return (end, growth) for the contour that `point` describes, a function that maps u to (s, ds/du).
 
     For u beyond `end`, the integrand is smaller than exp(-REACH) times its maximum. `growth` is the logarithm of the
-    maximum over the value at u = 0.
+    ratio of this maximum to the integrand's size at u = 0.
     """
     u_max = 1.0
     while True:
