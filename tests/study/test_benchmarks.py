@@ -122,10 +122,9 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
 
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_laws_are_rows_of_columns_of_the_same_size(law):
-    """The distribution with the name `law` in LAWS draws finite rows, whose columns have neither tiny nor huge spread.
+    """The distribution with the name `law` in LAWS draws finite rows whose columns have neither tiny nor huge spread.
 
-    The median of their standard deviations is from 0.005 to 50. `laws.draw` then multiplies the columns by their
-    scales.
+    The median of the standard deviations of four columns is from 0.005 to 50.
     """
     X = laws.LAWS[law](np.random.default_rng(1), 2000, 4)
     assert X.shape == (2000, 4)
@@ -168,9 +167,10 @@ SMALL = searches.Setting("ten laws", "uniform", 300, 2, 200)
 
 
 def test_a_run_belongs_to_its_key():
-    """`searches.release` has the same result in each call for one setting and one number of the run.
+    """`searches.release` returns the same result whenever it is called with the same setting and number of the run.
 
-    With another number the result differs. The same setting in another part of the table has other rows.
+    Another number of the run gives another result. If only the part of the table to which the setting belongs is
+    changed, the rows differ in every entry.
     """
     assert searches.release(SMALL, 1) == searches.release(SMALL, 1)
     assert searches.release(SMALL, 1) != searches.release(SMALL, 2)
@@ -243,11 +243,12 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """In the table `tables.searches()`, an error exceeds five times its forecast only for certain kinds of data.
+    """In the table `tables.searches()`, errors above five times their forecasts occur for certain kinds of data only.
 
-    These are laws of infinite variance, tables with Pareto or Cauchy columns, tables that `laws.TABLES` marks as hidden
-    (not as declared, or with outlying rows that the budget cannot show), and at most one of a thousand runs of "mixed
-    columns". Runs of "fifty laws" are not checked. No run failed, or left the declared ranges.
+    Among the "ten laws", these are the laws of infinite variance. Among the "strange tables", they are those with
+    Pareto or Cauchy columns, and those that `laws.TABLES` marks as hidden: not as declared, or with so few outlying
+    rows that the budget cannot show them. Of the runs of "mixed columns", at most one in a thousand has such an error.
+    No run of any kind failed, or left the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])

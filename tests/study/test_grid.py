@@ -91,7 +91,10 @@ def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
 
 
 def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(store, monkeypatch):
-    """If the version of a method or the number of seeds is raised, only outdated results are computed again."""
+    """A stored result is computed again only if it is of another version of the method, or has too few seeds.
+
+    All other results in the database `store` stay.
+    """
     before = grid.table(CELLS, SEEDS, store)
     assert before[1] == []
     monkeypatch.setitem(grid.METHODS, "plan", grid.METHODS["plan"]._replace(version=2))
@@ -192,7 +195,7 @@ def test_grids_are_whole():
 
 
 def test_order_covers_every_grid_first(tmp_path):
-    """The tasks for the budgets rho = 1/16, 1/4 and 1 come first, for all three grids.
+    """The first 63 tasks of the benchmark are those for the budgets rho = 1/16, 1/4 and 1, from all three grids.
 
     So a run that is stopped early has results of each grid.
     """

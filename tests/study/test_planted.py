@@ -63,10 +63,10 @@ def test_table_has_a_row_for_each_case_and_bug():
 
 @pytest.mark.parametrize(("bug", "passes"), [("none", True), ("rounding away from zero", False)])
 def test_rounding_away_shows_in_exact_norms(bug, passes):
-    """With the bug "rounding away from zero", the integer vector of some clipped row is longer than the lattice allows.
+    """If clipped rows are rounded away from zero, the integer vector of some row is longer than the sensitivity allows.
 
-    An audit by releases would not show the bug, because the lattice is too fine. `passes` is true if no bug is planted
-    (`bug` is "none"): then all of 50 rows are short enough.
+    An audit by releases would not show this bug, because the unit of the integers is too small. If no bug is planted
+    (`bug` is "none" and `passes` is true), the vectors of all 50 rows are short enough.
     """
     grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
     with planted.plant(bug):
@@ -110,10 +110,11 @@ TOO_OFTEN = {"rows": lambda draw, size: draw._rng.random(size) < 0.9}
 def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
     """The audit of a release from a sample exceeds the recorded epsilon if and only if a bug is planted.
 
-    Neighbors are a table with a row far from the center as its first row, and the same table without this row. Samples
-    are drawn with the probability 0.5 unless `bug` replaces a function that draws them. For each probability with which
-    the cost is recorded (0.25 would be a bug), `charges` says whether the audit must stay within the cost. The audit
-    finds more than 0.6 times the epsilon, so that it is not blind. Samples and noise are drawn by a generator.
+    One neighbor is a table with a row far from the center, and the other one is this table without that row. Each row
+    is in a sample with the probability 0.5, unless the functions in `bug` replace those that draw samples. `charges` is
+    a dictionary from the probability for which the cost is recorded (0.25 would be a bug) to whether the audit must
+    stay within the recorded epsilon. The audit always finds more than 0.6 times this epsilon. A seeded generator draws
+    samples and noise.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b
