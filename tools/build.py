@@ -94,8 +94,9 @@ def keep_what_was_read(old: Path, new: Path) -> None:
 def environment(root: Path) -> dict[str, str]:
     """Return this process's environment variables and, as SOURCE_DATE_EPOCH, the date of the last commit.
 
-    With this date, two builds from the same commit give the same book. A value that is set already is kept. PYTHONPATH
-    is the main folder of the project with these tools; `root` is that of the project whose book is built.
+    With this date, two builds from the same commit give the same book. If there is no commit, or SOURCE_DATE_EPOCH is
+    set already, it is left as it is. PYTHONPATH is the main folder of the project with these tools; `root` is that of
+    the project whose book is built.
     """
     made = provenance.commit(root)
     date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}

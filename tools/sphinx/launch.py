@@ -144,7 +144,7 @@ def colab(address: str, commit: str, page: str) -> str:
 
 
 def report(address: str, commit: str, page: str) -> str:
-    """Return the link to the form for errors, in which the page and the commit are filled in already.
+    """Return a link to the form on GitHub by which readers report an error, with the page and the commit filled in.
 
     `page` is the name of the page, `commit` is the hash of the commit, and `address` is the project's public address.
     """
@@ -155,9 +155,9 @@ def report(address: str, commit: str, page: str) -> str:
 def add_links(app, pagename, templatename, context, doctree):
     """Change the buttons that the theme has made for an HTML page.
 
-    Add a button for Colab and buttons for files to download, let the button for errors lead to the form for errors, and
-    give some buttons plainer names. `app` is the Sphinx application, `pagename` is the name of the page, and `context`
-    has its buttons and other parts.
+    Add a button for Colab, let the button for errors lead to the form for reports, and give some buttons plainer names.
+    If the project has a public address, add buttons for files to download. `app` is the Sphinx application, `pagename`
+    is the name of the page, and `context` has its buttons and other parts.
     """
     options, groups = app.config.html_theme_options, {}
     for group in context.get("header_buttons", []):
