@@ -329,8 +329,8 @@ HEADERS = {  # line 1, options, and the --header that "auto" takes for line 1, o
 def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
     """If line 1 of a CSV file could be a header or a person's data, `egm sum` demands --header yes or no.
 
-    If line 1 is clearly one of the two, `egm sum` needs no option. No error shows an entry of the file. `name` is a
-    case in HEADERS.
+    If line 1 is clearly one of the two, `egm sum` needs no option. No error shows an entry of the file. `name` is a key
+    of HEADERS, which has such lines.
     """
     line, options, expected = HEADERS[name]
     (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
@@ -750,8 +750,8 @@ def test_long_plan_is_short(egm, folder):
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
     """`egm plan --adaptive` writes the forecast that AdaptiveDataMechanism makes for the same parameters.
 
-    It also writes the least budget rho and the least number of rows for a forecast. The mechanism accepts these, and
-    refuses a little less. `center` and `budget` are options of the command.
+    It also writes the least budget rho and the least number of rows with which the mechanism can make a forecast. With
+    slightly less, the mechanism raises an error. `center` and `budget` are options of the command.
     """
     (folder / "center.csv").write_text("3\n-1\n10\n")
     plan = released(*PLAN_ADAPTIVE[:6], *budget, *RANGES, *center)
@@ -839,8 +839,9 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
 def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, column):
     """`egm plan --target-error` finds the least epsilon or number of rows for which the error is at most the target.
 
-    The epsilon has three digits. The rest of the output is that of `egm plan` with this epsilon or number. The options
-    in `question` choose the kind of error, which is `measure`, and its column, which is `column` or None.
+    The epsilon is the least with three significant digits. The rest of the output is that of `egm plan` with this
+    epsilon or number. The options in `question` choose the kind of error, which is `measure`, and its column, which is
+    `column` or None.
     """
     rows_wanted = "rows" in question
     known = ("--epsilon", "2") if rows_wanted else ("--rows", "400")

@@ -268,10 +268,10 @@ print(between - before, peak() - before, whole.nbytes)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize("kind", ["zarr", "parquet"])
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
-    """A release of an array in 64 blocks needs less than a quarter of the array's size as additional memory.
+    """A release of an array in 64 blocks needs less additional memory than a quarter of the array's size.
 
-    The additional memory is compared with a release of four blocks. `kind` is "zarr" or "parquet", the kind of file
-    that holds the array.
+    Additional means: beyond the peak of a release of the first four blocks. `kind` is "zarr" or "parquet", the kind of
+    file that holds the array.
     """
     X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
     if kind == "zarr":
@@ -358,8 +358,8 @@ def test_arrays_in_memory_need_no_dask():
 def gated(block, folder, block_id):
     """Return the array `block` unchanged, and create a file in `folder` that shows that the block was begun.
 
-    From its third block on, a process waits until the file "go" appears in `folder`. `block_id` begins with the block's
-    number.
+    From its third block on, a process waits until the file "go" appears in `folder`, so that a test can kill it there.
+    `block_id` begins with the block's number.
     """
     before = len(list(folder.glob(f"{os.getpid()} *")))
     (folder / f"{os.getpid()} {block_id[0]}").touch()

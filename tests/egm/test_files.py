@@ -360,7 +360,10 @@ def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch
 
 
 def test_an_open_quote_does_not_fetch_the_whole_file(tmp_path):
-    """If a quote is never closed, the error comes without reading the rest of the file as one cell."""
+    """If a quote in a CSV file is never closed, `files.rows` raises an error that names the line of the quote.
+
+    It does not read the rest of the file as one cell first: no record is longer than the limit of Python's module csv.
+    """
     (tmp_path / "t.csv").write_text('a,b\n1,2\n"3,4\n' + "5,6\n" * 100_000)
     with pytest.raises(FileError, match="line 3: a quote is not closed"):
         list(files.rows(tmp_path / "t.csv"))

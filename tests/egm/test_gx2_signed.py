@@ -38,7 +38,10 @@ def points(form):
 
 
 def changed(form, **changes):
-    """Return the dictionary `form` with all parameters present, the weights as an array, and the `changes` made."""
+    """Return the parameters `form` of a distribution with defaults for missing ones, and with the given `changes`.
+
+    The weights are returned as an array.
+    """
     full = {"dof": 1.0, "nc": 0.0, "normal": 0.0, "shift": 0.0, **form}
     return {**full, "weights": np.asarray(full["weights"], float), **changes}
 
@@ -201,7 +204,10 @@ def test_published_quantiles_of_the_toolbox(form, p, published):
 
 
 def test_published_derivatives_of_the_toolbox():
-    """The derivatives of the cdf, minus `gx2.gradients`, are those on the getting-started page of the Python gx2."""
+    """The derivatives of the lower tail agree with those on the getting-started page of the Python version of gx2.
+
+    They are the results of `gx2.gradients`, which are derivatives of the upper tail, with the opposite sign.
+    """
     found = gx2.gradients(10.0, [1.0, -5.0, 2.0], [1, 2, 3], [2.0, 3.0, 7.0], normal=2.0, shift=5.0)
     np.testing.assert_allclose(-found.weights, [-5.93248766e-02, -6.46817998e-02, -1.83416585e-01], rtol=1e-8)
     np.testing.assert_allclose(-found.nc, [-2.01733664e-02, 8.03252777e-02, -3.89155815e-02], rtol=1e-8)

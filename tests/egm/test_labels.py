@@ -118,7 +118,7 @@ def test_labels_of_no_allowed_type_cost_nothing(column):
 
 
 def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
-    """`codes`, which finds the group of each row, gives a group no row if its date is not a date in the rows' unit.
+    """`codes`, which finds the group of each row, finds no row for a date that the rows' unit of time cannot express.
 
     For rows in nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be confused with the date in 1715
     that has the same 64 bits.

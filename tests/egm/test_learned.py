@@ -66,9 +66,10 @@ def test_shrinking_makes_the_error_smaller(seed):
 
 
 def test_noise_alone_shows_no_correlation():
-    """If the moments are the identity matrix plus noise, the estimated correlation is mostly the identity matrix.
+    """If the moments are the identity matrix plus noise, the estimated correlation matrix is mostly the identity.
 
-    Over 20 draws, the median error is 0, and the largest error is less than half of the Frobenius norm of the noise.
+    In 20 draws of the noise, the median error is 0, and the largest error is less than half of the Frobenius norm of
+    the noise.
     """
     found = [correlation(np.eye(40) + noise_of(40, 0.5, seed), 0.5, 10**9) for seed in range(20)]
     off = [np.linalg.norm(it - np.eye(40)) for it in found]
@@ -121,7 +122,10 @@ def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
 
 
 def test_independent_columns_stay_the_coordinates():
-    """With independent columns, a release looks for a basis at less than 3 % of the budget, and then uses none."""
+    """If the columns are independent, a release looks for a basis (other directions for clipping), and then uses none.
+
+    The search for the basis costs less than 3 % of the budget.
+    """
     release, _ = run(np.eye(D), "learn", 1)
     assert release.basis is None
     assert release.spent["basis"] < 0.03 * RHO
@@ -130,7 +134,10 @@ def test_independent_columns_stay_the_coordinates():
 
 
 def test_where_nothing_could_be_seen_nothing_is_asked():
-    """With only 3000 rows, a release does not look for a basis, and costs what it costs without the option "learn"."""
+    """With only 3000 rows, a release with basis="learn" does not look for a basis, and costs nothing for it.
+
+    The estimate is that of a release without this option.
+    """
     learned, _ = run(EQUAL, "learn", 1, n=3000)
     plain, _ = run(EQUAL, None, 1, n=3000)
     assert learned.basis is None
@@ -192,7 +199,10 @@ def test_bad_bases_are_refused_at_once(basis, message):
 
 
 def test_a_public_basis_is_not_used_where_it_cannot_be_measured():
-    """With only 3000 rows, the standard deviations along a basis cannot be measured, and the basis is not used."""
+    """With only 3000 rows, a release does not use the given basis, and has the same estimate as without a basis.
+
+    The reason is that there are too few rows to measure the standard deviations along the basis.
+    """
     (with_basis, _), (plain, _) = (run(NEIGHBORS, basis, 1, n=3000) for basis in ("dct", None))
     assert with_basis.basis is None
     assert with_basis.estimate.tolist() == plain.estimate.tolist()

@@ -166,10 +166,10 @@ def test_a_clipped_sum_is_what_it_says(monkeypatch):
 
 
 def test_what_a_first_mean_has_cost_is_not_lost():
-    """If rows fill their ranges evenly, the sum gets all of the budget but the cost of one private median.
+    """If rows fill their ranges evenly, all of the budget except the cost of one private median is spent on the sum.
 
-    The mechanism first buys a noisy mean of the clipped rows, and a median of distances, which shows that a search does
-    not pay. Then a second noisy mean is averaged with the first.
+    The mechanism first buys a noisy mean of the clipped rows, and a median of distances, which shows that a search for
+    the center and the spread does not pay. Then it averages a second noisy mean with the first.
     """
     X = np.random.default_rng(1).uniform(0, WIDTH, (4000, 3))
     release = mechanism().release(X, rng=np.random.default_rng(2))

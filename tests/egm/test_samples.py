@@ -105,7 +105,11 @@ def test_one_release_costs_no_less_than_the_truth_and_hardly_more(z, q, delta):
 
 
 def two_releases(epsilon, z, q, added):
-    """Return the exact delta at `epsilon` of two releases from samples; other arguments are as in `hockey_stick`."""
+    """Return the exact delta at `epsilon` of two releases from samples, by an integral over the result of the first.
+
+    `z` is the noise multiplier, `q` the sampling probability, and `added` exchanges the neighbors, as in
+    `hockey_stick`.
+    """
     z, q = mp.mpf(z), mp.mpf(q)
 
     def of_first(x):
@@ -120,9 +124,9 @@ def two_releases(epsilon, z, q, added):
 
 @pytest.mark.parametrize(("z", "q"), [(1.1, 0.05), (0.7, 0.4), (3.0, 0.2)])
 def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
-    """At the epsilon that is computed for two releases from samples, their exact delta is nearly the given 1e-6.
+    """At the epsilon that egm computes for two releases from samples, their exact delta is nearly the demanded 1e-6.
 
-    It is between 0.97e-6 and 1e-6. `z` is the noise multiplier, and `q` the sampling probability.
+    The exact delta is between 0.97e-6 and 1e-6. `z` is the noise multiplier, and `q` the sampling probability.
     """
     delta = 1e-6
     epsilon = composed((z, q, 2), delta=delta)
@@ -222,9 +226,10 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
 
 
 def test_a_plan_composes_samples_with_other_releases():
-    """By the composition rule "planned", samples and other releases together cost less than the sum of their costs.
+    """By the rule "planned", releases from samples and other releases together cost less than the sum of the two costs.
 
-    They cost more than each alone. But a sample of hardly any rows adds at most 1 % to the cost of a Gaussian release.
+    "planned" is a composition rule of budgets. Together they cost more than each of the two groups alone. A release
+    from a sample of hardly any rows adds at most 1 % to the cost of a Gaussian release.
     """
     steps, others = (1.1, 0.01, 100), {"mu_squared": 0.01}
     alone, noise = composed(steps), float(gaussian_epsilon(DELTA, 10.0))

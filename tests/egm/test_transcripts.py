@@ -456,9 +456,9 @@ def fast(monkeypatch):
         return 0.1 * sigma**2, 0.01 * np.broadcast_to(offset, sigma.shape) ** 2
 
     def alike(weights):
-        """Return (factor, degrees of freedom) of a scaled chi-square variable in place of a sum with `weights`.
+        """Return (factor, degrees of freedom) of a scaled chi-square variable that approximates a chi-square sum.
 
-        The mean and the variance are those of the weighted sum of chi-square variables.
+        The sum has these `weights`, and the scaled variable has its mean and its variance.
         """
         dof = np.sum(weights) ** 2 / np.sum(weights**2)
         return np.sum(weights) / dof, dof
