@@ -71,7 +71,10 @@ def test_searches_find_the_quantile(method):
 
 
 def test_lines_say_whether_the_goal_is_met():
-    """`verdict` returns a line of at most 110 characters that says whether all given figures are within a limit."""
+    """`verdict` returns a line that says whether the given figures are all at most, or all at least, a given limit.
+
+    The line has at most 110 characters.
+    """
     line = measured.verdict("error of sf, to the direct sum", [1e-13, 1e-14, 1e-15, 1e-16], ".0e", most=1e-12)
     assert line.endswith("<= 1e-12 met")
     assert len(line) <= 110
@@ -333,10 +336,10 @@ def test_gradients_are_derivatives(widths):
 
 
 def test_scaling_of_gradients_keeps_the_noise():
-    """`gradients.lemma` returns the multipliers of Lemma 4.1, times a factor with which the noise keeps its variance.
+    """`gradients.lemma` returns multipliers b proportional to the inverse roots of the standard deviations (Lemma 4.1).
 
-    For a given clip norm, multipliers b multiply this variance by the mean of b**-2, which must be 1. They are
-    proportional to the inverse roots of the standard deviations.
+    For a given clip norm, multipliers change the total variance of the noise by the mean of b**-2 as a factor. This
+    mean is 1, so that the variance does not change.
     """
     spread = np.array([1.0, 4.0, 9.0])
     b = gradients.lemma(spread)

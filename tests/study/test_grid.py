@@ -122,10 +122,10 @@ def test_table_is_the_committed_one(tmp_path):
 
 
 def test_failures_are_counted_and_told(tmp_path, monkeypatch):
-    """The table has the number of failures of each method, and `grid.failures` yields a line that says what went wrong.
+    """`grid.table` states how often each method failed, and `grid.failures` yields lines that say what went wrong.
 
-    One method fails in about half of the runs, and its mean squared error is that of the others. The other method
-    always returns NaN, and its row has no mean.
+    Here one method fails in about half of the runs, and its mean squared error is that of the other runs. A second
+    method always returns NaN, and its row of the table has no mean.
     """
 
     def sometimes(X, cell, rng):
