@@ -78,7 +78,10 @@ def log_delta(epsilon, excess, d):
     cut = 2 * mp.asin(mp.sqrt(excess / (2 * (epsilon + excess))))
 
     def term(distance):
-        """Return log(density (1 - exp(epsilon - loss))) at the angle cut - `distance`; the loss at `cut` is epsilon."""
+        """Return the logarithm of an integrand, density times 1 - exp(epsilon - loss), at the angle cut - `distance`.
+
+        The loss is the privacy loss at this angle. At the angle `cut` it is equal to epsilon.
+        """
         above = 2 * mp.sin(distance / 2) * mp.sin(cut - distance / 2)
         return density(cut - distance) + mp.log(-mp.expm1(-2 * z * above)) if above > 0 else mpf("-1e30")
 
