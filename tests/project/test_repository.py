@@ -135,9 +135,10 @@ TAKE_A_VALUE = {
 def wrongly_installed(text, known, inside_the_package=False):
     """Return a list of the names in the `pip install` commands of `text` that must not be installed by their names.
 
-    The names in `known` are allowed. The project is not yet in the registry of packages, so its own name needs an
-    address, except in messages of the package (`inside_the_package`), whose reader has it. An extra such as
-    "egm[files]" is never allowed, because egm is not the name of the project.
+    The names in `known` are allowed. The project is not yet in the registry of packages, so a command must give an
+    address with its name. Messages of the package (`inside_the_package`) may use the name alone, because their readers
+    have installed the project already. An extra such as "egm[files]" is never allowed, because egm is not the name of
+    the project.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):
