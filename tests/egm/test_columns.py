@@ -399,8 +399,8 @@ WAYS_OUT = {
 def test_what_is_no_array_is_told_how_to_become_one(what):
     """If an object cannot be summed as it is, the TypeError says how to make an array or a table of it.
 
-    `what` is a key of WAYS_OUT, which has such objects and the texts of their errors. A lazy data frame is not computed
-    for this, and a sparse array is not made dense.
+    `what` is a key of WAYS_OUT, which has such objects and the texts of their errors. For the path of a file, the error
+    names only the type. A lazy data frame is not computed for the error, and a sparse array is not made dense.
     """
     held, message = WAYS_OUT[what]
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))

@@ -406,7 +406,7 @@ def test_simulation_warns_once(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-6, 1e-8, 1e-9])
 def test_noise_is_never_cut_off_by_64_bits(epsilon, monkeypatch):
-    """For any `epsilon`, the integer noise that a secure release draws has a standard deviation of at most 2**58.
+    """Even for a tiny `epsilon`, the integer noise of a secure release has a standard deviation of at most 2**58.
 
     Noise beyond 2**63 would be cut off, which would reveal the value. Four mechanisms are tested.
     """

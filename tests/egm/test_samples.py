@@ -615,10 +615,10 @@ def test_dask_is_refused_before_it_is_charged():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("probability", [1e-12, 0.5])
 def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
-    """A release with a sampling probability uses only the rows of sampled persons, and works for an empty sample.
+    """A release with a sampling probability counts only the sampled persons, and works for an empty sample.
 
-    The released number of persons is near 300 times the probability, within six standard deviations. `form` is a form
-    of data in FORMS.
+    The released number of persons is near 300 times the probability, within six standard deviations. The budget records
+    the probability, and delta times the probability. `form` is a key of FORMS, which has forms of data.
     """
     persons, values = people_and_rows()
     X, person = FORMS[form](persons, values, tmp_path)
