@@ -47,7 +47,10 @@ def install() -> None:
 
 
 def main() -> None:
-    """Install chi2comb, or print why there is no wheel (binary package) of chi2comb for this machine."""
+    """Install chi2comb, or print why there is no wheel (binary package) of chi2comb for this machine.
+
+    If the installation fails, end the program with an error.
+    """
     if reason := unavailable():
         print(f"{reason}: what compares with it is left out.")
         return

@@ -92,8 +92,8 @@ def environment(scratch: Path) -> dict[str, str]:
 
     `scratch` is an empty folder. With these settings, the chapter's output depends on its key (see `key`) and on the
     package `egm` alone. They also make the kernel, the process that runs the cells, record versions and modules
-    (`tools.kernel.recorder`), and output every figure as PDF, too (`tools.kernel.figures`). Numerical libraries get one
-    thread.
+    (`tools.kernel.recorder`), and output every figure as PDF and CSV, too (`tools.kernel.figures`). Numerical libraries
+    get one thread.
     """
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -204,8 +204,8 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
     """Execute the chapter with the path `chapter` unless its stored result in the folder `store` is up to date.
 
-    Return the path of the executed chapter, and the time in seconds, or None if it was not executed. If the event
-    `stop` is set while the chapter runs, raise ChapterError.
+    Return the path of the executed chapter, and the time in seconds, or None if it was not executed. If the chapter
+    fails, or the event `stop` is set while it runs, raise ChapterError.
     """
     package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"

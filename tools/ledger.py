@@ -132,7 +132,8 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
     """Return the `Ledger` of a project: its entries, together with the results that its executed chapters recorded.
 
     `executed` has the path of each executed chapter (notebook) by its file name. `root` is the main folder of the
-    project. If two cells record a result for one entry, raise ValueError.
+    project. An error in print without a recorded result gets that of its statement, if one cell checks both. If two
+    cells record a result for one entry, raise ValueError.
     """
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), LOADER) or [] for file in files)

@@ -63,7 +63,7 @@ def is_small(line: str) -> bool:
 def typeset(folder: Path, root: Path) -> Path:
     """Typeset the LaTeX sources in `folder` by XeLaTeX, and return the path of the PDF.
 
-    Any warning of LaTeX raises a BookError, unless it is about a box that is slightly too large. The log is
+    Any error or warning of LaTeX raises a BookError, unless it is about a box that is slightly too large. The log is
     `_build/latex.log` in `root`, the main folder of the project.
     """
     fixed = {"FORCE_SOURCE_DATE": "1", "TZ": "UTC", "max_print_line": "10000"}  # the last: one message, one line

@@ -90,7 +90,7 @@ def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
 
 
 def name(root: Path = ROOT) -> str:
-    """Return the file name of the supplement: it has the version, and says if there are uncommitted changes.
+    """Return the file name of the supplement: it has the version, and "uncommitted" if no commit has the present files.
 
     `root` is the main folder of the project.
     """
@@ -101,8 +101,8 @@ def name(root: Path = ROOT) -> str:
 def supplement(root: Path = ROOT) -> Path:
     """Build the book as HTML and PDF, pack it with the rest of the supplement, and return the path of the zip file.
 
-    `root` is the main folder of the project. If there are uncommitted changes, raise a BookError instead. Zip files of
-    earlier supplements are removed.
+    `root` is the main folder of the project. Zip files of earlier supplements are removed. If there is no commit, or
+    there are uncommitted changes, raise a BookError then.
     """
     for outdated in (root / "_build").glob("egm-supplement-*.zip"):
         outdated.unlink()
