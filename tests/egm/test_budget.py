@@ -114,9 +114,10 @@ def test_adaptive_mechanism_costs_its_rho():
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
     """A Laplace mechanism costs as much as Gaussian noise whose outputs on neighboring data are N(0, 1) and N(mu, 1).
 
-    mu is the number for which N(0, 1) and N(mu, 1) have the total variation distance tanh(epsilon / 2). Outputs of a
-    mechanism with this `epsilon` and delta = 0 never have a larger distance. The recorded `mu_squared` is at least
-    mu**2, and larger by at most a relative 1e-11. The recorded zCDP cost `rho` is `epsilon`**2 / 2, rounded up.
+    mu is the number for which N(0, 1) and N(mu, 1) have the total variation distance tanh(epsilon / 2). No mechanism
+    with this `epsilon` and delta = 0 has outputs on neighboring data with a larger distance. The recorded `mu_squared`
+    is at least mu**2, and larger by at most a relative 1e-11. The recorded zCDP cost `rho` is `epsilon`**2 / 2, rounded
+    up.
     """
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
@@ -139,8 +140,8 @@ def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
     """The Gaussian noise by which a budget counts a Laplace mechanism is never more private than the mechanism.
 
     Randomized response stands for the Laplace mechanism, because no mechanism with this `epsilon` and delta = 0 is less
-    private. At 100 values from 0 to 1.2 `epsilon`, its delta is at most that of the Gaussian noise. At one of these
-    values the two deltas differ by less than 1e-9.
+    private. At 100 values from 0 to 1.2 `epsilon`, the delta of randomized response is at most that of the Gaussian
+    noise. At one of these values the two deltas differ by less than 1e-9.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)

@@ -70,8 +70,8 @@ def whole_table(rows):
 def test_every_kind_has_the_same_numbers(tmp_path, kind, rows):
     """`files.rows` yields the same numbers, bit for bit, for a CSV, NPY or Parquet file with the same table.
 
-    It yields them in blocks of rows, and again if they are asked for again. `kind` is the suffix of the file, and
-    `rows` is the number of rows.
+    The rows are yielded in blocks, and a second iteration yields the same numbers. `kind` is the suffix of the file,
+    and `rows` is the number of rows.
     """
     X = table(rows)
     path = tmp_path / f"t.{kind}"
@@ -883,7 +883,7 @@ def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatc
 def test_only_regular_files_are_replaced(tmp_path):
     """`files.whole`, which writes a file, never replaces a folder or a device, even with overwrite=True.
 
-    It raises a FileError, also if the folder of the file does not exist.
+    `files.whole` raises a FileError instead, and also if the folder of the file does not exist.
     """
     for path in (tmp_path, Path("/dev/null")):
         with pytest.raises(FileError, match="is not a regular file"), files.whole(path, overwrite=True):

@@ -236,7 +236,8 @@ def test_published_far_tails_of_the_toolbox():
 def test_published_error_of_a_classification():
     """The smallest error of a classification agrees with that on the getting-started page of the Python version of gx2.
 
-    Each point has one of two normal distributions. The quadratic form is the log ratio of their densities.
+    Each point comes from one of two normal distributions, and is classified by the log ratio of their densities, which
+    is a quadratic form of the point.
     """
     means, covariances = ([-0.3, -0.3], [0.3, 0.3]), (np.eye(2), np.diag([0.4, 0.6]))
     first, second = (np.linalg.inv(covariance) for covariance in covariances)
@@ -624,7 +625,8 @@ def example(seed, d=4):
 def test_product_of_two_normal_variables(rho):
     """The product of two standard normal variables with the correlation `rho` has the known distribution.
 
-    It is negative with the probability arccos(rho) / pi (Sheppard 1899), and its density has the Bessel function K_0.
+    The product is negative with the probability arccos(rho) / pi (Sheppard 1899), and its density has the Bessel
+    function K_0.
     """
     law = gx2.from_quadratic_form([[0, 1], [0, 0]], cov=[[1, rho], [rho, 1]])
     assert law.cdf(0.0) == pytest.approx(np.arccos(rho) / np.pi, rel=1e-12)
@@ -780,7 +782,7 @@ def test_density_where_it_is_infinite(dof):
 def test_density_near_a_pole_is_refused(x):
     """`gx2.pdf` raises an AccuracyError near a point where the density is infinite.
 
-    There the integrand falls too slowly for any step of the quadrature.
+    Near such a point, the integrand of the density falls too slowly for any step of the quadrature.
     """
     with pytest.raises(gx2.AccuracyError):
         gx2.pdf(x, [1.0, -1.0], 0.25)

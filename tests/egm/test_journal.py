@@ -272,7 +272,7 @@ def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
 def test_a_fork_is_no_second_budget(tmp_path):
     """A forked process cannot use a budget that its parent has in memory, since both could spend the total.
 
-    It can use a budget with a file: parent and child record their costs in the same file.
+    If the budget is in a file, the forked process can use it: parent and child record their costs in the same file.
     """
     budget = Budget(epsilon=1)
     budget.charge(laplace(0.25))

@@ -224,8 +224,8 @@ def test_uniforms_have_all_digits_of_a_double(monkeypatch):
 def distance_of_discrete(s, d):
     """Return the total variation distance of discrete and rounded l2 noise, both of scale `s`, for `d` = 1 or 2.
 
-    l2 noise is normal noise with a random variance. For discrete l2 noise, a discrete Gaussian takes the place of the
-    normal distribution. Rounded l2 noise is rounded to integers. `d` is the number of coordinates.
+    l2 noise is normal noise with a random variance, in `d` coordinates. Discrete l2 noise has a discrete Gaussian in
+    place of the normal distribution, and rounded l2 noise is l2 noise that is rounded to integers.
     """
     reach, (nodes, weights) = int(40 * s) + 40, np.polynomial.legendre.leggauss(400)
     u = 14 * nodes - 11  # log of the gamma variable, from exp(-25) to exp(3)

@@ -462,8 +462,8 @@ def test_the_charge_is_not_lost_in_rounding():
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
     """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for `delta` near 1.
 
-    There the last digits of the multiplier computed for `epsilon` and `delta` do not always decrease when `delta`
-    increases. `d` is the number of integers that get noise.
+    For such a `delta`, the last digits of the multiplier computed for `epsilon` and `delta` do not always decrease when
+    `delta` increases. `d` is the number of integers that get noise.
     """
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

@@ -134,7 +134,7 @@ def test_independent_columns_stay_the_coordinates():
 
 
 def test_where_nothing_could_be_seen_nothing_is_asked():
-    """With only 3000 rows, a release with basis="learn" does not look for a basis, and costs nothing for it.
+    """With only 3000 rows, a release with basis="learn" does not look for a basis, and spends no budget on it.
 
     The estimate is that of a release without this option.
     """

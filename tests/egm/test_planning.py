@@ -124,8 +124,8 @@ def test_measures_are_those_of_the_forecast():
 def test_interval_without_a_bias_is_normal(basis):
     """If center and sigma are exact, the half width of an interval for a mean is 1.96 times the error of the mean.
 
-    The half width is the measure "interval" of `curve`, here for 95 %. The interval has no bias then. `basis` is an
-    option of the mechanism.
+    The half width is the measure "interval" of `curve`, here for 95 %. The forecast error is normal and has no bias
+    then. `basis` is an option of the mechanism.
     """
     it = GaussianDataMechanism(
         [3.0, 2.0, 1.0], 900, 1.0, 1e-6, center_std=0, sigma_factor=1, clip_probability=0.2, basis=basis

@@ -287,7 +287,8 @@ def test_forecasts_take_names():
 def test_a_forecast_says_that_there_is_no_search():
     """With few rows, or with standard deviations of half of the ranges, the forecast says that there is no search.
 
-    Its method is then "ranges". With few rows, its error is the one that a release forecasts, too.
+    The method in the forecast is then "ranges". With few rows, the forecast error is the one that a release states,
+    too.
     """
     few, release = mechanism(50).forecast(SIGMA), mechanism(50).release(people(50), rng=np.random.default_rng(1))
     assert (few.method, few.success, few.spent) == ("ranges", 1.0, {"sum": 0.05})

@@ -189,8 +189,8 @@ def test_training_costs_what_dp_accounting_says():
 def test_rounding_errors_are_covered(z, number, delta, excess):
     """If nearly everybody is in each sample, releases cost about as much as without sampling, which is known exactly.
 
-    Their epsilon for `delta` is at most a relative 1e-6 below the exact one, and at most the share `excess` above it,
-    for rounding errors. `z` is the noise multiplier, and `number` the number of releases.
+    The epsilon of the releases for `delta` is at most a relative 1e-6 below the exact one, and at most the share
+    `excess` above it, to allow for rounding errors. `z` is the noise multiplier, and `number` the number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)

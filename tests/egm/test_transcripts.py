@@ -116,9 +116,9 @@ def blind(stack, rows, seed, counted=False):
 def outcomes(mechanism, data, rows, seed=2, **labels):
     """Release each data set with samplers whose answers do not depend on it, and return the set of different outcomes.
 
-    It has one element if the releases by `mechanism` depend on the data only through the samplers. `data` is a list of
-    data sets, `rows` the number of rows that is reported for each, and `seed` determines the answers. `labels` are
-    further arguments of `release`.
+    The set has one element if the releases by `mechanism` depend on the data only through the samplers. `data` is a
+    list of data sets, `rows` the number of rows that is reported for each, and `seed` determines the answers. `labels`
+    are further arguments of `release`.
     """
     seen = set()
     for X in data:
