@@ -288,9 +288,9 @@ def normal_rows(n, sigma, seed, mean=0.0):
 def test_plan_has_its_published_error(rho, published, error):
     """The mean squared error of `plan` agrees with that of its authors, `published`, within four standard errors.
 
-    They state it, with the standard error `error`, for 50 runs on 4000 rows from N(0, I) in dimension 128:
-    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++". The
-    budget is 3.75 times `rho`, which is what the authors' program spends for `rho`.
+    The authors state this error, with the standard error `error`, for 50 runs on 4000 rows from N(0, I) in dimension
+    128: github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++".
+    The budget is 3.75 times `rho`, which is what the authors' program spends for `rho`.
     """
     runs = [
         plan(normal_rows(4000, np.ones(128), seed), 3.75 * rho, search_share=0.8, radius=25 * np.sqrt(128), rng=rng)
@@ -339,7 +339,7 @@ def test_coinpress_has_its_published_error(n, published):
 def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
     """`coinpress` clips rows to balls that shrink from step to step, and the last center is near the true mean.
 
-    Its distance from the true mean is below the promised bound in all of 20 runs.
+    The distance of the last center from the true mean is below the promised bound in all of 20 runs.
     """
     d, n, recorder = 20, 2000, Recorder(monkeypatch)
     for seed in range(20):

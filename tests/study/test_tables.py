@@ -151,7 +151,7 @@ def test_duels_are_with_the_best_that_knows_no_more_and_never_fails():
 def test_ratio_has_its_standard_error():
     """The standard error that `tables.duels` states for a ratio of two errors agrees within 10 % with a simulation.
 
-    It is compared with the standard deviation of 2000 ratios of independent normal errors.
+    The simulation gives the standard deviation of 2000 ratios of independent normal errors.
     """
     rng = np.random.default_rng(1)
     rows = [
