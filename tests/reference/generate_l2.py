@@ -92,7 +92,7 @@ def log_delta(epsilon, excess, d):
 def by_spheres(epsilon, s, d):
     """Return delta at `epsilon` for l2 noise of scale `s` in `d` dimensions, without the closed form.
 
-    It is a difference of two probabilities, each an integral over the radii of spheres around a neighbor.
+    delta is a difference of two probabilities, each an integral over the radii of spheres around a neighbor.
     """
     c = epsilon * s
 
