@@ -102,7 +102,7 @@ def supplement(root: Path = ROOT) -> Path:
     """Build the book as HTML and PDF, pack it with the rest of the supplement, and return the path of the zip file.
 
     `root` is the main folder of the project. Zip files of earlier supplements are removed. If there is no commit, or
-    there are uncommitted changes, raise a BookError then.
+    there are uncommitted changes, raise a BookError and build nothing.
     """
     for outdated in (root / "_build").glob("egm-supplement-*.zip"):
         outdated.unlink()
