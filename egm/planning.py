@@ -29,8 +29,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtri
 
+from egm._mechanisms.rowsum import half_lengths
 from egm._types import Array, ArrayLike, Columns
 from egm._validate import finite, positive, probability, scalar, vector
 from egm.adaptive import AdaptiveDataMechanism
@@ -298,7 +298,7 @@ def _error_of(
     place = _place(getattr(mechanism, "columns", None), size, column)
     if measure in ("relative", "interval") and not isinstance(place, int):
         raise ValueError(f'column must be given for the measure "{measure}", because there are {size} columns')
-    z = float(-ndtri((1 - scalar(probability, confidence=confidence)) / 2))
+    tail = (1 - scalar(probability, confidence=confidence)) / 2
     mean = 1.0
     if measure == "relative":
         there = imagined["center"] if imagined else mechanism.center  # type: ignore[union-attr]  # it has rows
@@ -311,7 +311,7 @@ def _error_of(
         with warnings.catch_warnings(action="ignore", category=DeltaWarning):
             it: Any = replace(mechanism, **{field: value})  # type: ignore[arg-type]  # a union, as above
         if measure == "interval":
-            return float(_half_widths(it, z, imagined)[place] / it.n)
+            return float(_half_widths(it, tail, imagined)[place] / it.n)
         root = math.sqrt(np.sum(_squared_errors(it, imagined)[place]))
         return root if measure == "sum" else float(root / (it.n * mean))
 
@@ -395,19 +395,19 @@ def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Arra
 
 
 def _half_widths(
-    mechanism: GaussianDataMechanism | AdaptiveDataMechanism, z: float, imagined: dict[str, Array]
+    mechanism: GaussianDataMechanism | AdaptiveDataMechanism, tail: float, imagined: dict[str, Array]
 ) -> Array:
     """Return half of the width of the confidence interval of each entry of the sum that `mechanism` would release.
 
-    `z` is the quantile of the normal law for the confidence. `imagined` has the arguments of the
-    forecast of an AdaptiveDataMechanism.
+    The interval may fail with the probability 2 `tail`. `imagined` has the arguments of the forecast of an
+    AdaptiveDataMechanism.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
         std = forecast.noise_std * math.sqrt(1 + forecast.error.clipping / forecast.error.noise)
-        return z * np.hypot(std, forecast.bias_std) + forecast.bias
+        return half_lengths(std, forecast.bias, forecast.bias_std, tail)
     parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
-    return z * parts.std + parts.bias
+    return half_lengths(parts.std, parts.bias, parts.bias_std, tail)
 
 
 def _first(ratio: Callable[[float], float], low: float, high: float) -> float:

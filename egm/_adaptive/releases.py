@@ -212,7 +212,7 @@ class AdaptiveRelease(RowSum):
             raise ValueError("unseen must be False: declare the share of the budget that it takes to the mechanism")
         parts = replace(self, bias=self.unseen.most, bias_std=self.unseen.std)._parts()
         parts.spread = np.sqrt(parts.spread**2 + self.unseen.square / self.n)
-        down, up = self._ends(parts, confidence, of, simultaneous)
+        down, up = self._ends(parts, confidence, of, simultaneous, proved=True)
         return np.minimum(low, down), np.maximum(high, up)
 
     def _parts(self) -> Parts:
@@ -220,7 +220,7 @@ class AdaptiveRelease(RowSum):
         noise = np.maximum(self.noise_std**2 - of_count, 0.0)
         std = np.sqrt(noise * (1 + self.forecast.clipping / (self.forecast.noise - float(np.sum(of_count)))))
         center = self.center if self.count_std else np.zeros(std.shape)
-        return Parts(center, np.hypot(std, self.bias_std), self.bias, self.spread, self.count_std)
+        return Parts(center, std, self.bias, self.spread, self.count_std, self.bias_std)
 
 
 @dataclass(frozen=True, eq=False)

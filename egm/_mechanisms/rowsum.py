@@ -9,20 +9,22 @@ numbers m for which this difference is not too large (Fieller 1954):
 
     |S - N (m - c)| \le q \sqrt{v_S + (m - c)^2 v_N} + \beta,
 
-where :math:`v_S` and :math:`v_N` are the variances of S and N, :math:`\beta` is the mean of what clipping took, and q
-is the quantile of the noise. The interval is right for small numbers of rows, too. It is unbounded if the exact number
-of rows may be zero, in view of N and its noise.
+where :math:`v_S` and :math:`v_N` are the variances of S and N, and :math:`\beta` bounds the mean of what clipping took.
+If :math:`\beta = 0`, then q is the quantile of the noise for both tails. It is smaller for a larger :math:`\beta`,
+because the interval then fails only if the noise has the sign of what clipping took (`half_lengths`). The interval is
+right for small numbers of rows, too. It is unbounded if the exact number of rows may be zero, in view of N and its
+noise.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from egm._l2 import coordinate_quantile
 from egm._types import Array, Columns, NoiseLaw
@@ -31,22 +33,28 @@ from egm._validate import probability, scalar
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Parts", "RowSum", "table"]
+__all__ = ["Parts", "RowSum", "half_lengths", "table"]
 
 Of: TypeAlias = Literal["sum", "mean", "population"]
+
+_STEPS = 8  # of Newton's method, of which six are enough; also of the iteration for a private number of rows
 
 
 class Parts:
     """Describe how far the noisy sum of centered rows may be from the exact sum, for each column.
 
     `center` is subtracted from each row. `std` is the standard deviation of the noise and of what clipping took,
-    together; `bias` is a bound of the mean of what clipping took; and `spread` is a standard deviation of the rows.
-    These three have the shape (d,), or (2, d) if they differ for the lower and the upper ends of intervals. `count_std`
-    is the standard deviation of the noise in the number of rows, or 0 if this number is public.
+    together; `bias` is a bound of the mean of what clipping took, `bias_std` the standard deviation of the noise in
+    this bound; and `spread` is a standard deviation of the rows. These four have the shape (d,), or (2, d) if they
+    differ for the lower and the upper ends of intervals. `count_std` is the standard deviation of the noise in the
+    number of rows, or 0 if this number is public.
     """
 
-    def __init__(self, center: Array, std: Array, bias: Array, spread: Array, count_std: float) -> None:
-        self.center, self.std, self.bias, self.spread, self.count_std = center, std, bias, spread, count_std
+    def __init__(
+        self, center: Array, std: Array, bias: Array, spread: Array, count_std: float, bias_std: Array | float = 0.0
+    ) -> None:
+        self.center, self.std, self.bias, self.spread = center, std, bias, spread
+        self.count_std, self.bias_std = count_std, bias_std
 
 
 class RowSum(ABC):
@@ -147,24 +155,34 @@ class RowSum(ABC):
         """
         return self._ends(self._parts(), confidence, of, simultaneous)
 
-    def _ends(self, parts: Parts, confidence: float, of: Of, simultaneous: bool) -> tuple[Array, Array]:
+    def _ends(
+        self, parts: Parts, confidence: float, of: Of, simultaneous: bool, proved: bool = False
+    ) -> tuple[Array, Array]:
         """Return the lower and the upper ends of the intervals that `interval` describes, as two vectors.
 
-        `parts` says how far the noisy sum may be from the exact sum. The other arguments are those of `interval`.
+        `parts` says how far the noisy sum may be from the exact sum. If `proved` is true, each of both ends alone is
+        wrong with at most half of the allowed probability. The other arguments are those of `interval`.
         """
         if of not in ("sum", "mean", "population"):
             raise ValueError(f'of must be "sum", "mean" or "population", got {of!r}')
-        fail, n = 1 - scalar(probability, confidence=confidence), self.n
+        fail = 1 - scalar(probability, confidence=confidence)
         law, size = self._law()
         tail = fail / (len(self.estimate) if simultaneous else 1) / 2
-        q = float(-ndtri(tail)) if law == "gaussian" else max(float(-ndtri(tail)), coordinate_quantile(tail, size))
+        z = float(-ndtri(tail)) if law == "gaussian" else max(float(-ndtri(tail)), coordinate_quantile(tail, size))
+
+        def half(variance: Array) -> Array:
+            if proved or law != "gaussian":
+                return z * np.sqrt(variance + parts.bias_std**2) + parts.bias
+            return half_lengths(np.sqrt(variance), parts.bias, parts.bias_std, tail)
+
         if of == "sum":
-            variance = parts.std**2 + (parts.count_std * parts.center) ** 2
-            half = np.broadcast_to(q * np.sqrt(variance) + parts.bias, (2, len(self.estimate)))
-            return self.estimate - half[0], self.estimate + half[1]
-        variance = parts.std**2 + (n * parts.spread**2 if of == "population" else 0.0)
-        centered = self.estimate - self._noisy_count() * parts.center
-        low, high = _ratio(centered, self._noisy_count(), variance, parts.count_std**2, parts.bias, q)
+            down, up = np.broadcast_to(
+                half(parts.std**2 + (parts.count_std * parts.center) ** 2), (2, parts.center.size)
+            )
+            return self.estimate - down, self.estimate + up
+        variance = parts.std**2 + (self.n * parts.spread**2 if of == "population" else 0.0)
+        count = self._noisy_count()
+        low, high = _ratio(self.estimate - count * parts.center, count, variance, parts, z, half)
         return parts.center + low, parts.center + high
 
     def _noisy_count(self) -> float:
@@ -238,26 +256,59 @@ class RowSum(ABC):
         return {"column": named, **{name: vector.tolist() for name, vector in vectors.items()}}
 
 
-def _ratio(S: Array, N: float, variance: Array, count_variance: float, bias: Array, q: float) -> tuple[Array, Array]:
-    """Return the least and the greatest t with |S - N t| <= q sqrt(variance + t**2 count_variance) + bias.
+def half_lengths(std: Array, bias: Array, bias_std: Array | float, tail: float) -> Array:
+    r"""Return half of the length of intervals around estimates whose error has a bias of unknown sign.
 
-    `S`, `variance`, `bias` and both results are vectors; `variance` and `bias` may also be matrices with one row for
-    each result. If the exact count may be zero, because `count_variance` is large, the results are infinite.
+    The error of an estimate is normal, with the standard deviation `std` and a mean between -B and B. B is not known:
+    `bias` estimates it, with independent normal noise of the standard deviation `bias_std`. An interval may fail with
+    the probability 2 `tail`. Half of its length is the least T for which T >= bias, :math:`T \ge z \, \text{std}` and
+
+    .. math::
+
+        \Phi(-(T - \text{bias}) / s) + \Phi(-(T + \max(\text{bias}, 0)) / \text{std}) \le 2 \, \text{tail},
+        \qquad s^2 = \text{std}^2 + \text{bias\_std}^2,
+
+    where z is the quantile of the normal law :math:`\Phi` for `tail`. The first term is the probability of a failure on
+    the side of the bias. The second term is that on the other side, where the noise in the bias does not matter.
     """
-    variance, bias = (np.broadcast_to(part, (2, S.size)) for part in (variance, bias))
+    both, z = np.hypot(std, bias_std), float(-ndtri(tail))
+    up, down, ratio = bias / both, np.maximum(bias, 0.0) / both, both / std
+    half = np.maximum(z * std / both, up + max(float(-ndtri(2 * tail)), 0.0))
+    for _ in range(_STEPS):  # Newton's method; the left side is convex, so no step goes beyond the solution
+        near, far = half - up, (half + down) * ratio
+        slope = (np.exp(-(near**2) / 2) + ratio * np.exp(-(far**2) / 2)) / math.sqrt(2 * math.pi)
+        half = half + np.maximum(ndtr(-near) + ndtr(-far) - 2 * tail, 0.0) / slope
+    return both * half
+
+
+def _ratio(
+    S: Array, N: float, variance: Array, parts: Parts, z: float, half: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """Return the least and the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2).
+
+    `S` and both results are vectors, and `variance` is a vector or a matrix with one row for each result. The function
+    `half` returns half of the length of an interval, which is at most z standard deviations plus the bias. If the exact
+    count may be zero, because its noise is large, the results are infinite.
+    """
+    variance, bias, bias_std = (np.broadcast_to(part, (2, S.size)) for part in (variance, parts.bias, parts.bias_std))
+    count_variance = parts.count_std**2
     if not count_variance:
-        half = q * np.sqrt(variance) + bias
-        return (S - half[0]) / N, (S + half[1]) / N
-    low, high = np.full((2, S.size), math.inf)
-    if q * math.sqrt(count_variance) >= N:
-        return -low, high
-    # N t - S - bias = q sqrt(variance + t^2 count_variance) has one solution t, and so has the other side by symmetry.
-    for i, sign, ends in ((1, 1.0, high), (0, -1.0, low)):
-        shifted = sign * S + bias[i]
-        a, c = N**2 - q**2 * count_variance, shifted**2 - q**2 * variance[i]
-        root = np.sqrt(np.maximum((N * shifted) ** 2 - a * c, 0.0))
-        ends[:] = sign * (N * shifted + root) / a
-    return low, high
+        halves = half(variance)
+        return (S - halves[0]) / N, (S + halves[1]) / N
+    if z * parts.count_std >= N:
+        return np.full(S.size, -math.inf), np.full(S.size, math.inf)
+    # With a fixed q, N t - S = q sqrt(variance + bias_std^2 + t^2 count_variance) + bias is a quadratic equation; and q
+    # depends so little on t that a few repetitions find it.
+    sign, q = np.array([[-1.0], [1.0]]), np.full((2, S.size), z)
+    for _ in range(_STEPS):
+        shifted = sign * S + bias
+        a, c = N**2 - q**2 * count_variance, shifted**2 - q**2 * (variance + bias_std**2)
+        ends = sign * (N * shifted + np.sqrt(np.maximum((N * shifted) ** 2 - a * c, 0.0))) / a
+        at = variance + ends**2 * count_variance
+        q, before = (half(at) - bias) / np.sqrt(at + bias_std**2), q
+        if np.allclose(q, before, rtol=1e-12, atol=0.0):
+            break
+    return ends[0], ends[1]
 
 
 def table(rows: dict[str, Any], backend: str | ModuleType | None = None) -> Any:

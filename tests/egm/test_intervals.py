@@ -14,6 +14,7 @@ from scipy import stats
 
 from egm import GaussianDataMechanism
 from egm._l2 import coordinate_quantile
+from egm._mechanisms.rowsum import half_lengths
 from egm.mechanisms import GroupedDataMechanism
 
 SIGMA, CENTER = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
@@ -158,20 +159,46 @@ def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
     assert np.isfinite([low, high]).all()
 
 
-def test_the_ends_solve_the_equation_of_fieller():
+@pytest.mark.parametrize("options", [KNOWN, {"clip_probability": 0.1}], ids=["without a bias", "with a bias"])
+def test_the_ends_solve_the_equation_of_fieller(options):
     """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count.
 
-    The equation says that |sum - t * count|, minus the bound of the bias, is the normal quantile times the standard
-    deviation of the noise in sum - t * count. The count is the number of rows.
+    The equation says that |sum - t * count| is half of the length of an interval for the noise in sum - t * count and
+    for the bound of the bias. Without a bias, this is the normal quantile times the standard deviation of that noise.
+    The count is the number of rows.
     """
-    made = mechanism(40, neighbors="add_remove", **KNOWN)
+    made = mechanism(40, neighbors="add_remove", **options)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))
-    release, parts = dataclasses.replace(release, count=40.0), release._parts()
+    release = dataclasses.replace(release, count=40.0)
+    parts = release._parts()
+    assert np.all(parts.bias == 0) == (options == KNOWN)
     for end in release.interval(0.9, of="mean"):
         t = end - CENTER
-        distance = np.abs(release.estimate - 40 * CENTER - 40 * t) - parts.bias
-        spread = np.sqrt(release._parts().std ** 2 + (t * release.count_std) ** 2)
-        np.testing.assert_allclose(distance / spread, stats.norm.isf(0.05), rtol=1e-9)
+        distance = np.abs(release.estimate - 40 * CENTER - 40 * t)
+        spread = np.sqrt(parts.std**2 + (t * release.count_std) ** 2)
+        np.testing.assert_allclose(distance, half_lengths(spread, parts.bias, 0.0, 0.05), rtol=1e-9)
+        if options == KNOWN:
+            np.testing.assert_allclose(distance / spread, stats.norm.isf(0.05), rtol=1e-9)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
+@pytest.mark.parametrize("bias_std", [0.0, 0.2, 0.5, 1.0, 2.0, 5.0])
+def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
+    """Intervals for a bias of unknown sign have at least their confidence, whatever the bias is, and not much more.
+
+    The error of an estimate is normal with the variance 1 and the mean B. The function that is tested gets B with
+    normal noise of the standard deviation `bias_std`, where a negative number counts as zero or is kept. The confidence
+    is computed by quadrature over this noise. It is exact for a large B and, if there is no noise, for every B.
+    """
+    noise = np.linspace(-9, 9, 3001)
+    weights = stats.norm.pdf(noise) / np.sum(stats.norm.pdf(noise))
+    for B in (*np.linspace(0, 5, 41) * max(1.0, bias_std), 20 + 20 * bias_std):
+        for guess in (B + bias_std * noise, np.maximum(B + bias_std * noise, 0.0)):
+            half = half_lengths(np.ones(noise.size), guess, bias_std, (1 - confidence) / 2)
+            covered = float(np.sum(weights * (stats.norm.cdf(half - B) - stats.norm.cdf(-half - B))))
+            assert covered >= confidence - 1e-9
+            if (not bias_std and confidence > 0.5) or B >= 20:
+                assert covered == pytest.approx(confidence, abs=1e-9)
 
 
 # --- l2 noise ---------------------------------------------------------------------------------------------------------
