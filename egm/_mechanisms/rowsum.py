@@ -115,12 +115,12 @@ class RowSum(ABC):
         Notes
         -----
         An interval allows for the noise, and for the mean and the variation of what clipping takes
-        from the rows. It assumes that the guesses of center and standard deviations are as good as
-        they were declared to the mechanism, or as the search of an adaptive mechanism has found. The
-        interval for the population also allows for the variation of the rows. If a person may have k
-        rows, these are taken to be equal, which is the worst case. If the number of rows is private,
-        the interval of a mean is that of Fieller (1954), which is right for small numbers of rows,
-        too: if the number of rows may be zero, the interval is unbounded.
+        from the rows. It assumes that the guesses of center and standard deviations are no worse
+        than was declared to the mechanism; for an adaptive mechanism, no worse than its search has
+        found. The interval for the population also allows for the variation of the rows. If a
+        person may have k rows, these are taken to be equal, which is the worst case. If the number
+        of rows is private, the interval of a mean is that of Fieller (1954), which is right for
+        small numbers of rows, too: if the number of rows may be zero, the interval is unbounded.
 
         A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping takes
         more from the rows than the interval allows for. If the law is skewed, the sum of what clipping
@@ -239,10 +239,12 @@ class RowSum(ABC):
 
 
 def _ratio(S: Array, N: float, variance: Array, count_variance: float, bias: Array, q: float) -> tuple[Array, Array]:
-    """Return the least and the greatest t with |S - N t| <= q sqrt(variance + t**2 count_variance) + bias.
+    """Return the ends of Fieller's intervals for the ratios S / N of noisy numbers, as two vectors.
 
-    `S`, `variance`, `bias` and both results are vectors; `variance` and `bias` may also be matrices with one row for
-    each result. If the exact count may be zero, because `count_variance` is large, the results are infinite.
+    For each entry they are the least and the greatest t with |S - N t| <= q sqrt(variance + t**2 count_variance) +
+    bias. Here S and N have noise of the variances `variance` and `count_variance`, and S a bias of at most `bias`. If
+    these two differ for the lower and the upper ends, they are matrices of two rows. If the exact count may be zero,
+    because `count_variance` is large, the ends are infinite.
     """
     variance, bias = (np.broadcast_to(part, (2, S.size)) for part in (variance, bias))
     if not count_variance:
