@@ -88,11 +88,11 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 
 
 def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> Array:
-    """Return the weights w with the least noise factor, such that the sum of `count` * w is 1.
+    """Return the weights w for which the noise factor is least (see `optimal`), such that the sum of `count` * w is 1.
 
-    All arrays have one entry for each group of equal standard deviations. `count` has the numbers of columns, which
-    need not be whole. `share` is proportional to the standard deviations, and the sum of `count` * `share` is 1. The
-    iteration begins at `start`, and `p` is the clip probability.
+    All arrays have one entry for each group of equal standard deviations. `count` has the numbers of columns in the
+    groups, which need not be whole. `share` is proportional to the standard deviations, and ``sum(count * share)`` is
+    1. The iteration begins at `start`, and `p` is the clip probability.
     """
     log_weights, best = np.log(start), (np.inf, start)
     iterates: deque[Array] = deque(maxlen=_WINDOW)
@@ -116,11 +116,11 @@ def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> A
 def _start(sigma: Array, p: float) -> Array:
     """Return nearly optimal weights for very many standard deviations `sigma`, from which an iteration starts.
 
-    First the weights are computed for the few standard deviations of `_few_for_many`. They are nearly right, because
-    only sums over the columns of smooth functions of sigma enter the problem. For the best weights w, sigma is
-    proportional to w sqrt(g), where g, defined in `optimal`, is a function of w. A spline inverts this relation for
-    every entry of `sigma`. `p` is the clip probability. If `_few_for_many` finds nothing, or if w sqrt(g) does not
-    increase with w, the result is sigma / sum(sigma).
+    First the weights of `optimal` are computed for the few standard deviations that `_few_for_many` finds. They are
+    nearly right, because only sums over the columns of smooth functions of sigma enter the problem. For the best
+    weights w, sigma is proportional to w sqrt(g), where g, defined in `optimal`, is a function of w. A spline inverts
+    this relation for every entry of `sigma`. `p` is the clip probability. If `_few_for_many` finds nothing, or if w
+    sqrt(g) does not increase with w, the result is sigma / sum(sigma).
     """
     nodes, count = _few_for_many(sigma)
     if nodes.size == 0:
@@ -148,8 +148,8 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
     """Return (nodes, count): few standard deviations to replace `sigma`, and how many columns each of them stands for.
 
     For a smooth function f, the sum of f over `sigma` is nearly the sum of count * f(nodes). `sigma` is divided into
-    clusters, and the Gauss rule of a cluster follows from the Cholesky factor of the matrix of its moments. Both
-    results are empty if there are too many clusters.
+    clusters. The nodes and counts of a cluster are those of its Gauss rule (quadrature), which follows from the
+    Cholesky factor of the matrix of its moments. Both results are empty if there are too many clusters.
     """
     _, clusters = gather(sigma, np.ones(1), np.zeros(1), 2 * _RULE, _MOST)
     nodes, count = [np.zeros(0)], [np.zeros(0)]
@@ -174,23 +174,24 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
 
 
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
-    """Compute the bound of `excess_bound` from the shares of each coordinate in the noise and in the squared norm.
+    """Compute the bound of `excess_bound` from each coordinate's shares in the noise and in a row's squared norm.
 
-    `noise_share` has the shares in the variance of the noise, and `ratio` the shares in the squared norm, divided by
-    `noise_share`. The bound is log(1 + chi-square divergence), which is at least the Kullback-Leibler divergence. It
-    keeps its digits if the two shares nearly agree.
+    With the shares tau = `noise_share` in the variance of the noise and pi = `ratio` * tau in the squared norm of a row
+    at the clipping radius, the bound is log(1 + sum((pi - tau)**2 / tau)). It is accurate even if pi and tau nearly
+    agree.
     """
     return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 
 
 def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Array:
-    """Return weights w that approximately make the noise factor F stationary, by one step from `weights`.
+    """Return weights w that approximately make the noise factor F of `optimal` stationary, by one step from `weights`.
 
-    `share` and `count` are as in `_stationary_weights`. F is stationary if w_j is proportional to share_j / sqrt(g_j).
-    Here g_j = E[Z_j^2 | Q = q] depends on w, and `pull` has the g_j for the given `weights`. Given Q = q, Z_j is close
-    to normal with the variance ``1 / (1 - 2 w_j s_j)`` for some s_j. With s_j kept fixed, the condition is w_j**2 = a_j
-    (1 - 2 w_j s_j) with a_j proportional to share_j**2; its solution w_j is the result. The simpler iteration w = share
-    / sqrt(g) would overshoot, because in a far tail g_j changes many times as much as w_j.
+    `share` and `count` are as in `_stationary_weights`, and the Z_j, Q and q as in `optimal`. F is stationary if w_j is
+    proportional to share_j / sqrt(g_j). Here g_j = E[Z_j^2 | Q = q] depends on w, and `pull` has the g_j for the given
+    `weights`. Given Q = q, Z_j is close to normal with the variance ``1 / (1 - 2 w_j s_j)`` for some s_j. With s_j kept
+    fixed, the condition is ``w_j**2 = a_j (1 - 2 w_j s_j)`` with a_j proportional to share_j**2; its solution w_j is
+    the result. The simpler iteration w = share / sqrt(g) would overshoot, because in a far tail g_j changes many times
+    as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 
@@ -207,9 +208,10 @@ def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Arra
 def _extrapolated(iterates: deque[Array], residuals: deque[Array]) -> Array:
     """Return the next iterate of log w by Anderson mixing, or by a plain step if the mixing moves too far.
 
-    `iterates` has the last values of log w, and `residuals` their changes by `_stationary`. A plain step adds the last
-    residual to the last iterate. The mixing is the combination of the last iterates whose residuals nearly cancel. Far
-    from the solution it can lie anywhere, and is not used if it differs from the plain step by `_LONGEST` or more.
+    `iterates` has the last values of log w, and `residuals` the changes that one step of `_stationary` makes to each of
+    them. A plain step adds the last residual to the last iterate. Anderson mixing takes the combination of the last
+    iterates whose residuals nearly cancel. Far from the solution this combination can lie anywhere; it is not used if
+    it differs from the plain step by `_LONGEST` or more.
     """
     plain = iterates[-1] + residuals[-1]
     moves, changes = np.diff(iterates, axis=0), np.diff(residuals, axis=0)

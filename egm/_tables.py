@@ -1,9 +1,9 @@
 """Match the names of columns in vectors and tables, and return the numbers of a table in the wanted order.
 
-Data frames and series of pandas, polars and Arrow are read through narwhals, which is imported only for an object that
-could be one of them. Dask is recognized by its attributes. The entries of a vector have names if the vector is a
-mapping or a Series with an index, as in pandas. Labels that only number the columns, from 0 as in pandas or from "1" as
-in `egm.files`, do not count as names.
+Data frames and series of pandas, polars and Arrow are read through the library narwhals, which is imported only for an
+object that could be one of them. Dask is recognized by its attributes. The entries of a vector have names if the vector
+is a mapping or a Series with an index, as in pandas. Labels that only number the columns, from 0 as in pandas or from
+"1" as in `egm.files`, do not count as names.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ def _labels(vector: object) -> tuple[Hashable, ...] | None:
 
 
 def _as(kind: Literal["DataFrame", "Series"], X: Any) -> Any:
-    """Return `X` as a data frame or a series of narwhals, as `kind` says, or None if `X` is not of this kind.
+    """Return `X` as a data frame or a series of the library narwhals, or None if `X` is none.
 
-    Raise ValueError if two columns of a data frame have the same name.
+    `kind` says which of the two is wanted. Raise ValueError if two columns of a data frame have the same name.
     """
     if isinstance(X, np.ndarray) or type(X).__module__.partition(".")[0] in _NO_FRAMES:
         return None
@@ -149,7 +149,10 @@ def _as(kind: Literal["DataFrame", "Series"], X: Any) -> Any:
 
 
 def _index(found: Any) -> Any:
-    """Return the index of a data frame or series of narwhals, or None if it has none; only pandas has an index."""
+    """Return the index of a data frame or series of the library narwhals; None if it has none, or if `found` is None.
+
+    Only objects that were made from pandas have an index.
+    """
     if found is None:
         return None
     import narwhals.stable.v2 as nw
@@ -158,15 +161,15 @@ def _index(found: Any) -> Any:
 
 
 def _is_of_numpy(dtype: DType) -> bool:
-    """Return whether `dtype`, the type of a column of narwhals, is a type of numbers that NumPy has, too."""
+    """Return whether `dtype`, the type of a column of the library narwhals, is a type of numbers of NumPy, too."""
     return dtype.is_numeric() and type(dtype).__name__ not in ("Decimal", "Int128", "UInt128")
 
 
 def _others(name: str, frame: Any) -> list[int]:
     """Return the indices of the columns of `frame` whose entries must be cast to doubles, such as booleans or decimals.
 
-    No row of `frame`, a data frame of narwhals, is read. Raise TypeError for a column that holds neither numbers nor
-    booleans; the message calls the frame by `name`.
+    No row of `frame`, a data frame of the library narwhals, is read. Raise TypeError for a column that holds neither
+    numbers nor booleans; the message calls the frame by `name`.
     """
     empty, found = frame[:0], []
     for j, (column, dtype) in enumerate(empty.schema.items()):
@@ -180,9 +183,10 @@ def _others(name: str, frame: Any) -> list[int]:
 
 
 def _numbers(frame: Any, others: list[int]) -> NDArray[Any]:
-    """Return the numbers of `frame`, a data frame of narwhals, as an array (rows, d), in which a missing value is NaN.
+    """Return the numbers of `frame`, a data frame of the library narwhals, as an array (rows, d).
 
-    `others` has the indices of the columns that are first cast to doubles.
+    A missing value becomes NaN. `others` has the indices of the columns that are first cast to doubles, such as
+    booleans.
     """
     import narwhals.stable.v2 as nw
 
@@ -233,7 +237,7 @@ def kept(X: Any, rows: NDArray[np.bool]) -> Any:
 
 
 def _keys(name: Hashable, column: Any) -> NDArray[Any]:
-    """Return the entries of `column`, a column of narwhals, as an array of one of the types that `split` describes.
+    """Return the labels in a column of the library narwhals as an array of numbers, booleans, dates or objects.
 
     Raise ValueError if an entry is missing; the message calls the column by `name`.
     """
@@ -276,7 +280,7 @@ def label_type(X: Any, label: Any) -> np.dtype[Any] | None:
 
 
 def _dtype(column: Any) -> np.dtype[Any] | None:
-    """Return the NumPy type of the labels in `column`, an empty column of narwhals, or None if it is not known.
+    """Return the NumPy type of the labels in an empty column of the library narwhals, or None if it is not known.
 
     The types are those that `label_type` returns.
     """
@@ -346,7 +350,7 @@ def check(X: object, columns: Columns) -> None:
     """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
 
     Names that only number the columns are accepted. If `columns` is None, a table with two or more real names is
-    refused. Raise TypeError for a data frame of dask with a column that does not hold numbers.
+    refused. Raise TypeError for a data frame of dask with a column that holds neither numbers nor booleans.
     """
     names = column_names(X)
     if names is None:
@@ -363,8 +367,8 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
 
     The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An object without names
     is returned unchanged, and other columns of `X` are left out. If `gaps` is true, a missing entry of a data frame
-    becomes NaN. The errors are those of `check`; for a data frame there is also a TypeError for a column that does not
-    hold numbers, and a ValueError for an entry that is infinite or, unless `gaps` is true, missing.
+    becomes NaN. The errors are those of `check`; for a data frame there is also a TypeError for a column that holds
+    neither numbers nor booleans, and a ValueError for an entry that is infinite or, unless `gaps` is true, missing.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
@@ -402,13 +406,14 @@ class Part:
 
     @property
     def label_types(self) -> Any:
-        """Return the function `label_types` of the other table (see `egm.files.Table`), or None if it has none."""
+        """Return the function `label_types` of the table from which this one is made, or None if it has none."""
         return getattr(self._table, "label_types", None)
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Return an iterator over pairs: a block of rows with the chosen columns, and a list with their labels.
+        """Return an iterator over pairs: a block of rows with the chosen columns, and a list with the rows' labels.
 
-        The list has one array of labels for each column in `names`, which may be any columns of the other table.
+        The list has one array of labels for each column in `names`, which may be any columns of the table from which
+        this one is made.
         """
         return ((block[:, self._place], labels) for block, labels in self._table.labelled(names))
 
@@ -473,10 +478,10 @@ def refuse_rows_of_tables(X: object) -> None:
 
 
 def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray[Any]]:
-    """Yield blocks of rows of `frame`, a data frame of narwhals, as arrays with the columns `place`, in that order.
+    """Yield blocks of rows of `frame`, a data frame of the library narwhals, as arrays with the columns `place`.
 
-    `place` has the indices of the columns, or is None for all columns as they are. Only one block is copied at a time.
-    `gaps` and the errors are those of `arranged`.
+    `place` has the indices of the columns in the wanted order, or is None for all columns as they are. Only one block
+    is copied at a time. `gaps` and the errors are those of `arranged`.
     """
 
     def chosen(rows: Any) -> Any:
@@ -493,7 +498,7 @@ def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
-    """Yield the `blocks` in their order; for a block that is itself an iterator, yield the blocks that it yields."""
+    """Yield the `blocks` in their order; if a block is itself an iterator over blocks, yield its blocks instead."""
     for block in blocks:
         if isinstance(block, Iterator):
             yield from block

@@ -1,10 +1,10 @@
 """Release the sum of normal rows whose center (mean) and spread (standard deviations) are not known beforehand.
 
 A part of the privacy budget pays for a private search for the center and the spread, which asks a
-few questions about the rows. Each answer is private in the sense of zero-concentrated differential
-privacy (Bun and Steinke 2016), and the costs of the answers add up. Later questions depend on
-earlier answers. This is allowed, because the total is fixed beforehand (Feldman and Zrnic 2021).
-The answer to the last question is the sum itself.
+few questions about the rows, such as how many of them are longer than a given norm. Each answer is
+private in the sense of zero-concentrated differential privacy (Bun and Steinke 2016), and the costs
+of the answers add up. Later questions depend on earlier answers. This is allowed, because the total
+is fixed beforehand (Feldman and Zrnic 2021). The answer to the last question is the sum itself.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ class AdaptiveDataMechanism(Declared):
         public; or one row is added or removed, and the number of rows is private. Then a tenth of
         the budget buys a noisy number of rows, which is released.
     unseen : float, default 0.0
-        Share of the budget of the last sum, from 0 to 0.9, that is spent on noisy counts of the rows
-        that are longer than each of two norms. The counts are needed for ``interval(unseen=True)``,
-        which also holds if a few rows are far away from all others (see `AdaptiveRelease.interval`).
+        Share, from 0 to 0.9, of the budget that the search leaves for the sum; this share is spent
+        on noisy counts of the rows that are longer than each of two norms. The counts are needed
+        for ``interval(unseen=True)``, which also holds if a few rows are far away from all others
+        (see `AdaptiveRelease.interval`).
 
     Raises
     ------
@@ -98,8 +99,8 @@ class AdaptiveDataMechanism(Declared):
 
     With `radius` the mechanism runs if `rho` is at least ``least_rho(d)`` for d columns. Then the
     search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search
-    may not notice a few rows that are far away from all others; they are then clipped. These are
-    less than a tenth of all rows at the least budget, less than a twentieth if
+    may not notice a few rows that are far away from all others; they are then clipped. The share of
+    such rows is less than a tenth of all rows at the least budget, less than a twentieth if
     :math:`n \sqrt{\rho}` is between 400 and 1200, and less than a share of
     :math:`60 / (n \sqrt{\rho})` above 1200.
 
@@ -135,10 +136,10 @@ class AdaptiveDataMechanism(Declared):
     moments of the columns, divided by their standard deviations and clipped, and keeps the directions
     that stand out of the noise [3]_. It takes the eigenvectors of the resulting covariance matrix if
     the noise, by Lemma 4.1, is then expected to be less by a fifth or more. Before the sum, it counts
-    long rows along this basis and in the columns, and returns to the columns if the basis does not
-    promise a smaller error there, as for columns of zeros and ones. A basis is learned for at
-    most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000, which is 13 000 rows for
-    epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
+    long rows, once by their norms along this basis and once by those in the columns. It does without
+    the basis if the counts do not promise a smaller error with it, as for columns of zeros and ones. A
+    basis is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000, which
+    is 13 000 rows for epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
 
     References
     ----------
@@ -274,11 +275,11 @@ class AdaptiveDataMechanism(Declared):
 
         Notes
         -----
-        The search is run with the answers that are expected of normal rows with the mean `center`,
-        and either the standard deviations `sigma` and independent coordinates, or the covariance
-        matrix `covariance`. If there is no search, because `ranges` are given and it would not pay,
-        the forecast is the error of the noise, which is exact; there is no other error if the data
-        lie in the ranges.
+        The steps of the search are computed with the expected answers to its questions, without
+        data. These are the answers for normal rows with the mean `center`, and either the standard
+        deviations `sigma` and independent coordinates, or the covariance matrix `covariance`. If
+        there is no search, because `ranges` are given and it would not pay, the forecast is the
+        error of the noise, which is exact; there is no other error if the data lie in the ranges.
 
         Examples
         --------
@@ -400,9 +401,10 @@ class AdaptiveDataMechanism(Declared):
         Notes
         -----
         Columns with names are taken in the order of `columns`; without `ranges` and `columns`, in
-        their own order. A file or a dask array is read anew for each question, in blocks, and is
-        never in memory as a whole. All questions are sums over the rows that are computed without
-        rounding. So the same rows give the same release, bit for bit, whatever holds them.
+        their own order. The search asks private questions about the rows. A file or a dask array is
+        read anew for each question, in blocks, and is never in memory as a whole. The exact answers
+        are sums over the rows that are computed without rounding. So the same rows and the same
+        noise give the same release, bit for bit, whatever holds the rows.
 
         Means are computed from integers (see `egm._rows.lattice`) with discrete Gaussian noise. In
         zero-concentrated differential privacy this noise costs as much as continuous noise ([1]_,

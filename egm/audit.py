@@ -244,9 +244,9 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 class _Tape(np.random.Generator):
     """Replace the random generator in a release: return prescribed numbers, and record which noise is asked for.
 
-    `noises` has the prescribed numbers in their order; for None, all are zero. `asked` has a tuple for each number: the
-    law and the scale of the noise, and how many gamma variables were drawn before. `shapes` has the shapes of these
-    variables.
+    `replay` learns in this way how a release depends on its noise. `noises` has the prescribed numbers in their order;
+    for None, all are zero. `asked` has a tuple for each number: the law and the scale of the noise, and how many gamma
+    variables were drawn before. `shapes` has the shapes of these variables.
     """
 
     def __init__(self, noises: Array | None) -> None:
@@ -282,11 +282,11 @@ class _Tape(np.random.Generator):
         return self._next("laplace", scale)
 
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-        """Return a function that returns the next prescribed numbers, as many as the list of zeros that it gets.
+        """Return a function that replaces a list of zeros by as many of the next prescribed numbers.
 
-        The method takes the place of `egm.samplers._vector_noise`, whose result adds noise to a list of integers.
-        `maker` and `metric` are OpenDP's names for the law of this noise. The law and `scale` are recorded for each
-        number.
+        The method takes the place of `egm.samplers._vector_noise`, which returns a function that adds noise to a list
+        of integers. `maker` and `metric` are OpenDP's names for the law of this noise. The law and `scale` are recorded
+        for each number.
         """
         return lambda zeros: [int(noise) for noise in self._next((maker, metric), np.full(len(zeros), scale))]
 
@@ -316,8 +316,8 @@ def _played(
 def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> Array:
     """Draw `size` times the noise of one release from the Generator `rng`; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, the random factors of
-    the variance of l2 noise.
+    Column j has the law and the scale that asked[j] names. l2 noise is normal noise times a random factor, the root of
+    a gamma variable divided by its mean; `shapes` has the shapes of these variables.
     """
     factors = [np.ones(size), *(np.sqrt(rng.gamma(shape, size=size) / shape) for shape in shapes)]
     return np.transpose([getattr(rng, law)(0.0, scale, size) * factors[last] for law, scale, last in asked])
@@ -327,8 +327,9 @@ def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> 
 def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
     """Draw `size` times the noise of one release from the secure samplers; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale of asked[j]. `shapes` are the shapes of gamma variables, the random factors of
-    the variance of l2 noise. A second call with equal arguments returns the same draws.
+    Column j has the law and the scale that asked[j] names. l2 noise is normal noise times a random factor, the root of
+    a gamma variable divided by its mean; `shapes` has the shapes of these variables. A second call with equal arguments
+    returns the same draws.
     """
     gammas = [samplers._half_gamma(round(2 * shape), size) / shape for shape in shapes]
     factors = [np.ones(size), *map(np.sqrt, gammas)]

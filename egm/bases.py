@@ -151,7 +151,8 @@ def from_public(rows: ArrayLike) -> Basis:
 def _shrunk(S: Array, share: float) -> tuple[Array, Array]:
     """Return the eigenvectors, as rows, and the standard deviations of the covariance matrix `S` after shrinking.
 
-    `share` is the weight of the diagonal of `S`. If it is 1, the vectors are the columns in their order.
+    The shrunk matrix is (1 - share) S + share diag(S). If `share` is 1, the vectors are the unit vectors, in the order
+    of the columns.
     """
     if share == 1:
         return np.eye(len(S)), np.sqrt(np.diag(S))

@@ -107,7 +107,8 @@ def clipping(
     copies : float or ndarray, shape (d,), default 1
         Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. Each result is the mean, over all factors, of that for ``factor * sigma``.
+        Factors of `sigma`. Each result is a mean over these factors, of the results for
+        ``factor * sigma``.
 
     Returns
     -------
@@ -181,10 +182,10 @@ def correlated_clipping(
     -----
     With a root R of the covariance matrix, :math:`\Sigma = R R^T`, and the diagonal matrix B of the
     multipliers, let the columns of W be the eigenvectors of :math:`R^T B^2 R`. In their basis the
-    scaled row has independent coordinates, so its squared norm is a generalized chi-square
-    variable whose weights are the eigenvalues. The squared length of the removed part is a
-    quadratic form in these coordinates, times :math:`L^2` as in `egm.gx2.clip_moments`; its mean
-    is an integral over the same contour.
+    scaled row has independent coordinates, so its squared norm is a generalized chi-square variable
+    whose weights are the eigenvalues. The squared length of the removed part is a quadratic form in
+    these coordinates, times :math:`L^2` as in `egm.gx2.clip_moments`; its mean is a contour
+    integral like those of that function.
 
     Examples
     --------
@@ -256,7 +257,8 @@ def loss_of_a_row(
     copies : float or ndarray, shape (d,), default 1
         Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. Each result is the mean, over all factors, of that for ``factor * sigma``.
+        Factors of `sigma`. Each result is a mean over these factors, of the results for
+        ``factor * sigma``.
 
     Returns
     -------
@@ -337,7 +339,8 @@ def best_clip_norm(
     tolerance : float, default 1e-7
         Relative tolerance of the clip norm.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. The error is the mean, over all factors, of that for ``factor * sigma``.
+        Factors of `sigma`. The error is a mean over these factors, of the errors for
+        ``factor * sigma``.
 
     Returns
     -------

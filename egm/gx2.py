@@ -45,12 +45,12 @@ tails and the density are contour integrals over s:
    such as 1e-300 or exp(-1e6), and only its logarithm is computed. The other factor is a number of
    order one (`egm/_gx2/contour.py`).
 2. The contour is the hyperbola :math:`s = c + h r (t (\cosh(u/r) - 1) + i \sinh(u/r))` for real u. Its
-   constants h and r are chosen so that it follows the path of steepest descent to third order. There
-   the integrand falls like :math:`e^{-u^2/2}`. Further away the hyperbola keeps an angle to the
-   vertical whose tangent is t, so that it does not come near the cut, and its nodes spread exponentially,
-   because the integrand of few weights falls only like a power of s. The trapezoid rule in u converges
-   geometrically: the step is halved until two rules agree and the phase of the integrand changes
-   little from node to node (`egm/_gx2/kernel.py`).
+   constants h and r are chosen so that it follows the path of steepest descent to third order. There the
+   integrand falls like :math:`e^{-u^2/2}`. Further away the hyperbola keeps an angle to the vertical
+   whose tangent is t, so that it does not come near the cut. There equal steps in u become steps in s
+   that grow exponentially, which is necessary because the integrand of few weights falls only like a
+   power of s. The trapezoid rule in u converges geometrically: the step is halved until two rules agree
+   and the phase of the integrand changes little from node to node (`egm/_gx2/kernel.py`).
 3. At a node, many weights with equal degrees of freedom need only one logarithm: the factors
    :math:`1 - 2 w_j s` are multiplied, and the turns of the product around zero are counted. The loops
    over nodes and weights are compiled by numba, whose import takes a quarter of a second in the

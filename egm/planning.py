@@ -177,7 +177,7 @@ def solve(
     >>> solve(replace(mechanism, epsilon=0.5), 0.5, "n", column="age").n
     19174
 
-    No epsilon makes it a thousandth of a year, because of what clipping removes:
+    No epsilon makes the error of the mean age a thousandth of a year, because of what clipping removes:
 
     >>> solve(mechanism, 0.001, column="age")
     Traceback (most recent call last):
@@ -279,9 +279,10 @@ def _error_of(
     center: ArrayLike | None,
     **named: str,
 ) -> Callable[[float], float]:
-    """Check the arguments of `solve` and `curve`, and return a function from the value of a field to the error.
+    """Check the arguments of `solve` and `curve`; return a function from the value of a field to the forecast error.
 
-    The field is passed by the keyword `for_` or `of`. The other arguments are those of `solve`.
+    The name of the field, such as "epsilon", is passed by the keyword `for_` or `of`. The other arguments are those of
+    `solve`.
     """
     ((name, field),) = named.items()
     fields = _fields(mechanism)
@@ -413,8 +414,8 @@ def _half_widths(
 def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
     """Return a value between `low` and `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    The function is above 1 at `low` and at most 1 at `high`. It is at most 1 at the result, and above 1 at a value that
-    is smaller by a factor of nearly 1 - 1e-9.
+    `solve` calls it for the error divided by the target. The function must be above 1 at `low` and at most 1 at `high`.
+    It is at most 1 at the result, and above 1 at a value that is smaller by a factor of nearly 1 - 1e-9.
     """
     ends = math.log(low), math.log(high)
 
@@ -430,8 +431,8 @@ def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
 def _first_whole(ratio: Callable[[float], float], low: int, high: int) -> int:
     """Return a whole number from `low` to `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    The function is above 1 at `low` and at most 1 at `high`. It is at most 1 at the result, and above 1 at the number
-    before.
+    `solve` calls it for the error divided by the target. The function must be above 1 at `low` and at most 1 at `high`.
+    It is at most 1 at the result, and above 1 at the whole number before the result.
     """
     while high - low > 1:
         middle = (low + high) // 2

@@ -48,7 +48,7 @@ _EACH = 256  # least number of draws for each thread; fewer take less time than 
 
 
 class SimulationWarning(UserWarning):
-    """Warning that noise came from a NumPy Generator: the numbers to which it was added are not private.
+    """Warning that noise came from a NumPy Generator: such noise does not protect the numbers to which it is added.
 
     Examples
     --------

@@ -426,15 +426,19 @@ class GaussianDataMechanism(Mechanism):
         return rows if self.basis is None else self.basis.forward(rows)
 
     def _of_columns(self, variances: Array) -> Array:
-        """Return the variances of the columns if the coordinates along the basis are uncorrelated with `variances`."""
+        """Return the variance of each column, given the `variances` of uncorrelated coordinates along the basis.
+
+        Without a basis, these coordinates are the columns, and `variances` is returned.
+        """
         return variances if self.basis is None else self.basis.variances(variances)
 
     @property
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
-        """Return how wrong the guesses may be: the distance of the mean from the center, and factors of `sigma`.
+        """Return how wrong the guesses `center` and `sigma` may be, as a pair (distances, factors).
 
-        The distance, shape (d,), follows from `center_std`. The factors are `sigma_factor` and 1 / `sigma_factor`, or
-        only 1 if `sigma_factor` is 1.
+        The distances, shape (d,), are those of the true mean from `center`, by `center_std`. The true standard
+        deviations are `sigma` times one of the factors: `sigma_factor` or 1 / `sigma_factor`, or only 1 if
+        `sigma_factor` is 1.
         """
         offset = (
             _CENTER_STD * self.sigma if self.center_std is None else np.broadcast_to(self.center_std, self.sigma.shape)
@@ -444,9 +448,10 @@ class GaussianDataMechanism(Mechanism):
     def _best_clip(self) -> tuple[Array, float, float]:
         """Return (b, C, p): scaling, clip norm of least forecast error, and probability that a row is clipped.
 
-        The forecast assumes that the guesses are as wrong as declared, and p that they are right. If `scaling` is
-        "optimal", b and C are the best pair. The search for it begins with the better one of two scalings, which are
-        optimal for p = 1/n and for p = 0.1.
+        The forecast error is that for guesses `center` and `sigma` that are as wrong as declared; p is the probability
+        for guesses that are right. If `scaling` is "optimal", b and C are chosen together. The search for this pair
+        begins with one of two scalings, those of `egm.scaling.optimal` for the clip probabilities 1/n and 0.1: the one
+        with the smaller error.
         """
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
@@ -477,14 +482,14 @@ class GaussianDataMechanism(Mechanism):
         """Return the total variance of the noise, and its derivative with respect to the sum of squared semi-axes.
 
         The array `axes` has the semi-axes C / b of the ellipsoid to which rows are clipped, with the clip norm C and
-        the scaling b.
+        the scaling b. `egm._clip_region.best_axes` calls this method to find the ellipsoid of least error.
         """
         sensitivity = self._joint.sensitivity(1.0, self._count_weight(1 / axes, 1.0))
         price = (sensitivity * self.noise_multiplier * self._joint.stretch) ** 2
         return self._noise_total(1 / axes, 1.0), price
 
     def _count_weight(self, b: Array, clip_norm: float) -> float:
-        """Return the weight by which the number of rows is multiplied in a release, or 0 if it is not released.
+        """Return the weight by which the number of rows is multiplied in a release; 0 if that number is not released.
 
         The mechanism has the scaling `b` and the clip norm `clip_norm`.
         """
@@ -504,8 +509,9 @@ class GaussianDataMechanism(Mechanism):
     def _noise_parts(self, b: Array, clip_norm: float) -> tuple[Array, Array]:
         """Return the variances of the noise in two parts, for the scaling `b` and the clip norm `clip_norm`.
 
-        The first part, from the noise in the sum of the rows, is along the vectors of the basis. The second part, from
-        the noise in the number of rows, is that of the columns.
+        The first part has, for each vector of the basis, the variance of the noise in the sum of the rows along this
+        vector. The second part has, for each column, the variance that the noise in the number of rows adds, and 0 if
+        this number is not released.
         """
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
@@ -704,7 +710,7 @@ class GaussianDataMechanism(Mechanism):
     def _parts(self, noise_std: Array, n: float, count_std: float) -> Parts:
         """Return, as `Parts`, how far the noisy sum of `n` rows may be from the exact sum.
 
-        The guesses of center and spread are assumed to be as good as declared. `noise_std` and `count_std` are the
+        The guesses `center` and `sigma` are assumed to be as wrong as declared. `noise_std` and `count_std` are the
         standard deviations of the noise in the sum and in the number of rows.
         """
         (variance, squared_bias), (_, factors) = self._lost, self._doubts
@@ -721,7 +727,8 @@ class GaussianDataMechanism(Mechanism):
     def _lost(self) -> tuple[Array, Array]:
         """Return the variance and the squared mean of what clipping takes from each coordinate of a row.
 
-        The guesses are assumed to be as wrong as declared. Both results have the shape (d,).
+        The mean is assumed to differ from `center` by `center_std`, and `sigma` to be too small by `sigma_factor`. Both
+        results have the shape (d,).
         """
         offset, factors = self._doubts
         return forecast.loss_of_a_row(factors[0] * self.sigma, self.b, self.clip_norm, offset)
@@ -896,8 +903,8 @@ class GaussianDataMechanism(Mechanism):
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> DataRelease:
         """Return the secure release: the sum of the rows and the numbers of rows, plus discrete noise.
 
-        `total` is the sum in integers on the `Lattice` `grid`; under `count_clipped` its last entry is the number of
-        clipped rows. `rows` is the number of rows, which is released only if it is private.
+        `total` is the sum of the clipped rows, rounded to integers by the `Lattice` `grid`; under `count_clipped` its
+        last entry is the number of clipped rows. `rows` is the number of rows, which is released only if it is private.
         """
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
@@ -930,19 +937,23 @@ class GaussianDataMechanism(Mechanism):
     def _grid(self) -> lattice.Lattice:
         """Return the `Lattice` that says how a secure release rounds clipped rows to integers.
 
-        Its unit is as small as possible if the noise shall fit into 64-bit integers, but at least 2**-40 clip norms.
+        Its unit, the length that the integer 1 stands for, is at least 2**-40 clip norms. It is larger if the noise, as
+        a multiple of such a small unit, would not fit into 64-bit integers.
         """
         sensitivity = float(self._joint.sensitivity(1.0, self.count_weight / self.clip_norm))
         noise = sensitivity * self._joint.stretch * self.noise_multiplier  # in clip norms
         return self._lattice(room(self.noise_law, noise))
 
     def _lattice(self, noise: float) -> lattice.Lattice:
-        """Return a `Lattice` for clipped rows and for noise of the standard deviation `noise`, in clip norms."""
+        """Return a `Lattice` for clipped rows plus noise whose standard deviation is `noise` times the clip norm."""
         return lattice.Lattice(self.clip_norm, self.sigma.size, noise, self._unrotated)
 
     @cached_property
     def _unrotated(self) -> Unrotated | None:
-        """Return the object that sums rows without a rotation; None if there is no basis or if rows are rotated."""
+        """Return the object that sums rows first and then rotates the sum along the basis, which is faster.
+
+        The result is None if there is no basis, or if each row must be rotated by itself.
+        """
         return unrotated(self.basis, self.b, self.clip_norm)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
@@ -971,7 +982,10 @@ class GaussianDataMechanism(Mechanism):
         return self._released(estimate, simulated=True, **counts)
 
     def _released(self, estimate: Array, *, simulated: bool, **counts: float) -> DataRelease:
-        """Return the release of the noisy sum `estimate`; `counts` may have the entries "count" and "clipped"."""
+        """Make the release from the noisy sum `estimate`.
+
+        `counts` may have the entries "count", the noisy number of rows, and "clipped", that of the clipped rows.
+        """
         law, std = self.noise_law, self._count_std
         return DataRelease(estimate, self.noise_std, simulated, noise_law=law, mechanism=self, count_std=std, **counts)
 
@@ -1098,10 +1112,11 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, ...]) -> tuple[Whole, int]:
-    """Clip the sums, the means or the first rows of all persons; return the sum of these, and their number.
+    """Replace the rows of each person by their sum, their mean or the first of them, then clip and sum what is left.
 
-    The blocks of `source` are sorted by person, and `how` is `per_person`. The result is that of
-    `egm._rows.sums.clipped_sum`, and `rule` has the other arguments of that function.
+    The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism. The result is
+    the pair (sum, number of clipped vectors that were summed); `egm._rows.sums.clipped_sum` makes it from the vectors
+    and the arguments in `rule`.
     """
     kept = people.gathered(source, how, rule[-1] != "error")
     return sums.clipped_sum((block.values for block in kept), *rule)

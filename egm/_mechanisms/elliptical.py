@@ -1,4 +1,4 @@
-"""Release a vector with normal noise that suits each coordinate (Algorithm 2 of Poulsen's report, 2023)."""
+"""Release a vector with more normal noise where the sensitivity is larger (Algorithm 2 of Poulsen's report, 2023)."""
 
 from __future__ import annotations
 

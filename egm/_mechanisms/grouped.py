@@ -257,22 +257,22 @@ class GroupedDataMechanism(Mechanism):
 
     @property
     def neighbors(self) -> Neighbors:
-        """Return the neighbor relation, which is that of the mechanism."""
+        """Return the neighbor relation, which is that of the field `mechanism`."""
         return self.mechanism.neighbors
 
     @property
     def epsilon(self) -> float:
-        """Return the epsilon of all groups together."""
+        """Return the epsilon of the releases of all groups together."""
         return self.mechanism.epsilon
 
     @property
     def delta(self) -> float:
-        """Return the delta of all groups together."""
+        """Return the delta of the releases of all groups together."""
         return self.mechanism.delta
 
     @property
     def noise_law(self) -> NoiseLaw:
-        """Return the law of the noise, "gaussian" or "l2", which is that of the mechanism."""
+        """Return the law of the noise, "gaussian" or "l2", which is that of the field `mechanism`."""
         return self.mechanism.noise_law
 
     @property
@@ -431,7 +431,8 @@ class GroupedDataMechanism(Mechanism):
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, float]:
         """Return the weight by which the number of rows is multiplied, and the standard deviation of the noise.
 
-        Both are in the unit of `grid`, which says how a secure release rounds clipped rows to integers.
+        Both are multiples of the unit of `grid`, the `Lattice` by which a secure release rounds clipped rows to
+        integers.
         """
         weight = round(self._weight / grid.unit)
         _, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)
@@ -439,7 +440,7 @@ class GroupedDataMechanism(Mechanism):
 
 
 def _plain(key: Any) -> Any:
-    """Return the number, text or date of Python for the scalar `key` of NumPy; any other key as it is."""
+    """Convert a key from a scalar of NumPy to a number, text or date of Python; return any other key unchanged."""
     if isinstance(key, np.datetime64) and isinstance(key.item(), int):  # of nanoseconds, for example
         key = key.astype("M8[us]")
     return key.item() if isinstance(key, np.generic) else key
@@ -452,11 +453,11 @@ def _of_groups(
     most: int | None,
     rule: tuple[Any, ...],
 ) -> tuple[Whole, Whole]:
-    """Return the sums of the rows of all groups and their numbers of rows, as `egm._rows.sums.group_sums` does.
+    """Return the sums (groups, d) of the rows of each group in `keys`, and how many rows of each group were summed.
 
-    If `how` is not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered` joins the rows of
-    each person first; `how` and `most` are its arguments. `keys` are those of the groups, and `rule` has the other
-    arguments of `group_sums`.
+    `egm._rows.sums.group_sums` clips and sums the rows; `rule` has the arguments of this function after `groups`. If
+    `how` is not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered`, with the arguments
+    `how` and `most`, first replaces the rows of each person by fewer rows.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)

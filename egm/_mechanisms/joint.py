@@ -45,9 +45,9 @@ _LEAST_WEIGHT = 1 / 10  # of the number of rows over the clip norm, if a person 
 class Joint:
     """Describe the vector that is released at once: a sum of clipped rows and, on request, two numbers of rows.
 
-    `counted` and `clipped` say whether the number of rows, and that of clipped rows, is released. `reach_squared` is
-    r**2 for the reach r in the docstring of this module, which allows for several rows of one person. `groups` says
-    whether there are several groups of rows, each with its own sum.
+    `counted` says whether the number of rows is part of the vector, and `clipped` whether the number of clipped rows
+    is. `reach_squared` is k**2 if a person may have k rows, or m for one row in each of m groups. `groups` says whether
+    there are several groups of rows, each with its own sum.
     """
 
     neighbors: Neighbors
@@ -59,8 +59,8 @@ class Joint:
     def sensitivity(self, clip_norm: Any, weight: Any) -> Any:
         """Return the sensitivity of the sum, together with the number of rows times `weight`, if a person has one row.
 
-        Rows are clipped to the norm `clip_norm`. The factor `stretch` allows for several rows of a person, and for the
-        number of clipped rows.
+        Rows are clipped to the norm `clip_norm`. If a person may have several rows, or if the number of clipped rows is
+        released, the result must be multiplied by `stretch`.
         """
         joint = np.hypot(clip_norm, weight)
         if self.neighbors == "add_remove":
@@ -70,11 +70,11 @@ class Joint:
     def weight(self, clip_norm: float, ratio: float) -> float:
         """Return the weight w of the number of rows for which the error of the sum is least; 0 if it is not released.
 
-        For the sensitivity s, the noise of the sum of the rows has the variance A s**2, for some A. That of the number
-        of rows, which is multiplied by the center, adds B s**2 / w**2, for some B. `ratio` is the root of B / A. Since
-        s**2 is proportional to C**2 + w**2, where C is the clip norm, the best weight is the root of C times `ratio`.
-        If a person is added or removed, the weight is at least C / 10, which increases the variance of the sum by one
-        percent. If a person is replaced, it is at least the largest weight that does not increase the noise.
+        The released sum is the noisy sum of centered rows plus the center times the noisy number of rows. With the
+        sensitivity s, noise of variance A s**2 is in the first term, and of variance B s**2 / w**2 in the second, and
+        `ratio` is ``sqrt(B/A)``. Since s**2 is proportional to C**2 + w**2 for the clip norm C, the best weight is
+        ``sqrt(C*ratio)``. If a person is added or removed, the result is at least C / 10, which increases the variance
+        of the sum by one percent. If a person is replaced, it is at least the largest weight that does not increase s.
         """
         if not self.counted:
             return 0.0
@@ -84,10 +84,10 @@ class Joint:
 
     @property
     def stretch(self) -> float:
-        """Return the factor by which the noise must be larger than the result of `sensitivity` alone requires.
+        """Return the sensitivity of all that is released, divided by the result of `sensitivity`.
 
-        It is k if a person may have k rows, or sqrt(m) for one row in each of m groups. If the number of clipped rows
-        is released, it is larger by about 0.8 percent.
+        This factor is k if a person may have k rows, or sqrt(m) for one row in each of m groups. If the number of
+        clipped rows is released, the factor is larger by about 0.8 percent.
         """
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
@@ -95,9 +95,9 @@ class Joint:
         """Return the weight of the number of clipped rows, an integer, and the sensitivity of all that is released.
 
         Rows are vectors of integers, of norm at most `radius`, and the number of rows is multiplied by the integer
-        `weight`. If sums are rounded to integers after all rows have been added, `rounded` is the number of their
-        entries, each of which a person can change by one more. The first result is 0 if the number of clipped rows is
-        not released.
+        `weight`. If sums are rounded to integers once more, after all rows have been added, `rounded` is the number of
+        entries of a sum; rounding can increase the change of each entry by one. The weight is 0 if the number of
+        clipped rows is not released.
         """
         joint = radius**2 + weight**2
         square = joint

@@ -123,12 +123,12 @@ class RowSum(ABC):
         Notes
         -----
         An interval allows for the noise, and for the mean and the variation of what clipping takes
-        from the rows. It assumes that the guesses of center and standard deviations are as good as
-        they were declared to the mechanism, or as the search of an adaptive mechanism has found. The
-        interval for the population also allows for the variation of the rows. If a person may have k
-        rows, these are taken to be equal, which is the worst case. If the number of rows is private,
-        the interval of a mean is that of Fieller (1954), which is right for small numbers of rows,
-        too: if the number of rows may be zero, the interval is unbounded.
+        from the rows. It assumes that the guesses of center and standard deviations are no worse
+        than was declared to the mechanism; for an adaptive mechanism, no worse than its search has
+        found. The interval for the population also allows for the variation of the rows. If a
+        person may have k rows, these are taken to be equal, which is the worst case. If the number
+        of rows is private, the interval of a mean is that of Fieller (1954), which is right for
+        small numbers of rows, too: if the number of rows may be zero, the interval is unbounded.
 
         A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping takes
         more from the rows than the interval allows for. If the law is skewed, the sum of what clipping

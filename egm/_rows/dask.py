@@ -53,12 +53,13 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
 def shuffled(
     X: Any, of_part: Callable[[Any], T], divided: Callable[[T, int], list[T]] | None, together: Callable[[list[T]], Sum]
 ) -> list[Sum]:
-    """Divide each block of rows of `X` into pieces, and return for each k the sum over the pieces k of all blocks.
+    """Divide each block of rows of `X` into pieces 0, 1, ..., and return one sum for each number k: of all pieces k.
 
-    `X` is a dask array (n, d) or a dask frame. `of_part` makes an object of each block, and ``divided(object, count)``
-    divides it into a list of `count` pieces. `together` takes the list of the k-th pieces of all blocks, and returns
-    their sum (total, number of rows). So rows of one person need the same k in all blocks. If `divided` is None, each
-    block is summed alone. The functions can be pickled, and depend on their arguments alone.
+    So the rows of one person are summed together if they are in pieces with one number k in all blocks. `X` is a dask
+    array (n, d) or a dask frame. `of_part` makes an object of each block, and ``divided(object, count)`` divides the
+    object into a list of `count` pieces. `together` takes the list of the pieces k of all blocks, and returns their sum
+    as a pair (total, number of rows). If `divided` is None, each block is summed alone. The functions must be
+    picklable, and depend on their arguments alone.
     """
     import dask
 
@@ -103,8 +104,8 @@ def _whole_rows(X: Any) -> Any:
 def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:
     """Apply `function` to each block of rows of `X`; return a dask array (blocks, 1) with one result for each block.
 
-    The `options` are passed on to `function`. Because the array has two axes, dask makes one task of loading a block
-    and calling the function.
+    The `options` are passed on to `function`, which returns an array of shape (1, 1). Because the result is an array
+    with two axes, dask makes one task of loading a block and calling the function.
     """
     chunks = (1,) * X.numblocks[0], (1,)
     return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)
@@ -122,7 +123,7 @@ def _added(cells: NDArray[Any]) -> NDArray[Any]:
 
 
 def _cell(result: Sum) -> NDArray[Any]:
-    """Return an array of shape (1, 1) whose only entry is the object `result`."""
+    """Return an array of shape (1, 1) whose only entry is the object `result`, because dask joins arrays only."""
     cell = np.empty((1, 1), object)
     cell[0, 0] = result
     return cell

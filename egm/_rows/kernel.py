@@ -88,9 +88,9 @@ def _first_nan(y: Array) -> int:
 def _rough(row: Array, y: Array) -> tuple[int, float]:
     """For a `row` whose squares overflow or underflow, return the index of its first wrong entry, and the norm of `y`.
 
-    `y` is the row after centering and scaling. An entry is wrong if it is not finite. The index is -1 if all entries
-    are finite, and otherwise the norm is 0. If another thread has changed the row since, the index may be that of the
-    first NaN in `y`.
+    `y` is the row after centering and scaling. An entry is wrong if it is not finite. If all entries are finite, the
+    index is -1; otherwise the norm is returned as 0. If another thread has changed the row since `y` was computed, the
+    index may be that of the first NaN in `y`.
     """
     place = _first_not_finite(row)
     if place < 0:
@@ -290,11 +290,11 @@ def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
 
 @compiled()
 def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width: int) -> tuple[Array, Array]:
-    """Multiply `width` rows by the matrix of a basis; return the array with the products, and then the other array.
+    """Multiply `width` rows by the matrix of a basis; return (array with the products, other array).
 
-    `z` has the rows as the columns of a matrix (d, width), written as one vector in C order, and so has the first
-    result. `y` is an array of the same size. Both are overwritten; one of them is the first result, and the other one
-    the second. `entries` and `plan` are the results of `egm._basis.Basis.plan`.
+    The vector `z` holds a matrix (d, width) in C order, whose columns are the rows, and `y` is a vector of the same
+    size for intermediate results. Both are overwritten, and one of them is the first result, in the form of `z`; the
+    second result is the other one. `entries` and `plan` are the results of `egm._basis.Basis.plan`.
     """
     done = 0
     for step in range(plan.shape[0]):
@@ -315,8 +315,8 @@ def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width:
 def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
     """Write two weighted sums of `m` vectors into `y`, one after the other from the index base + place.
 
-    The vectors, of `run` entries each, follow each other in `z` from the index `base`. `weights` has the m weights of
-    the first sum, and then those of the second.
+    `_rotated` computes products by such sums. The vectors, of `run` entries each, follow each other in `z` from the
+    index `base`. `weights` has the m weights of the first sum, and then those of the second.
     """
     first, second = y[base + place : base + place + run], y[base + place + run : base + place + 2 * run]
     first[:] = 0.0
@@ -344,7 +344,8 @@ def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int,
 def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
     """Write a weighted sum of `m` vectors, with the weights `weights`, into `y` from the index base + place.
 
-    The vectors, of `run` entries each, follow each other in `z` from the index `base`.
+    `_rotated` calls this function for the last sum if their number is odd. The vectors, of `run` entries each, follow
+    each other in `z` from the index `base`.
     """
     out = y[base + place : base + place + run]
     out[:] = 0.0

@@ -75,18 +75,19 @@ _RANGES, _FEWEST = 8, 64  # ranges for each core, and least rows in one: if a co
 class Lattice:
     """Represent rows by vectors of integers, after the rows have been shortened to a given norm (clipped).
 
-    The integer 1 stands for the length `unit`. The norm of the integer vector of a row is at most `radius`; with an
-    object `unrotated`, the norm of the rotated vector is. The radius is 2**40, or less if the noise would not fit into
-    64-bit integers. A row is also shortened by the factor `shrink`, slightly below 1, so that rounding errors cannot
-    make its vector too long.
+    The integer 1 stands for the length `unit`, and the integer vector of a row has at most the norm `radius`: 2**40, or
+    less if the noise would not fit into 64-bit integers. A row is also shortened by the factor `shrink`, slightly below
+    1, so that rounding errors cannot make its vector too long. If `unrotated` is not None, the vectors are not rotated
+    along the basis; then `radius` bounds their norm after the rotation and scaling that the method `rotated` applies to
+    sums.
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float, unrotated: Unrotated | None = None) -> None:
         """Choose `radius`, `shrink` and `unit` for rows with `d` entries that are shortened to the norm `clip_norm`.
 
-        The standard deviation of the noise is `noise` times the clip norm. With an object `unrotated`, rows are summed
-        before they are rotated, and the method `rotated` rotates the sum. Raise ValueError for a clip norm outside
-        1e-250 to 1e250, and for noise so large that `radius` would be less than 2**20.
+        The standard deviation of the noise is `noise` times the clip norm. If an object `unrotated` is given, rows are
+        summed before they are rotated along a basis, and the method `rotated` rotates the sum. Raise ValueError for a
+        clip norm outside 1e-250 to 1e250, and for noise so large that `radius` would be less than 2**20.
         """
         between(1e-250, 1e250, clip_norm=clip_norm)
         self.radius = 1 << fineness(noise)
@@ -98,14 +99,17 @@ class Lattice:
 
     @property
     def rounded(self) -> int:
-        """Return how many entries of a sum are rounded after all rows have been added: d with `unrotated`, else 0."""
+        """Return how many entries of a sum are rounded once more after all rows have been added.
+
+        These are all d entries if rows are summed before they are rotated along a basis, and otherwise none.
+        """
         return self.unrotated.scaling.size if self.unrotated else 0
 
     def rotated(self, total: Whole) -> Whole:
-        """Return the integer sum of all rows along the basis, from `total`, their integer sum in the columns.
+        """Finish a sum of rows: rotate and scale it along the basis if the rows were summed without a rotation.
 
-        `total` is a result of the method `sum`. Numbers of rows after its d entries stay as they are. Without an object
-        `unrotated`, nothing is left to do, and `total` is returned.
+        `total` is a result of the method `sum`; the result is a vector of integers, too. Numbers of rows after the d
+        entries of `total` stay as they are. If `unrotated` is None, nothing is left to do, and `total` is returned.
         """
         if self.unrotated is None:
             return total
@@ -127,9 +131,9 @@ class Lattice:
 
         X has the shape (m, d), numbers of any real type and size, and any memory order. `center` and `scaling` are
         numbers or vectors of d entries. With a `basis`, the coordinates of x - center along its vectors are scaled; if
-        there is an object `unrotated` for it, the method `rotated` must follow. The result, shape (d,), holds Python
-        integers. On processors of one kind a row always gives the same integers, whatever rows it is added with. Raise
-        ValueError for an entry of X that is not finite.
+        the attribute `unrotated` is not None, the result must then be passed to the method `rotated`. The result, shape
+        (d,), holds Python integers. On processors of one kind a row always gives the same integers, whatever rows it is
+        added with. Raise ValueError for an entry of X that is not finite.
         """
         return self.sum_and_clipped(X, center, scaling, basis)[0]
 
@@ -185,9 +189,10 @@ class Lattice:
         return self.unrotated.most if self.unrotated else _MOST
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
-        """Return a function of `X`, `total` and `clipped` that adds up rows as `egm._rows.kernel.add_rows` does.
+        """Return the function that `_part` calls to add up rows, with or without a basis: add(X, total, clipped).
 
-        `center`, `scaling` and `basis` are those of `sum`. `X` holds doubles or, without a basis, float32.
+        It adds to `total` and `clipped`, and returns an integer, as `egm._rows.kernel.add_rows` does. `center`,
+        `scaling` and `basis` are those of `sum`. `X` holds doubles or, without a basis, float32.
         """
         from egm._rows import kernel  # compiles
 
@@ -244,9 +249,9 @@ def _group_part(
 ) -> NDArray[np.int64]:
     """Sum the integer vectors of the rows of `X` with indices in `part` for each group, and count these rows.
 
-    `codes` has the group of each row, from 0 to `groups` - 1, or -1. ``add(rows, codes, total)`` adds rows as
-    `egm._rows.kernel.add_grouped` does. The result has the shape (groups, d + 1), with the numbers of rows in the last
-    column.
+    `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that is left out.
+    ``add(rows, codes, total)`` adds rows as `egm._rows.kernel.add_grouped` does. The result has the shape (groups, d +
+    1), with the numbers of rows in the last column.
     """
     total = np.zeros((groups, X.shape[1] + 1), dtype=np.int64)
     step = max(1, _GROUPED // X.shape[1])
@@ -295,9 +300,10 @@ def _parts(rows: int, d: int, each: int, most: int) -> list[range]:
 
 
 def _exact_sum(totals: list[NDArray[np.int64]], shape: tuple[int, ...]) -> Whole:
-    """Return the sum of arrays of 64-bit integers, of the given `shape`, in Python integers; zero without any array.
+    """Return the sum of the arrays `totals`, which hold 64-bit integers, as an array of Python integers.
 
-    The high and the low 32 bits are added separately, so that no sum overflows.
+    All arrays have the given `shape`; if there are none, the sum is zero. The high and the low 32 bits are added
+    separately, so that no sum overflows.
     """
     if len(totals) < 2:
         return totals[0].astype(object) if totals else np.zeros(shape, dtype=object)
@@ -373,9 +379,10 @@ def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
 
 
 def l2_distance(d: int) -> float:
-    """Return a bound on how far the law of l2 noise with `d` entries moves if its standard deviation is rounded.
+    """Return a bound on how much the law of l2 noise with `d` entries changes by the rounding of its random scale.
 
-    The standard deviation is random, and `egm.samplers.secure_l2` rounds it. The distance is that of total variation.
+    The noise is normal with a random standard deviation, which `egm.samplers.secure_l2` rounds to a double. The change
+    is measured by the total variation distance.
     """
     return math.sqrt(d) * 2.0**-49
 
@@ -383,7 +390,7 @@ def l2_distance(d: int) -> float:
 def delta_of(distance: float, epsilon: float) -> float:
     """Return by how much delta grows if the noise that is drawn is not the exact noise: (1 + exp(epsilon)) * distance.
 
-    `distance` is the total variation distance between the laws of the two.
+    `distance` is the total variation distance between the law of the drawn noise and that of the exact noise.
     """
     return (1 + math.exp(min(epsilon, 700.0))) * distance
 
@@ -391,8 +398,8 @@ def delta_of(distance: float, epsilon: float) -> float:
 def _left(epsilon: float, delta: float, distance: float) -> float:
     """Return `delta` minus the part that is lost because the noise that is drawn is not the exact noise.
 
-    `distance` is the total variation distance between their laws, and the part is `delta_of(distance, epsilon)`. Raise
-    ValueError if it is half of delta or more.
+    `distance` is the total variation distance between the law of the drawn noise and that of the exact noise, and the
+    part is `delta_of(distance, epsilon)`. Raise ValueError if this part is half of delta or more.
     """
     charge = delta_of(distance, epsilon)
     if not charge < delta / 2:

@@ -45,7 +45,8 @@ class Passes:
         """Return the sum of function(block) over all blocks of rows, which are arrays of doubles in C order.
 
         The function must not change the block and, for a dask array, must be picklable. Raise a ValueError if the
-        number of rows is not n, because a file may have changed. If n is None, the first call sets it.
+        number of rows is not the declared n, for example because a file has changed. If n is None, the first call sets
+        n.
         """
         self.number += 1
         counted = functools.partial(_counted, function)
@@ -84,8 +85,8 @@ class Reopened:
     """Represent a function `X`, which returns a new iterator over blocks of rows at each call, as a table.
 
     A block is an array or a data frame. `names` has the column names of the first block, or "1", "2" and so on if it
-    has none; `named` is false in this case. `count` is None: the number of rows is not known. Raise TypeError if the
-    function returns one iterator twice, and ValueError if there is no block.
+    has no names; `named` says whether it has. `count` is None, because the number of rows is not known. Raise TypeError
+    if the function returns one iterator twice, and ValueError if there is no block.
     """
 
     count = None
@@ -128,7 +129,8 @@ def _doubles(block: Any) -> Array:
 def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
     """Yield the rows of the `blocks`, which have `d` columns, in blocks of `step` rows; the last one may have fewer.
 
-    Even without rows there is a block. A block must be used before the next one is taken, which overwrites it.
+    If there are no rows, one empty block is yielded. A block must be used before the next one is taken, because all
+    blocks share their memory.
     """
     held, filled, none = np.empty((step, d)), 0, True
     for block in map(_doubles, blocks):
@@ -145,19 +147,20 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
 
 
 def _counted(function: Callable[[Array], T], block: Any) -> tuple[T, int]:
-    """Return the pair of function(block) and the number of rows in the block."""
+    """Return a pair: the result of `function` for a block of rows, and the number of rows in the block."""
     return function(_doubles(block)), len(block)
 
 
 def _added(one: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
-    """Return the sum of two pairs, entry by entry."""
+    """Return the sum of two pairs (result of a function, number of rows), entry by entry."""
     return operator.add(one[0], other[0]), one[1] + other[1]
 
 
 def _first_wrong(block: Array) -> list[tuple[int, int | None]]:
     """Return a list with one pair: the number of rows, and the index of the first number that is not finite, or None.
 
-    The index is that in the flattened block. The sum of the lists of several blocks has one pair for each block.
+    The index counts the entries of the flattened block. The result is a list, so that the sum over several blocks has
+    one pair for each block.
     """
     finite = np.isfinite(block)
     return [(len(block), None if finite.all() else int(np.argmin(finite)))]

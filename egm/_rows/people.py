@@ -50,7 +50,7 @@ PerPerson: TypeAlias = Literal["sum", "mean"] | int | None
 
 
 class Block(NamedTuple):
-    """Block of rows, with vectors of the person and the group of each row, each None if rows have no such labels."""
+    """Rows of a table, with two vectors: the person and the group of each row, or None if rows have no such label."""
 
     values: Array
     persons: Labels | None = None
@@ -156,9 +156,11 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
 
 
 def vector(name: str, labels: Any) -> Labels:
-    """Return `labels` as a vector that NumPy can sort; raise a TypeError or a ValueError if it cannot.
+    """Return `labels` as a vector that NumPy can sort.
 
-    The messages call the labels by `name`. Texts become NumPy strings, and Python's dates become NumPy dates.
+    Texts become NumPy strings, and Python's dates become NumPy dates. Raise TypeError for labels of several types, or
+    of another type, and ValueError for missing labels and for labels that NumPy would not tell apart. The messages call
+    the labels by `name`.
     """
     try:  # a list is not converted to one type, or 1 and "1" would be one person
         found = np.asarray(labels, dtype=object if isinstance(labels, list | tuple) else None)
@@ -178,10 +180,10 @@ def vector(name: str, labels: Any) -> Labels:
 
 
 def _typed(name: str, found: Labels) -> Labels:
-    """Return the vector of objects `found` with a type of NumPy: texts, dates, flags, integers or floats.
+    """Convert the vector of objects `found` to a type of NumPy: texts, dates, flags, integers or floats.
 
     If its entries have several types, or a type that is none of these, return `found` unchanged. Raise ValueError for a
-    missing entry, and for texts that NumPy does not tell apart.
+    missing entry, and for a text that ends in a null character, which NumPy would remove.
     """
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
@@ -210,10 +212,11 @@ def _is_date(label: object) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """Say which columns of a table are summed, and which say to whom and to what group a row belongs.
+    """Say which columns of a table are summed, and which columns hold the person and the group of each row.
 
-    `columns` has the names of the columns that are summed, or is None; `d` is their number. `person` and `by` are names
-    of columns, or arrays with one entry for each row, or None. Missing entries are allowed if `gaps` is true.
+    `columns` has the names of the columns that are summed, or is None for all columns without labels; `d` is their
+    number. `person` and `by` are the labels of the rows, their persons and groups: each is the name of a column, an
+    array with one entry for each row, or None. Missing numbers are allowed if `gaps` is true.
     """
 
     columns: Columns
@@ -303,7 +306,7 @@ class Source:
 
 
 def _named(block: Any) -> Any:
-    """Return `block`; raise TypeError if its columns have no names, because the labels are found by name."""
+    """Return the block of rows `block`, or raise TypeError if its columns have no names, by which labels are found."""
     if _tables.column_names(block) is None:
         raise TypeError("X must be made of data frames if person or by is the name of a column")
     return block
@@ -320,16 +323,16 @@ class Order:
         self.last, self.count, self.ways = np.empty(0), 0, {"as they are", "as numbers"}
 
     def check(self, persons: Labels) -> None:
-        """Raise ValueError if `holds` is false for `persons`, the persons of the next block."""
+        """Take the persons of the next block, and raise ValueError if the blocks are not sorted by person."""
         if not self.holds(persons):
             raise ValueError(
                 "X must be sorted by person if it is read in blocks: sort it by a stable method, or give it whole"
             )
 
     def holds(self, persons: Labels) -> bool:
-        """Return whether the persons of all blocks so far are in ascending order.
+        """Take `persons`, the persons of the next block; return whether all blocks so far, and this one, are sorted.
 
-        `persons` has the persons of the next block. One person may have several rows, also in consecutive blocks.
+        Sorted means in ascending order of the persons. One person may have several rows, also in consecutive blocks.
         """
         self.count += int(not self.last.size and persons.size > 0)
         persons = _end_to_end(self.last, persons)
@@ -349,9 +352,10 @@ class Order:
 
 
 def _divided(block: Block, pieces: int) -> list[Block]:
-    """Divide the rows of `block` into as many blocks as `pieces` says, by a hash of the person.
+    """Divide the rows of `block` into `pieces` blocks, so that all rows of one person are in one of them.
 
-    So the rows of one person are all in the block with the same index, also if other blocks are divided.
+    A hash of the person says in which block a row is. So if several blocks are divided, the rows of one person are in
+    pieces with the same index.
     """
     assert block.persons is not None
     persons = vector("person", block.persons)
@@ -382,10 +386,10 @@ def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int |
     """Add up or average the rows of each person, or keep the first k of them; yield the resulting rows in blocks.
 
     The blocks of `source` are sorted by person. If `how` is "sum" or "mean", the result has one row for each person, or
-    for each group of a person. Missing entries are left out of a sum or mean, which is missing only if all are. If
-    `how` is a number k, the first k rows of each person are kept. Rows with the group -1 are left out. For "sum" and
-    "mean", only the first `most` groups of each person are kept, or all if `most` is None. Raise ValueError for an
-    infinite entry and, unless `missing` is true, for NaN.
+    for each group of a person. Missing entries (NaN) are left out of a sum or mean; if all are missing, the result is
+    NaN. If `how` is a number k, the first k rows of each person are kept. Rows with the group -1 are left out. For
+    "sum" and "mean", only the first `most` groups of each person are kept, or all if `most` is None. Raise ValueError
+    for an infinite entry and, unless `missing` is true, for NaN.
     """
     kept: Block | None = None
     for block in source:
@@ -451,8 +455,10 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
 def _pairs(number: Labels, groups: Labels, most: int | None) -> tuple[Labels, Labels, Labels]:
     """Sort rows by their pairs of person and group, and leave out all but the first `most` groups of each person.
 
-    `number` has the number of each row's person, in ascending order, and `groups` that of its group. The result has,
-    for each row that is kept, the number of its pair, its index, and its group.
+    `number` has, for each row, the number of its person, in ascending order, and `groups` the number of its group. The
+    first groups of a person are those whose first rows stand first. The result has three vectors with an entry for each
+    row that is kept: the number of its pair, its index, and the number of its group. If `most` is None, all groups are
+    kept.
     """
     span = int(groups.max()) + 1
     _, first, pair = np.unique(number * span + groups, return_index=True, return_inverse=True)

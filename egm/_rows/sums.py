@@ -77,8 +77,8 @@ def _of_incomplete(
 ) -> tuple[Whole, int]:
     """Return the sum of the rows of one array or list `X`, which may have missing entries, and the number of rows.
 
-    The function `of_complete` computes both for rows without missing entries. The other arguments are those of
-    `clipped_sum`.
+    The function `of_complete` computes the sum and the number for rows without missing entries. `center` and `missing`
+    are the arguments of `clipped_sum`, which say what becomes of missing entries.
     """
     if isinstance(X, list | tuple) and not len(X):
         X = np.empty((0, center.size))

@@ -11,8 +11,8 @@ rotation is linear, so rotating the sum of the rows is the same as summing rotat
 
 The factor :math:`\theta`, slightly below 1, allows for all rounding errors in step 1 and for those of U, so that
 :math:`\|M w\| \le K`. So one row changes M W as much as it changes a sum of rotated rows. Rounding the product can add
-one to the change of each of the d entries. The sensitivity allows for that, and grows by :math:`\sqrt d`; this is
-little, because K is nearly always :math:`2^{40}`. (Chapter 13 of the book has the proof.)
+one to the change of each of the d entries. The sensitivity allows for a little more, and grows by :math:`\sqrt{2 d}`;
+this is little, because K is nearly always :math:`2^{40}`. (Chapter 13 of the book has the proof.)
 
 A row is clipped if its norm in doubles is too large; to compute this norm, the row is rotated. But most rows are seen
 to be short without that. The rows :math:`v_j` of U are orthonormal, and :math:`b_j \le m`. So for every set J of
@@ -53,9 +53,10 @@ _ORTHOGONAL = 2.0**-48  # largest norm of U U^T - I, divided by d
 
 @dataclass(frozen=True, eq=False)
 class Unrotated:
-    """Sum the rows of one mechanism that has a basis, without rotating them, as the docstring of this module says.
+    """Sum the rows of one mechanism that has a basis, and rotate only the sum, as the docstring of this module says.
 
-    `basis`, `scaling` and `clip_norm` are those of the mechanism. The function `unrotated` makes the objects.
+    `basis`, `scaling` and `clip_norm` are those of the mechanism. The function `unrotated` makes the objects of this
+    class.
     """
 
     basis: Basis
@@ -64,17 +65,17 @@ class Unrotated:
 
     @property
     def alpha(self) -> float:
-        """Return m / C, by which a centered row is multiplied: the largest entry of the scaling over the clip norm."""
+        """Return the largest entry of the scaling over the clip norm, by which a centered row is multiplied."""
         return float(np.max(self.scaling) / self.clip_norm)
 
     @property
     def bits(self) -> int:
-        """Return the number G for which the integer 1 in the vector of a row stands for 2**-G."""
+        """Return the number G: a centered row is multiplied by `alpha` and 2**G before it is rounded to integers."""
         return _DIGITS + math.ceil(math.log2(self.scaling.size) / 2)
 
     @property
     def relative(self) -> Array:
-        """Return the scaling divided by its largest entry, b / m."""
+        """Return the scaling divided by its largest entry."""
         return np.asarray(self.scaling / np.max(self.scaling))
 
     @property
@@ -89,7 +90,11 @@ class Unrotated:
 
     @property
     def slack(self) -> float:
-        """Return a bound on the relative errors of rounding, 1 - theta in the docstring of this module."""
+        """Return a bound on the relative error that all rounding causes in the norm of a row's rotated vector.
+
+        Rotated sums are multiplied by a factor that is smaller than 1 by this bound or more, so that no rotated row is
+        too long.
+        """
         d = self.scaling.size
         return float(2.0**-_DIGITS + d * _ORTHOGONAL + 2.0**-50 * (d + 16) * math.sqrt(d) / np.min(self.relative))
 
@@ -111,8 +116,8 @@ class Unrotated:
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
         """Return the rotated and scaled sum of all rows as Python integers, from `total`, their sum in the columns.
 
-        `total` is the sum of the integer vectors of the rows, shape (..., d). The result is in the unit of the
-        mechanism's `Lattice`, which has the given `radius` and `shrink`.
+        `total` is the sum of the integer vectors of the rows, shape (..., d). In the result, the integer 1 stands for
+        the unit of the mechanism's `Lattice`, which has the given `radius` and `shrink`.
         """
         A = np.rint(np.ldexp((self.relative * shrink)[:, None] * self.basis.matrix, _FRACTION))
         whole = np.array([int(entry) for entry in A.ravel().tolist()], dtype=object).reshape(A.shape)

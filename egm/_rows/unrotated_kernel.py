@@ -43,10 +43,11 @@ def _centered(row: Array, center: Array, alpha: float, y: Array, narrow: Singles
 
 @compiled(fastmath={"reassoc", "contract"})
 def _subtract(y: Singles, directions: Singles, less: Array, bound: Array) -> None:
-    """Subtract from `bound`, for each of four rows, the sum of less * (product of direction and row)**2.
+    """Lower the bounds of the squared norms of four rows, with the help of four vectors of the basis.
 
-    `y` has the four rows, and `directions` four vectors; both have the shape (4, d). `less` has a number for each
-    direction, and `bound` one for each row.
+    From the entry of `bound` for each row, the sum over the vectors of less * (product of vector and row)**2 is
+    subtracted. `y` has the four rows, and `directions` the four vectors; both have the shape (4, d). `less` has a
+    number for each vector, and `bound` one for each row.
     """
     y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
     u0, u1, u2, u3 = directions[0], directions[1], directions[2], directions[3]
@@ -166,10 +167,10 @@ def _add_held(
     total: NDArray[np.int64],
     clipped: NDArray[np.int64],
 ) -> int:
-    """Do what `add_unrotated` does for the rows of `X` with the indices `held`, at most 64, by rotating them.
+    """Do what `add_unrotated` does for the rows of `X` with the indices `held`, at most 64, by rotating these rows.
 
-    The norm of a row is the same whatever rows are held with it. The other arguments, and the result, are those of
-    `add_unrotated`.
+    The norm of a row does not depend on the rows that are rotated with it. The other arguments, and the result, are
+    those of `add_unrotated`.
     """
     d, width = X.shape[1], (held.size + 3) // 4 * 4
     y, z, far = np.zeros((held.size, d)), np.zeros(d * width), np.zeros(held.size, np.bool_)
@@ -202,8 +203,8 @@ def _add_held(
 def _scale(row: Array, center: Array, alpha: float) -> bool:
     """Replace `row` by y = alpha * (row - center), in place; return whether an entry of y is above 2**40 in size.
 
-    A row with such an entry is surely clipped. Then `row` becomes row - center instead, divided by the size of its
-    largest entry, after entries beyond `FAR` in size are cut to that size.
+    A row with such an entry is surely clipped, so only its direction matters. Then `row` becomes row - center instead,
+    divided by the size of its largest entry; entries above 1e290 in size are cut to 1e290 before.
     """
     largest = 0.0
     for j in range(row.size):

@@ -74,9 +74,10 @@ def plant(bug: str) -> Iterator[None]:
 
 
 def _patches() -> dict[str, list[Patch]]:
-    """Return a dictionary from the name of each bug to the replacements of functions that plant the bug.
+    """Return a dictionary from the name of each bug to the replacements that plant the bug.
 
-    The replacements are a list of tuples (module or class, name of its function, wrong function), empty for "none".
+    The replacements are a list of tuples (module or class, name of its function or constant, wrong function or value),
+    which is empty for "none".
     """
     return {
         "none": [],
@@ -135,7 +136,7 @@ def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) ->
 
 
 def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: Any) -> Iterator[Any]:
-    """Yield what the function `right` yields for each block of `source`, read as if it were the only block: a bug.
+    """Call the function `right` on each block of `source` by itself, and yield its results: a bug.
 
     So rows of one person in two blocks are not put together. `right` is `egm._rows.people.gathered`, whose place this
     function takes, and `given` are its other arguments.

@@ -194,9 +194,10 @@ def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
 
 
 def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
-    """Return two neighboring data sets for an audit of `mechanism`: the first one has an additional row far away.
+    """Return two neighboring data sets for an audit of `mechanism`: the first one has an additional row.
 
-    The other row is at the center of the mechanism.
+    The additional row is far away from the center of the mechanism, and the row that is in both data sets is at the
+    center.
     """
     rows, _ = _replaced(mechanism)
     return rows, rows[:1]

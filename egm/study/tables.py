@@ -394,7 +394,7 @@ def bases() -> StructuredArray:
     - `runs`: how many runs there were. `rms`, `median` and `most`: the root mean square, the median and the largest l2
       distance of the estimated mean to the mean of the rows, over the root mean square sampling error of this mean.
       `se` is the standard error of `rms`.
-    - `used`: the share of runs in which the coordinates were not the columns.
+    - `used`: the share of runs in which the method used a basis other than the columns.
     - `least`: how many rows the method of [1]_ would need for such rows and the same budget; there were 10 000.
 
     References

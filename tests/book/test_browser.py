@@ -384,7 +384,8 @@ def test_search_finds_what_the_report_numbers(book, browser, words, place):
 def test_what_goes_on_fades_out(book, browser):
     """On a phone, a box fades out at its right edge only if its content is wider than the box.
 
-    The page of the test has such a box. A formula no longer fades out if a reader scrolls to its right end.
+    The test takes all boxes of chapter 10 that fade out; there is at least one. A formula no longer fades out if a
+    reader scrolls to its right end.
     """
     with opened(browser, book / "notebooks" / "10-beyond-the-report.html", "phone") as page:
         fading = page.locator(".more")

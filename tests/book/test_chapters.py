@@ -106,7 +106,7 @@ def test_book_is_read_in_a_day():
 def test_length_counts_what_is_seen():
     """`tools.lengths.of_markdown` counts the words and formulas that a reader of a page sees without opening a box.
 
-    Those in tables, in folded boxes, and in options of MyST directives are not counted.
+    Words in tables, in folded boxes, and in options of MyST directives are not counted.
     """
     text = """# One title
 Three words $x$ here, and {ref}`a link <label>`.
@@ -330,8 +330,9 @@ def executed_again(project):
 def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
     """After a change of `file`, a build executes the chapters again whose numbers are in the string `again`.
 
-    These are the chapters that load a changed module of the package. They are all chapters if constraints.txt, a data
-    file of the package, or its list of files has changed. `uses` is the folder of a project with two executed chapters.
+    If `file` is a module of the package, these are the chapters that load the module. If it is constraints.txt, a data
+    file or a new file of the package, these are all chapters. `uses` is the folder of a project with two executed
+    chapters.
     """
     assert executed_again(uses) == ""
     (uses / file).parent.mkdir(exist_ok=True)

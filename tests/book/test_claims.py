@@ -662,6 +662,9 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """An entry of the ledger, a list of claims and errata, cannot have a misspelled field such as `reslut`."""
+    """A claim in the ledger, a list of claims and errata, cannot get a field of unknown name: a TypeError is raised.
+
+    The test takes the misspelled field `reslut`.
+    """
     with pytest.raises(TypeError):
         replace(book_ledger.claims[0], reslut="holds")

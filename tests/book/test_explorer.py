@@ -207,7 +207,8 @@ def test_same_as_the_package_for_l2_noise(page, d):
 def other_settings():
     """Return 60 settings of the explorer in which the mean is not the center, or the clip probability is not 1/n.
 
-    A setting is a dictionary of the explorer's parameters. Many are at the ends of their ranges, and others are random.
+    A setting is a dictionary of the explorer's parameters. Half of the settings have one of five fixed combinations of
+    alpha, d and n, mostly at the ends of their ranges; in the others, alpha, d and n are random.
     """
     rng = np.random.default_rng(21)
     corners = [(0.0, 1, 10), (10.0, 1000, 10**9), (0.3, 300, 10**9), (1.0, 100, 10**6), (10.0, 2, 37)]
@@ -746,9 +747,9 @@ def test_cards_fill_their_rows(page, width, rows):
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
-    """The explorer takes the setting from a new address, even if the old address is back before it reads the new one.
+    """The explorer takes the setting from a new address even if the old address is written again at once.
 
-    The explorer itself may write the old address again, before the browser reports the change.
+    The explorer itself may write the old address before the browser reports the change to the explorer.
     """
     start(page)
     page.evaluate(

@@ -66,7 +66,7 @@ WRITTEN = {TUTORIAL: {"people.npy", "sums.csv", "people.budget"}, SURVEY: {"visi
 def test_a_page_shows_what_happens(page, tmp_path, monkeypatch):
     """In an empty folder, each block of code in the text `page` prints exactly what the page shows after it.
 
-    The code also writes the files in WRITTEN.
+    The blocks of code also write the files that WRITTEN lists for the page.
     """
     monkeypatch.chdir(tmp_path)
     names, printed = {}, ""
@@ -164,7 +164,8 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 def test_decisions_rest_on_what_the_package_does():
     """The numbers on the page about the choice of a mechanism agree with those that the package computes.
 
-    For example, these are ratios of noise. The least numbers of rows are also compared with the page about practice.
+    They are ratios of noise, and the least numbers of rows for which `AdaptiveDataMechanism` runs. These numbers of
+    rows are also compared with the page about practice.
     """
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
@@ -210,8 +211,8 @@ def adaptive_release(X, rho, seed, radius=10_000.0):
 def test_interval_is_as_wide_as_the_page_says():
     """The 95 % intervals of `AdaptiveDataMechanism` are as wide as the page about practice says, within 25 %.
 
-    Compared is the median half width of nine releases, divided by the number of rows, for four numbers of rows. All
-    intervals contain the exact sum.
+    The test compares half of the width, divided by the number of rows, in the median of nine releases, for four numbers
+    of rows. All intervals contain the exact sum.
     """
     assert (
         "is about ±330 for each of the\n  three columns with 962 rows, ±9 years, ±90 and ±10 visits with 2000, "
@@ -230,9 +231,9 @@ def test_interval_is_as_wide_as_the_page_says():
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
     """`AdaptiveDataMechanism` notices rows far from the others if their share of all rows is `share`.
 
-    It would clip rows that it does not notice, and the sum would be wrong. With a third of this share, it must miss
-    them in at least one of eight releases: otherwise the share on the page about practice would be too large. `reach`
-    is n sqrt(rho), for n rows and the budget rho.
+    If it does not notice such rows, it clips them, and the released sum is wrong. If their share is only a third of
+    `share`, at least one of eight releases must be wrong: otherwise the share on the page about practice would be too
+    large. `reach` is n sqrt(rho), for n rows and the budget rho.
     """
     text = " ".join(PRACTICE.split())
     assert (
@@ -256,10 +257,10 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 
 
 def test_guesses_are_better_than_a_search_where_rows_are_few():
-    """For 1000 rows, a mechanism with guessed center and spread has a far smaller forecast error than the adaptive one.
+    """For 1000 rows, guesses of center and spread give a far smaller error than the search of `AdaptiveDataMechanism`.
 
-    The squared error of the adaptive mechanism is 5 to 15 times as large for 1000 rows, and 0.5 to 1 times for 100 000
-    rows. The tutorial says so in words.
+    The forecast squared error of `AdaptiveDataMechanism` is 5 to 15 times that of `GaussianDataMechanism` with guesses
+    for 1000 rows, and 0.5 to 1 times for 100 000 rows. The tutorial says so in words.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
@@ -277,7 +278,8 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 def test_sum_stops_at_the_declared_radius():
     """If the mean of a column is beyond the declared radius, the released sum is the number of rows times the radius.
 
-    There is no warning, and the interval does not contain the exact sum, as the page about practice says.
+    The mechanism is `AdaptiveDataMechanism`, and the radius its bound of the means. There is no warning, and the
+    interval does not contain the exact sum, as the page about practice says.
     """
     assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
     X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))

@@ -217,7 +217,8 @@ def test_figures_are_vectors(typeset, pages):
 def fonts(resources, seen):
     """Yield the font dictionaries in `resources`, the resources of a PDF page, and of the figures on the page.
 
-    `seen` is a set of the ids of figures that were seen before; these are left out, and the others added to it.
+    `seen` is a set of ids of figures: figures with these ids are left out, and the ids of all others are added to the
+    set.
     """
     for font in resources.get("/Font", {}).values():
         font = font.get_object()

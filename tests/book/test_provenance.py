@@ -155,9 +155,9 @@ def stamps(project):
 
 
 def test_record_of_a_run(project):
-    """While a chapter runs, the kernel records the versions of its packages without any effect on the chapter.
+    """While a chapter runs, the kernel records the versions of its packages, and does not affect the chapter.
 
-    Its variables and random numbers are those of a run without a record.
+    The variables and the random numbers of the chapter are those of a run without a record.
     """
     (text,) = stamps(project).values()
     assert f"Python {platform.python_version()}, " in text

@@ -538,9 +538,9 @@ def test_errors_are_those_that_are_forecast(law):
 def test_at_the_least_budget_searches_find_their_way(d):
     """At the least budget `least_rho(d)`, 15 releases of normal rows with `d` columns are near the exact sum.
 
-    The declared radius is 1e4, and the true mean is 3000. The error is the Euclidean distance between the estimate and
-    the exact sum. It is at most five times the root of the forecast squared error. It is also less than n sqrt(d) / 2,
-    where n is the number of rows, and the standard deviations of the columns have the mean 1.
+    The declared radius, a bound of the means, is 1e4, and the true mean is 3000. The error is the Euclidean distance
+    between the estimate and the exact sum. It is at most five times the root of the forecast squared error. It is also
+    less than n sqrt(d) / 2, where n is the number of rows, and the standard deviations of the columns have the mean 1.
     """
     n, sigma = 1000, zipf_sigma(d, 0.5, total=d)
     wide = {"radius": 1e4, "sigma_range": (1e-3, 1e4)}
@@ -554,9 +554,10 @@ def test_at_the_least_budget_searches_find_their_way(d):
 @pytest.mark.parametrize("d", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["constant", "zeros", "the same row"])
 def test_identical_rows_are_found(name, d):
-    """If all rows are equal, the released mean differs from the common row by less than 1e-6 times the declared radius.
+    """If all rows are equal, the released mean differs from each row by less than 1e-6 times the declared radius.
 
-    The row has `d` entries, and `name` says whether they are all 7, all 0, or different.
+    The radius is the bound of the means. A row has `d` entries, and `name` says whether they are all 7, all 0, or
+    different.
     """
     row = {"constant": np.full(d, 7.0), "zeros": np.zeros(d), "the same row": np.linspace(-900, 1000, d)}[name]
     for seed in range(5):
@@ -640,10 +641,12 @@ LONG = {
 
 
 def with_far_rows(case, seed):
-    """Return a release of 2000 rows, of which a few are far from the others, and these rows, as a pair.
+    """Return a release of 2000 rows, of which a few are far from the others, and these 2000 rows, as a pair.
 
-    The rows are normal, except for a few that are one end of the declared range in all columns: the upper end for an
-    even `seed`. The mechanism has ``unseen=0.1``, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN.
+    Most rows are normal. In the few far rows, all entries are equal to the upper end of the declared range for an even
+    `seed`, and to its lower end for an odd one. The mechanism has ``unseen=0.1``, as ``interval(unseen=True)``
+    requires. `case` is a key of UNSEEN: the number of far rows, that of columns, n sqrt(rho), and options of the
+    mechanism.
     """
     few, d, reach, options = UNSEEN[case]
     if "ranges" in options:
@@ -686,9 +689,9 @@ def test_intervals_that_hold_for_all_data(case):
 def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
     """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
 
-    The pair (down, up) is `release.unseen[0]`: bounds on what clipping changes in each column, computed from numbers of
-    long rows. They hold for all rows in the declared range. `law` is a kind of rows in LONG, and `case` is a key of
-    UNSEEN. The fixture `silent` removes the noise.
+    The pair (down, up) is `release.unseen[0]`, bounds on what clipping changes in each column. They are computed from
+    the numbers of rows above two norms, and hold for all rows in the declared range. `law` is a kind of rows in LONG,
+    and `case` is a key of UNSEEN. The fixture `silent` removes the noise.
     """
     _, d, reach, options = UNSEEN[case]
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
@@ -708,8 +711,8 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
 def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
     """For normal rows, the mean length L of intervals with ``unseen=True`` is about B = 2 * 1.96 * R / sqrt(2 rho).
 
-    Here R is the declared radius, and rho is what the noisy numbers of long rows have cost. L is more than 0.85 B. It
-    is less than 1.15 B plus the mean length of the intervals without ``unseen=True``.
+    Here R is the declared radius, the bound of the means, and rho is what the noisy numbers of long rows have cost. L
+    is more than 0.85 B. It is less than 1.15 B plus the mean length of the intervals without ``unseen=True``.
     """
     lengths = []
     for seed in range(60):
@@ -815,7 +818,7 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
 @pytest.mark.parametrize("law", ["exponential", "lognormal"])
 @pytest.mark.parametrize(("basis", "covered", "worse", "most"), [(None, 0.9, 3.0, 2.0), ("dct", 0.5, 1.5, 3.0)])
 def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, worse, most, monkeypatch):
-    """If one column is skewed but the norms look normal, correcting the sum makes its error agree with the forecast.
+    """If one column is skewed but the norms look normal, the sum is corrected, and its error agrees with the forecast.
 
     One of 30 columns follows `law`, and the others are normal. Over ten runs, the mean squared error is 0.4 to `most`
     times its mean forecast. At least the share `covered` of the 95 % intervals of the skewed column contains the exact
@@ -848,12 +851,13 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 
 
 def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
-    """`correct` adds nothing if it sees only noise, one column if only one is large, a share of all if all are large.
+    """`correct` estimates what clipping has taken from the sum, and adds it only where it is clearly more than noise.
 
-    It sees the noisy sum of the parts that clipping has removed from the rows, and what it adds corrects the sum of the
-    clipped rows. In each of the 16 columns, the noise has the standard deviation 2 in the former sum, and 1 in the
-    latter. If adding a share of all columns would give more noise than clipping to a larger norm, nothing is added, and
-    the attribute `larger` of the result is true.
+    The function gets the noisy sum of the parts that clipping has removed from the rows. For 16 columns, the noise has
+    the standard deviation 2 in this sum, and 1 in the sum of the clipped rows. If no column has more than noise,
+    nothing is added. If one column has, its part is added. If all have, a share of all parts is added, unless this
+    would give more noise than clipping to a larger norm; then nothing is added, and the attribute `larger` of the
+    result is true.
     """
 
     def found(parts, ratio=1.5):
@@ -960,10 +964,11 @@ TAILS = [
 
 
 def longer(tail, t):
-    """Return the number of rows longer than `t` according to `tail`, which has the number of rows beyond some lengths.
+    """Return the number of rows with a norm above `t` in the model `tail`.
 
-    These lengths are the edges of `tail`. Between two edges the logarithm of the number is linear in log `t`, and
-    beyond the last edge the number is a power of `t`. The methods of `tail` are not used.
+    The model has the numbers of rows above some norms, its edges. Between two edges the logarithm of the number is
+    linear in log `t`, and beyond the last edge the number is a power of `t`. To test the methods of `tail`, this
+    function does not use them.
     """
     i = max(int(np.searchsorted(tail.edges, t)) - 1, 0)
     if i >= tail.edges.size - 1:
@@ -974,11 +979,10 @@ def longer(tail, t):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_excess_of_a_tail_is_the_integral_of_its_curve(tail):
-    """`Tail.excess(C)` returns two sums over all rows: that of max(r - C, 0) and that of max(r - C, 0)**2.
+    """`Tail.excess(C)` returns two sums over all rows of norm r: that of max(r - C, 0) and that of max(r - C, 0)**2.
 
-    Here r is the norm of a row. A `Tail`, such as `tail`, models the number N(t) of rows with a norm above t, for every
-    t. The sums agree within 2 % with the integrals of N(t) and of 2 (t - C) N(t) over t, from C to the length where
-    N(t) = 0.001.
+    A `Tail`, such as `tail`, models the number N(t) of rows with a norm above t, for every t. The sums agree within 2 %
+    with the integrals of N(t) and of 2 (t - C) N(t) over t, from C to the length where N(t) = 0.001.
     """
     end = tail.edges[-1] * (tail.rows[-1] / 1e-3) ** (1 / tail.power)
     for C in (tail.edges[0], 1.1 * tail.edges[0], tail.edges[1], 1.5 * tail.edges[-1]):
@@ -1009,7 +1013,7 @@ def test_mean_excess_of_a_tail(tail):
 @pytest.mark.parametrize("noise_of_one", [1e-3, 1.0, 100.0, 1e6])
 @pytest.mark.parametrize("tail", TAILS)
 def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
-    """`Tail.clip_norm` returns a clip norm whose expected squared error is at most that of any of 300 others.
+    """`Tail.clip_norm` returns a clip norm whose expected squared error is at most that of 300 other clip norms.
 
     The squared error for a clip norm C is noise_of_one * C**2 + first**2 + second, where `noise_of_one` is the squared
     error of noise for C = 1. In the model `tail`, first and second are the sums of r - C and of (r - C)**2 over all
@@ -1057,8 +1061,9 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
     """`Tail.counted` puts exact counts of long rows into a rough model, up to the first count that may be only noise.
 
     A `Tail` models the number of rows with a norm above t, for every t. Each count is 10 000 / t**power, the true
-    number. At the first length whose count is at most 2.5 standard deviations of the noise, the model ends, with three
-    standard deviations as its number of rows. Beyond, its power is 0.85 times `power`, but at least 1.2, within 5 %.
+    number. The model ends at the first length whose count is at most 2.5 standard deviations of the noise; its number
+    of rows there is three standard deviations. Beyond its last length the model falls like t**-p, with p = 0.85 * power
+    but at least 1.2, within 5 %.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1075,8 +1080,9 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
     """If the number of rows beyond the first new length may be only noise, `Tail.counted` ends the model there.
 
-    A `Tail` models the number of rows with a norm above t, for every t, beyond its end by a power of t, which is kept.
-    If no new number is small, the old numbers at larger lengths are kept, but are at most the last new one.
+    A `Tail` models the number of rows with a norm above t, for every t. Beyond its last length, this number is a power
+    of t; the exponent is kept. If the new numbers are clearly more than noise, the old numbers at larger lengths are
+    kept, but are at most the last new number.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)
@@ -1087,11 +1093,11 @@ def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
 
 
 def test_noise_in_an_empty_shell_is_not_taken_for_the_long_rows(monkeypatch):
-    """Noise in a shell far beyond all rows does not make the clip norm as large as the norms in it, in four runs.
+    """Noise in a shell (a range of norms) far beyond all rows does not make the clip norm as large as these norms.
 
-    A shell is a range of norms in which rows are counted. Of 4000 rows, 300 have the norm 1000, and the others 0. To
-    the number of rows in the last shell but one, where no row is, three and a half standard deviations of noise are
-    added. The noise in the sum stays below that of a clip norm of 25 000.
+    Noisy numbers of rows are counted in such shells. Of 4000 rows, 300 have the norm 1000, and the others 0. To the
+    number of rows in the last shell but one, which has no rows, three and a half standard deviations of noise are
+    added. In four runs, the noise in the sum stays below that of a clip norm of 25 000.
     """
     X = np.zeros((4000, 1))
     X[:300] = 1000.0
@@ -1173,7 +1179,7 @@ STRANGE = {
 def test_strange_data_cost_accuracy_and_nothing_else(name):
     """A release of extreme data stays within n times the radius and within the budget, and does not change the data.
 
-    `name` is a case in STRANGE, with n = 500 rows. The radius is 100.
+    The radius, 100, is the declared bound of the means. `name` is a case in STRANGE, with n = 500 rows.
     """
     X = STRANGE[name](np.random.default_rng(5))
     before = X.copy()
@@ -1266,9 +1272,9 @@ ANYTHING = {  # n, d, rho over the least budget, radius, sigma_range
 def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
     """No adaptive release fails or warns if its private quantiles and its noise are replaced by arbitrary numbers.
 
-    The estimate stays within n times the declared radius, where n is the number of rows. The standard deviations stay
-    within their declared range, and the costs within the budget. `case` is a case in ANYTHING, with n and the declared
-    numbers. `seed` is the seed of the arbitrary numbers.
+    The estimate stays within n times the declared radius, for n rows; the radius is the bound of the means. The
+    standard deviations stay within their declared range, and the costs within the budget. `case` is a case in ANYTHING,
+    with n and the declared numbers. `seed` is the seed of the arbitrary numbers.
     """
     n, d, more, radius, sigma_range = ANYTHING[case]
     rng = np.random.default_rng(seed)
@@ -1355,7 +1361,8 @@ def test_bad_data_are_named(X, message):
 def test_the_square_of_a_tail_is_hardly_above_that_of_its_rows(law):
     """`Tail.square`, an estimate of the mean squared norm of the rows, is between 1 and 1.3 times the exact mean.
 
-    The `Tail` is fitted to the exact numbers of 5000 rows in ranges of norms. The norms have the distribution `law`.
+    A `Tail` models the number of rows with a norm above t, for every t. It is fitted to the exact numbers of rows in
+    ranges of norms, for 5000 rows whose norms have the distribution `law`.
     """
     rng, edges = np.random.default_rng(1), np.geomspace(1, 20, 9)
     r = rng.uniform(0, 9, 5000) if law == "uniform" else np.abs(rng.normal(0, 2, 5000))

@@ -64,7 +64,11 @@ def test_what_delta_permits_is_no_failure():
 
 
 def test_bound_has_no_unit_and_no_order():
-    """`lower_bound` does not change if the two samples are exchanged, or if each released number has another unit."""
+    """`lower_bound`, a bound of epsilon from releases of two data sets, does not depend on their order or units.
+
+    It is equal if the two samples of releases are exchanged, or if each number of a release is multiplied by a constant
+    of its own.
+    """
     rng = np.random.default_rng(8)
     one, other = rng.normal([1, 0], 1, (5000, 2)), rng.normal(0, 1, (5000, 2))
     found = audit.lower_bound(one, other, 0.05)
@@ -88,7 +92,7 @@ def test_a_release_without_noise_is_the_worst(size):
 
 
 def test_one_direction_without_noise_is_found():
-    """`lower_bound` is above 4 if some linear combination of the released numbers has no noise.
+    """`lower_bound`, a bound of epsilon, is above 4 if some linear combination of the released numbers has no noise.
 
     The combination is 0 for one data set and 0.01 for the other, while each number by itself is noisy. In another case
     the number without noise is 1 for both data sets. It reveals nothing, and the bound is below 4.

@@ -39,7 +39,10 @@ def covariance_of(d=D, seed=1):
 
 
 def rows(n=1003, seed=1):
-    """Return `n` random rows of 24 numbers: every 250th is a million times as large as the others, one is CENTER."""
+    """Return `n` random rows of 24 numbers, of which every 250th row is a million times as large as the others.
+
+    The row in the middle is CENTER, the center of the tests.
+    """
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[::250] *= 1e6
     X[n // 2] = CENTER
@@ -241,8 +244,9 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
-    In integers, the clip norm is `radius`. The entries are `size` with random signs, or all but one are 0. From 1e6 on,
-    the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
+    Rows are vectors of integers, in which the clip norm is `radius`; only the rounding of a rotated sum may add half a
+    unit to each entry. The entries are `size` with random signs, or all but one are 0. From 1e6 on, the row is clipped,
+    and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])
@@ -296,10 +300,10 @@ def test_noise_has_the_forecast_variance_in_every_column(options, secure):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_simulated_error_is_the_forecast(seed):
-    """`error` forecasts the mean squared error of 150 simulated releases, within 4.5 standard errors.
+    """`GaussianDataMechanism.error` forecasts the mean squared error of 150 releases, within 4.5 standard errors.
 
-    `seed` determines the basis, the covariance matrix and other parameters. Every second seed gives the mechanism a
-    wrong covariance matrix.
+    The releases are simulated. `seed` determines the basis, the covariance matrix and other parameters. Every second
+    seed gives the mechanism a wrong covariance matrix.
     """
     rng = np.random.default_rng(seed)
     d, n = int(rng.integers(2, 9)), int(rng.integers(20, 400))
@@ -482,8 +486,8 @@ def test_compare_puts_the_best_basis_first():
 def test_private_questions_rotate_a_row_the_same_wherever_it_is(name, d):
     """The coordinates of a row along a basis are equal to the last bit, wherever in a table the row stands.
 
-    Otherwise the removal of one row could change the coordinates of another one, which private queries do not allow
-    for. `name` is the basis, and `d` the number of columns.
+    Otherwise the removal of one row could change the coordinates of another row, and a private query would change by
+    more than its sensitivity. `name` is the basis, and `d` the number of columns.
     """
     rng = np.random.default_rng(3)
     basis = as_basis(np.linalg.qr(rng.normal(size=(d, d)))[0] if name == "matrix" else name, d)

@@ -28,7 +28,8 @@ def anisotropic(
     r"""Estimate the mean for known standard deviations, with more noise in coordinates that vary more.
 
     Coordinate j of the rows is scaled by :math:`\sigma_j^{-1/2}`, rows that are far from the others are
-    left out, and the mean of the remaining rows gets noise of a variance proportional to :math:`\sigma_j`.
+    left out (the filter), and the mean of the remaining rows gets noise of a variance proportional to
+    :math:`\sigma_j`.
 
     Parameters
     ----------
@@ -38,18 +39,19 @@ def anisotropic(
         Privacy budget in zCDP, > 0.
     radius : float or array_like, shape (d,)
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. It
-        is used only to clip the estimate, unless `center` is given.
+        is used only to clip the estimate, and not at all if `center` is given.
     rng : numpy.random.Generator
         Generator of the noise, which is simulated and not secure.
     sigma : float or array_like, shape (d,)
         Standard deviations of the coordinates, > 0, in the units of `X`.
     center : float or array_like, shape (d,), optional
         The mean, in the units of `X`, if it is known. An analyst does not know the mean, so the method is
-        then an oracle, for comparison only. Rows further than :math:`\lambda / \sqrt{2}` from the center
-        are then left out (see Notes), all of `rho` is spent on the noise of the mean, and `delta` is not
-        spent.
+        then an oracle, for comparison only. Scaled rows further than :math:`\lambda / \sqrt{2}` from the
+        scaled center are then left out (see Notes), all of `rho` is spent on the noise of the mean, and
+        `delta` is not spent.
     delta : float, default 1e-6
-        Probability, in (0, 1), with which the noise may be larger than the filter of the rows assumes.
+        Probability, in (0, 1), with which the noise of the filter, or of the count of the remaining rows, may be larger
+        than the method assumes.
     beta : float, default 0.1
         Probability of failure for which the distance :math:`\lambda` is chosen, in (0, 1); see Notes.
     size_share : float, default 0.05

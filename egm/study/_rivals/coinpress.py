@@ -39,9 +39,10 @@ def coinpress(
     rng : numpy.random.Generator
         Generator of the noise, which is simulated and not secure.
     sigma : float or array_like, shape (d,)
-        Public bounds on the standard deviations, > 0, in the units of `X`. Rows are divided by them,
-        and no eigenvalue of the covariance matrix of the divided rows may be above 1. A user may know the
-        largest standard deviation; with the true standard deviations, shape (d,), the method is an oracle.
+        Public bounds on the standard deviations, > 0, in the units of `X`. Rows are divided by them, and
+        no eigenvalue of the covariance matrix of the divided rows may be above 1. A user may know the
+        largest standard deviation; with the true standard deviations, shape (d,), which no user knows, the
+        method is an oracle, for comparison only.
     covariance_steps : int, default 0
         Number of steps, >= 0, of a private estimate of the covariance matrix (see Notes). If there are
         any, they spend half of `rho` to find a better bound than `sigma`.
@@ -80,10 +81,10 @@ def coinpress(
 
     or to :math:`r + g(p)` if that is less. Then r becomes :math:`g(\beta_i) \sqrt{1/n + v}`, where v is
     the variance of the noise. The last step gets 3/4 of the budget, and the steps before it share the rest
-    equally; a quarter of `beta` goes to the last step, and another quarter is shared equally by the steps
-    before it. No r depends on the rows, other than through the released estimate of the covariance. So the
-    best number of steps can be chosen without any cost of privacy. The authors' public code has 0.01 for p
-    and for each :math:`\beta_i`.
+    equally; the part :math:`\beta_i` of `beta` for step i is a quarter of `beta` for the last step, and
+    the steps before it share another quarter equally. No r depends on the rows, other than through the
+    released estimate of the covariance. So the best number of steps can be chosen without any cost of
+    privacy. The authors' public code has 0.01 for p and for each :math:`\beta_i`.
 
     The estimate of the covariance is made from n/2 differences of rows, and each of its steps takes time
     :math:`O(n d^2 + d^3)`. It adds noise to :math:`d^2` numbers, and makes the bound worse unless

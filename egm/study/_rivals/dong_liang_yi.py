@@ -13,7 +13,7 @@ _DEEPEST = 80  # number of clip norms that are tried, each half as large as the 
 
 
 def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random.Generator, beta: float = 0.1) -> Array:
-    r"""Estimate the second moments of the rows by AdaptiveCov: clip the rows, then make their matrix private.
+    r"""Estimate the matrix of second moments of the rows by AdaptiveCov: clip the rows, then add noise to the matrix.
 
     Unlike the other functions of `egm.study.rivals`, this one does not estimate a mean. It is for rows whose mean
     is known to be zero, such as differences of rows.
@@ -46,12 +46,12 @@ def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random
 
     Notes
     -----
-    The method is AdaptiveCov of [1]_. Rows are divided by `clip_norm`. A noisy mean of their squared norms takes
-    an eighth of `rho`. Another eighth pays for a search with the sparse vector technique. Of the norms 1, 1/2,
-    1/4, ... the search finds the first to which clipping would cause a larger error than the noise does. The rows
-    are then clipped to twice this norm. The rest goes into the matrix. Either all its entries get noise, or half
-    of the rest is spent on such a noisy matrix, of which only the eigenvectors are used, and the other half on noisy
-    eigenvalues. Of these two ways, the one with the smaller bound of the error is chosen.
+    The method is AdaptiveCov of [1]_. Rows are divided by `clip_norm`. A noisy mean of their squared norms takes an
+    eighth of `rho`. Another eighth pays for a search with the sparse vector technique. Of the norms 1, 1/2, 1/4, ...
+    the search finds the first to which clipping would cause a larger error than the noise does. The rows are then
+    clipped to twice this norm. The rest of `rho` is spent on the matrix of second moments. Either all its entries get
+    noise, or half of the rest is spent on such a noisy matrix, of which only the eigenvectors are used, and the other
+    half on noisy eigenvalues. Of these two ways, the one with the smaller bound of the error is chosen.
 
     The constants are those of the authors' public code, which does not exceed its budget. That code differs from
     this function in two points. Its search takes the noise in all entries to be proportional to the clip norm, not
@@ -115,10 +115,11 @@ def _errors(n: int, d: int, rho: float, trace: float, beta: float) -> tuple[floa
 
 
 def _lost(squares: Array, norms: Array) -> Array:
-    """Return an upper estimate of the sum of max(s - t**2, 0) over the `squares` s, for each of the `norms` t.
+    """Return, for each norm t in `norms`, an upper estimate of what clipping to t takes from the second moments.
 
-    The norms are 1, 1/2, 1/4, ..., and the squares are at most 1. A square is rounded up to that of the next norm, but
-    never above 1. So a replaced square changes each of the estimates by at most 1.
+    It is the sum of max(s - t**2, 0) over the squared norms s of the rows, given as `squares`, which are at most 1. The
+    norms are 1, 1/2, 1/4, ..., and each s is rounded up to the square of one of them. So a replaced row changes each of
+    the estimates by at most 1.
     """
     bins = np.clip(np.floor(-np.log2(np.maximum(squares, 1e-300)) / 2), 0, len(norms) - 1).astype(int)
     counts = np.bincount(bins, minlength=len(norms))

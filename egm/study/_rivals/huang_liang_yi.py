@@ -42,8 +42,8 @@ def huang_liang_yi(
         Generator of the rotation and of the noise, which is simulated and not secure.
     norm_bound : float, optional
         Public bound R on the l2 norm of the mean, > 0, in the units of `X`. By default it is the norm of
-        `radius`. It limits the ranges in which medians and clip norm are searched. Longer rows
-        are clipped to the clip norm, as all rows are.
+        `radius`. It limits the ranges in which medians and clip norm are searched. A row longer than R
+        is clipped to the clip norm, like any other row.
     search_share : float, default 0.25
         Share of `rho` that is spent on the medians, in (0, 1).
     clip_share : float, default 0.25
