@@ -142,17 +142,18 @@ def solve(
     for an AdaptiveDataMechanism.
 
     The measure "interval" is half of the width of the interval that a release has for
-    column j (`egm.mechanisms.DataRelease.interval`), for normal noise and a public number of rows:
+    column j (`egm.mechanisms.DataRelease.interval`), for normal noise and a public number of rows. It
+    is :math:`T / n`, where T is the least number with
 
     .. math::
 
-        \frac{1}{n} \Bigl( z \sqrt{\text{noise\_std}_j^2 + n \, \mathrm{Var}_j} + n \, |\text{bias}_j| \Bigr),
+        P \bigl[ |Z| \le T \bigr] \ge \text{confidence}, \qquad
+        Z \sim N \bigl( n \, \text{bias}_j, \; \text{noise\_std}_j^2 + n \, \mathrm{Var}_j \bigr).
 
-    where z is the quantile of the normal law, :math:`\mathrm{Var}_j` the variance and
-    :math:`\text{bias}_j` the mean of the part of a row that clipping removes (see
-    `egm.forecast.loss_of_a_row`) if `sigma` is too small by the factor `sigma_factor`. For an
-    AdaptiveDataMechanism it is the interval that a release with the forecast noise and bias would
-    have. The errors of its single columns are in proportion to the noise.
+    Here :math:`\mathrm{Var}_j` is the variance and :math:`\text{bias}_j` the mean of the part of a row
+    that clipping removes (see `egm.forecast.loss_of_a_row`) if `sigma` is too small by the factor
+    `sigma_factor`. For an AdaptiveDataMechanism it is the interval that a release with the forecast
+    noise and bias would have. The errors of its single columns are in proportion to the noise.
 
     Under "add_remove" the error of the mean is that of the sum divided by the declared n; the noisy
     number of rows is not taken into account.

@@ -75,9 +75,10 @@ class AdaptiveRelease(RowSum):
 
     Notes
     -----
-    Half of the length of an interval for the sum is :math:`\text{bias} + z s`. Here z is a quantile of
-    the normal law, and :math:`s^2` is the sum of ``noise_std**2``, ``bias_std**2`` and the variance
-    that clipping causes: all three are treated as normal. What clipping removes from a row is called
+    Half of the length of an interval for the sum is :math:`\text{bias} + q s`. Here :math:`s^2` is the
+    sum of ``noise_std**2``, ``bias_std**2`` and the variance that clipping causes: all three are
+    treated as normal. For 95 percent, q is between 1.64 and 1.96, the normal quantiles for one tail
+    and for two: the larger `bias` is, the more an interval can fail on one side only. What clipping removes from a row is called
     its clipped part. If a noisy sum of the clipped parts was measured, which needs three columns or
     more, `bias` is what this sum leaves uncorrected. Otherwise it is at most the amount for clipped
     parts that all point in one direction. An interval may contain the sum with a smaller probability
