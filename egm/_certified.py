@@ -171,7 +171,7 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
         return flint.arb.pi().sqrt() * (half + flint.arb(0.5)).gamma() * (2 / z) ** half * z.bessel_i(half)
 
     def density(phi: Ball, _: bool) -> Ball:
-        """Return the integrand of the integral in the numerator of delta, at the complex ball `phi`.
+        """Return the integrand of the first of the two integrals whose quotient is delta, at the complex ball `phi`.
 
         The second argument, a flag of flint, is not needed, because the integrand is analytic everywhere.
         """
