@@ -63,7 +63,10 @@ RANGES = {
 
 
 def sets():
-    """Return a dictionary from the name of each data set to its rows, or to the covariance of rows to draw."""
+    """Return a dictionary from the name of each of the six data sets to its source.
+
+    The source is the covariance matrix of normal rows that are drawn anew in each run, or a matrix of real rows.
+    """
     apart = np.abs(np.subtract.outer(np.arange(30), np.arange(30)))
     vectors = ortho_group.rvs(30, random_state=np.random.default_rng(17))
     found = {"neighbors": 0.9**apart, "spectrum": (vectors * np.arange(1.0, 31) ** -2) @ vectors.T}
@@ -78,9 +81,10 @@ def sets():
 
 
 def draw(name, source, run):
-    """Return the rows of the set `name` for the run with the number `run`, minus the middle of their declared range.
+    """Draw the `N` rows of the data set `name` for the run with the number `run`, an array of shape (N, d).
 
-    `source` is the entry of `sets()`. The result has the shape (N, d).
+    `source` is the entry of `sets()` for this name. The middle of the range in which the means are declared to lie, see
+    `RANGES`, is subtracted, so that the declared range is centered at 0.
     """
     rng = grid.generator("bases", name, run)
     if name in ("neighbors", "spectrum"):
@@ -114,27 +118,38 @@ def basis_of(X, rho, rng):
 
 
 def ours_along(X, rho, name, rng, share=0.05):
-    """Return what `ours` returns along a private basis, for which a `share` of the budget `rho` is spent."""
+    """Return what `ours` returns along a private basis, for which the part `share` of the budget `rho` is spent.
+
+    The basis is that of `basis_of`, and the other arguments are those of `ours`.
+    """
     return ours(X, (1 - share) * rho, name, rng, basis_of(X, share * rho, rng))
 
 
 def ours_along_better(X, rho, name, rng):
-    """Return what `ours` returns along a private basis, for which a quarter of the budget `rho` is spent."""
+    """Return what `ours` returns along a private basis, for which a quarter of the budget `rho` is spent.
+
+    The basis is that of `basis_of`, and the arguments are those of `ours`.
+    """
     return ours_along(X, rho, name, rng, 0.25)
 
 
 def plan_along(X, rho, name, rng):
-    """Return PLAN's estimate of the mean of `X` along a basis that costs a quarter of `rho`, and True for the basis."""
+    """Return the mean of `X` as the published method PLAN estimates it along a private basis, and True for the basis.
+
+    The basis, that of `basis_of`, costs a quarter of the budget `rho`. `name` is the set of the rows, and `rng` draws
+    the noise.
+    """
     basis = basis_of(X, rho / 4, rng)
     radius = RANGES[name][1] * np.sum(np.abs(basis), axis=1)
     return rivals.plan(X @ basis.T, 0.75 * rho, radius=radius, rng=rng) @ basis, True
 
 
 def coinpress(X, rho, name, rng):
-    """Return CoinPress's estimate of the mean of `X` along a basis, and True, because a basis is used.
+    """Return the mean of `X` as the published method CoinPress estimates it along a basis, and True for the basis.
 
     The basis is that of a private covariance matrix. The constants are those of the authors' public code. With
-    the constants of their theorems, errors are far larger here.
+    the constants of their theorems, errors are far larger here. `rho` is the budget, `name` is the set of the rows, and
+    `rng` draws the noise.
     """
     differences = (X[::2] - X[1::2]) / math.sqrt(2)
     n, d = differences.shape
@@ -161,9 +176,9 @@ def coinpress(X, rho, name, rng):
 
 
 def plan(X, rho, name, rng):
-    """Return PLAN's estimate of the mean of `X` for the budget `rho`, and False, because PLAN uses no basis here.
+    """Return the mean of `X` as the published method PLAN estimates it, and False, because PLAN uses no basis here.
 
-    `name` is the set of the rows, and `rng` draws the noise.
+    `rho` is the budget, `name` is the set of the rows, and `rng` draws the noise.
     """
     return rivals.plan(X, rho, radius=RANGES[name][1], rng=rng), False
 

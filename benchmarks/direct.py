@@ -15,8 +15,9 @@ NEGLIGIBLE = 1e-19
 def direct_tail(x, weights):
     """Return the probability P[sum_j w_j Z_j**2 > x] for the `weights` w_j and independent standard normal Z_j.
 
-    `x` must be above the mean of the sum. The probability is an integral along a parabola through the saddle point,
-    computed by the trapezoid rule. Where the machine has extended precision, rounding errors are negligible.
+    `x` must be above the mean of the sum. The probability is a contour integral. The contour is a parabola through the
+    saddle point of the integrand, and the integral is computed by the trapezoid rule. Where the machine has extended
+    precision, rounding errors are negligible.
     """
     unit = 2 * np.max(weights)  # the branch cut begins at s = 1
     r, x = (np.asarray(weights) / (unit / 2)).astype(np.longdouble), np.longdouble(x) / np.longdouble(unit)
@@ -37,10 +38,10 @@ def direct_tail(x, weights):
 
 
 def _saddle(r, x):
-    """Return the point at which the contour crosses the real axis, the number c in (0, 1) with K'(c) = `x` + 1/c.
+    """Return the point at which the contour of the integral crosses the real axis: the saddle point of the integrand.
 
-    It is the saddle point of exp(K(s) - s x) / s. K is the cumulant function of the sum, divided by twice the largest
-    weight, and `r` has the weights, divided by the largest one.
+    The integrand is exp(K(s) - s x) / s, so the point is the number c in (0, 1) with K'(c) = `x` + 1/c. K is the
+    cumulant function of the sum, divided by twice the largest weight, and `r` has the weights, divided by the largest.
     """
 
     def excess(theta):

@@ -119,10 +119,11 @@ class Model:
 
 
 def lemma(spread):
-    """Return the multipliers of Lemma 4.1 for coordinates with standard deviations `spread`, up to a common factor.
+    """Return factors b_j proportional to 1 / sqrt(spread_j), the scaling of Lemma 4.1 of the report.
 
-    With this factor the scaling does not change the total variance of the noise for a given clip norm, so that clip
-    norms can be compared. Very small standard deviations are replaced by `FLOOR` times their root mean square.
+    `spread` has the standard deviations of the coordinates. The common factor is chosen so that the scaling does not
+    change the total variance of the noise for a given clip norm; then clip norms can be compared. Very small standard
+    deviations are replaced by `FLOOR` times their root mean square.
     """
     b = scaling.expected_norm(np.maximum(spread, FLOOR * np.sqrt(np.mean(spread**2))))
     return (b * np.sqrt(np.mean(b**-2.0))).astype(np.float32)
@@ -159,14 +160,14 @@ class Transform:
 class AdaCliP(Transform):
     """Transform of AdaCliP (Pichapati et al. 2019), computed from running means of noisy gradients and their squares.
 
-    Its multipliers are those of Lemma 4.1, for the standard deviations that it estimates. The clip norm is 1 in the
-    paper, but is tuned here. `squares` is a running mean that estimates the variances.
+    A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is its estimated standard deviation. The
+    clip norm is 1 in the paper, but is tuned here. `squares` is a running mean that estimates the variances.
     """
 
     squares: float | np.ndarray = 10**-5.5
 
     def learn(self, mean, noise_std):
-        """Update the center and the multipliers after a step.
+        """Update the center and the factors `b` after a step of the training.
 
         `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviations of its noise.
         """
@@ -178,7 +179,7 @@ class AdaCliP(Transform):
 
 @dataclass
 class Noisy(Transform):
-    """Scaling of Lemma 4.1, with standard deviations that are estimated from the noisy gradients of all earlier steps.
+    """Scaling by 1 / sqrt(s), where s are standard deviations estimated from the noisy gradients of earlier steps.
 
     In each coordinate, the square of a noisy gradient, minus the variance of its noise, estimates the variance. The
     mean of these terms over the steps is used, but never less than the standard error of this mean. `steps` counts the
@@ -190,7 +191,7 @@ class Noisy(Transform):
     errors: float | np.ndarray = 0.0
 
     def learn(self, mean, noise_std):
-        """Update the multipliers after a step.
+        """Update the factors `b` after a step of the training.
 
         `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviations of its noise.
         """
@@ -201,26 +202,23 @@ class Noisy(Transform):
 
 
 class Public(Transform):
-    """Scaling of Lemma 4.1, where the root mean squares of the gradients of public rows are the standard deviations."""
+    """Scaling by 1 / sqrt(s), where s are the root mean squares of the coordinates of the gradients of public rows."""
 
     def prepare(self, gradients, private, public):
-        """Compute the multipliers before a step from the gradients of the rows `public`, a pair (X, Y).
+        """Compute the factors `b` before a step of the training, from the gradients of the rows `public`.
 
-        `gradients` is a function that returns the gradients of rows.
+        `public` is a pair (X, Y), and `gradients` is a function of X and Y that returns the gradient of each row.
         """
         self.b = lemma(np.sqrt(np.mean(gradients(*public) ** 2, axis=0)))
 
 
 class Exact(Transform):
-    """Scaling of Lemma 4.1, where the root mean squares of gradients of training rows are the standard deviations.
-
-    This is not private.
-    """
+    """Scaling by 1 / sqrt(s), where s are the root mean squares of gradients of training rows, which is not private."""
 
     def prepare(self, gradients, private, public):
-        """Compute the multipliers before a step from the gradients of 300 of the rows `private`, a pair (X, Y).
+        """Compute the factors `b` before a step of the training, from the gradients of 300 of the rows `private`.
 
-        `gradients` is a function that returns the gradients of rows.
+        `private` is a pair (X, Y), and `gradients` is a function of X and Y that returns the gradient of each row.
         """
         X, Y = private
         self.b = lemma(np.sqrt(np.mean(gradients(X[:300], Y[:300]) ** 2, axis=0)))
@@ -303,10 +301,11 @@ def spread(values):
 
 
 def noise_ratio(name, model_name):
-    """Return the factor by which the scaling of Lemma 4.1 changes the variance of the noise in the first step.
+    """Return the variance of the noise in the first step with a scaling, divided by that without scaling.
 
-    `name` is the data set, and `model_name` a key of HIDDEN. The clip norm is the root mean square norm of the
-    gradients.
+    The scaling is by 1 / sqrt(s), where s are the root mean squares of the coordinates of the gradients. `name` is the
+    data set, and `model_name` a key of HIDDEN. In both cases the clip norm is the root mean square norm of the
+    gradients, after scaling if there is one.
     """
     private, _, _ = data(name, 0)
     model = Model(private[0].shape[1], *HIDDEN[model_name], private[1].shape[1])

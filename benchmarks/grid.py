@@ -80,7 +80,7 @@ class Cell(NamedTuple):
 
     @property
     def radius(self):
-        """Return the bound on the absolute value of each coordinate of the mean that every method is given."""
+        """Return the bound on the absolute value of each coordinate of the mean; every method is given this bound."""
         return 25 * self.d**0.5 if self.grid == "A" else 50 * self.d * np.max(self.sigma) ** 0.5
 
     @property
@@ -166,8 +166,8 @@ def huang_liang_yi(X, cell, rng):
 def huang_liang_yi_narrow(X, cell, rng):
     """Estimate the mean of the rows `X` by the published method of Huang, Liang and Yi as the PLAN paper runs it.
 
-    Each coordinate of the rotated mean is searched between -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d). `cell`
-    is the grid point: the law of the rows and the budget.
+    The method rotates the rows at random, and searches each coordinate of the mean of the rotated rows between
+    -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d). `cell` is the grid point: the law of the rows and the budget.
     """
     padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
     bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
@@ -345,9 +345,9 @@ def squared_errors(method, X, mean, cell, rng):
 
 
 def connect(store):
-    """Open the database of results, the SQLite file `store`; return the connection as a context manager.
+    """Open the database of results, the SQLite file `store`, for a `with` block, which gets the connection.
 
-    Until the context ends, no other process can use the file; a second one waits. A missing file is made.
+    Within the block no other process can use the file: it waits until the block ends. A missing file is made.
     """
     Path(store).parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(store, timeout=1e6)
@@ -386,8 +386,9 @@ def missing(cells, seeds, db, methods=None):
     """Return a list of the tasks that are left to do, in the order in which they should be done.
 
     A task is a pair: one of the grid points `cells`, and the names of those `methods` that lack results for `seeds`
-    seeds there in the database `db`. Slow methods have tasks of their own, which come last; otherwise the first three
-    budgets of `RHO` come first.
+    seeds there in the database `db`. Slow methods have tasks of their own, which come last. Among the other tasks,
+    those with one of the first three budgets in `RHO` come first, and small data come before large
+    data.
     """
     tasks = []
     for cell in cells:

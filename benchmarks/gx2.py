@@ -1,4 +1,4 @@
-"""Compare egm.gx2 with other programs: upper tails, quantiles, the grid of the report, and a million weights.
+"""Compare egm.gx2 with other programs: upper tails, quantiles, single calls, and sums with a million weights.
 
 The functions `tails`, `quantiles`, `grid`, `calls` and `million` measure, and yield lines of text to print. The
 programs that are compared take turns in one run, and the median time of each is divided by that of egm.gx2.
@@ -238,8 +238,9 @@ def inverses(p, weights):
 def grid(quick):
     """Measure how many times faster egm.gx2 finds quantiles than a search by Davies' algorithm; yield lines of text.
 
-    The weights are those of Figure 2 of the report, for nine values of alpha, or four if `quick` is true. The searches
-    stop when the upper tail at the quantile is known to about 1e-9 (see `equal_accuracy`).
+    The quantiles are those of weighted sums of 1000 squared normal variables. The weights are j**-alpha or their
+    squares, as in Figure 2 of the report, for nine values of alpha, or four if `quick` is true. The searches stop when
+    the upper tail at the quantile is known to about 1e-9 (see `equal_accuracy`).
     """
     yield from heading("isf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha: how many times faster")
     if "fastlmmclib" in rivals.missing():
@@ -261,8 +262,9 @@ def measure(alpha, n, exponent, quick):
     """Measure how many times faster egm.gx2 finds one quantile than each search by Davies' algorithm.
 
     The weights are zipf_sigma(1000, `alpha`) ** `exponent`, and the upper probability is 1/`n`. The result is a
-    dictionary from each search to the ratio of the times. The entry "where" describes the quantile, and "error" is the
-    absolute error of Davies' algorithm.
+    dictionary from the name of each search to the ratio of the times. If a search would take too long, its time is the
+    number of its tails times the time of one. The entry "where" describes the quantile, and "error" is the absolute
+    error of Davies' algorithm. If `quick` is true, there are fewer repetitions.
     """
     weights = zipf_sigma(1000, alpha) ** exponent
     weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100, and a weight of zero is left out

@@ -74,7 +74,7 @@ def mechanism(kind, law, setting, wrong):
 
 
 def scales(setting):
-    """Return the factors by which the two columns are multiplied, of mean 1, for `setting`, an index in SETTINGS."""
+    """Return the factors, of mean 1, that multiply the two columns in the setting SETTINGS[`setting`]."""
     return zipf_sigma(D, laws.ALPHAS[setting], total=D)
 
 

@@ -1,7 +1,8 @@
-"""Compare l2 noise with Gaussian noise, and its calibration with that by the program of its authors.
+"""Compare l2 noise with Gaussian noise, and egm's computation of its scale with that by the program of its authors.
 
-The authors are Joseph, Kulesza and Yu (2025). Their program is the folder `dp_l2` of the repository
-google-research/google-research. It is not a package, so it is compared only if PYTHONPATH names the folder above it.
+The density of l2 noise at the vector x is proportional to exp(-||x|| / scale). Its authors are Joseph, Kulesza and Yu
+(2025), and their program is the folder `dp_l2` of the repository google-research/google-research. It is not a package,
+so it is compared only if PYTHONPATH names the folder above it.
 """
 
 from functools import partial
@@ -17,10 +18,11 @@ SPHERES, TOLERANCE = 1000, 1e-3  # of dp_l2 in the experiments of its authors
 
 
 def noise(quick):
-    """Measure the error of l2 noise, the time to find its scale, and the time of a draw; yield lines of text.
+    """Measure the error of l2 noise, the time to compute its scale, and the time of a draw; yield lines of text.
 
-    The error is the mean squared error over that of Gaussian noise for the same epsilon and delta. If `quick` is true,
-    there are fewer dimensions and repetitions.
+    The density of l2 noise at x is proportional to exp(-||x|| / scale). The error is the mean squared error, divided by
+    that of Gaussian noise for the same epsilon and delta. If `quick` is true, there are fewer dimensions and
+    repetitions.
     """
     methods = {"egm": own} | ({"dp_l2": authors} if find_spec("dp_l2") else {})
     columns = [*(f"error, {name}" for name in methods), *(f"ms, {name}" for name in methods)]

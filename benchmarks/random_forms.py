@@ -42,10 +42,11 @@ def random_form(rng):
 
 
 def finer_tail(crossing, y):
-    """Compute the logarithm of a chi-square sum's tail at `y` with sixteen times as many nodes as `log_tail_at` has.
+    """Compute the logarithm of a tail with sixteen times as many nodes as `egm._gx2.tails.log_tail_at` takes.
 
-    `crossing` holds the sum as a `Form`, and the point at which the contour of the integral crosses the real axis. `y`
-    is in the units of this form.
+    The tail at `y` is that of the weighted chi-square sum `crossing.form`, in whose units `y` is. It is the lower tail
+    if `crossing.lower` is true, and a contour integral; `crossing` has the point at which the contour crosses the real
+    axis.
     """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at

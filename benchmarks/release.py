@@ -64,7 +64,7 @@ def beside_sum(X, release):
 
 @contextmanager
 def busy_neighbor():
-    """Make a context in which another process keeps one core busy."""
+    """Make a context in which another process keeps one core busy, to measure a release beside other work."""
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
         try:
             yield
@@ -94,8 +94,8 @@ def wide():
 def rotated(quick):
     """Measure private releases along a basis; yield lines of text with their times divided by that of X.sum(axis=0).
 
-    A second line has the time in which NumPy multiplies the rows by the matrix of the basis, for comparison. If `quick`
-    is true, there are fewer rows.
+    For some bases, a second line has the time in which NumPy multiplies the rows by the matrix of the basis, for
+    comparison. If `quick` is true, there are fewer rows.
     """
     rng = np.random.default_rng(1)
     kinds = {

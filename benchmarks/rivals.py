@@ -1,8 +1,9 @@
 """Offer other programs as functions (x, weights) that return P[sum_j weights_j Z_j**2 > x], or nan if they fail.
 
 The Z_j are independent standard normal variables. The package gx2 from PyPI has eight methods. Four are compared: its
-default, one that is better near the mean, one that is better far in the tail, and Ruben's series with more terms. On
-smaller cases `ray`, `ifft` and `precision="vpa"` were worse than one of these.
+default, one that is better near the mean, one that is better far in the tail, and Ruben's series with more terms. Its
+methods `ray` and `ifft` and its option `precision="vpa"` are left out: on smaller cases each was worse than one of
+these four.
 """
 
 import math

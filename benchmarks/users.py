@@ -131,7 +131,8 @@ def pydp_wide(X):
 def pipelinedp_wide(X):
     """Return the means of the ten columns of `X`, estimated by PipelineDP between the bounds -1e6 and 1e6.
 
-    PipelineDP has no search for bounds. A user writes the code of `pipelinedp_guessed` and one more line.
+    PipelineDP has no search for bounds, so the wide bounds that are known are given to `pipelinedp_guessed`, as a user
+    would do.
     """
     return pipelinedp_guessed(X, np.zeros(COLUMNS), np.full(COLUMNS, BOUND / WIDTH))
 
@@ -173,8 +174,9 @@ def egm_guessed(X, center, sigma):
 def egm_best(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by egm with its best noise; neighbors replace one row.
 
-    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,). The
-    scaling 1 / `sigma` makes the error of each column proportional to `sigma`.
+    The best law of the noise is the one with the smaller standard deviation. `center` and `sigma` are public guesses of
+    the means and the standard deviations, two arrays of shape (10,). The scaling 1 / `sigma` makes the error of each
+    column proportional to `sigma`.
     """
     from egm import GaussianDataMechanism
 
@@ -186,8 +188,9 @@ def egm_best(X, center, sigma):
 def egm_added(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by egm's best noise; neighbors add or remove one row.
 
-    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,). The
-    number of rows is not public, so the noisy sums are divided by a noisy number of rows.
+    The best law of the noise is the one with the smaller standard deviation. `center` and `sigma` are public guesses of
+    the means and the standard deviations, two arrays of shape (10,). The number of rows is not public, so the noisy
+    sums are divided by a noisy number of rows.
     """
     from egm import GaussianDataMechanism
 
@@ -492,7 +495,8 @@ def shown(errors):
 def row(label, *cells):
     """Return one line of a printed table: the text `label`, and the texts `cells` in columns.
 
-    `benchmarks.gx2` cannot be imported here, because it needs all dependencies of egm, which some libraries exclude.
+    `benchmarks.gx2` has such a function, too, but needs all dependencies of egm. Some of the libraries that are
+    compared cannot be installed beside these.
     """
     return f"{label:20}" + "".join(f"{cell:>17}" for cell in cells)
 

@@ -102,7 +102,7 @@ class Basis:
 
     @property
     def _content(self) -> tuple[Any, ...]:
-        """Return what determines the basis: its shape, and the bytes of its factors."""
+        """Return what equal bases have in common: shape and bytes of the factors, but not `name` or `sigma`."""
         return self.shape, tuple(None if factor is None else factor.tobytes() for factor in self.factors)
 
     @property

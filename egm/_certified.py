@@ -36,7 +36,7 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
     delta : float
         Privacy parameter delta, at least 1e-300 and below 1.
     noise : {"gaussian", "l2"}, default "gaussian"
-        Law of the noise.
+        Law of the noise. The density of l2 noise of the scale s is proportional to ``exp(-norm(x) / s)``.
     d : int, optional
         Number of coordinates, from 1 to 1e6. It is needed for l2 noise, and only there.
 
@@ -152,7 +152,10 @@ def _gaussian_delta(epsilon: Ball, z: Ball) -> Ball:
 
 
 def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
-    """Return a ball that contains the smallest delta of l2 noise of the scale `s` in `d` dimensions, for `epsilon`."""
+    """Return a ball that contains the smallest delta of l2 noise of the scale `s` in `d` dimensions, for `epsilon`.
+
+    The density of l2 noise at x is proportional to exp(-|x| / s).
+    """
     flint = ball_arithmetic()
     cosine = epsilon * s
     if cosine >= 1:
@@ -168,7 +171,7 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
         return flint.arb.pi().sqrt() * (half + flint.arb(0.5)).gamma() * (2 / z) ** half * z.bessel_i(half)
 
     def density(phi: Ball, _: bool) -> Ball:
-        """Return the integrand of the integral in the numerator of delta, at the complex ball `phi`.
+        """Return the integrand of the first of the two integrals whose quotient is delta, at the complex ball `phi`.
 
         The second argument, a flag of flint, is not needed, because the integrand is analytic everywhere.
         """

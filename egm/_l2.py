@@ -242,10 +242,11 @@ def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
 
 
 def _ratio(d: Array, z: Array) -> Array:
-    """Compute R = (d - 1) / z * K_{d/2}(z) / K_{d/2 - 1}(z), by quadrature where the Bessel functions overflow.
+    """Compute R = (d - 1) / z * K_{d/2}(z) / K_{d/2 - 1}(z), a constant in the law of the privacy loss of l2 noise.
 
-    `d` is the number of coordinates, and `z` is 1 / (2 s) for noise of scale s. R is the mean of sinh(w)^2 for the
-    density proportional to exp(-z cosh(w)) sinh(w)^(d - 2), w > 0.
+    K is the modified Bessel function; where it overflows, R is computed by quadrature. `d` is the number of
+    coordinates, and `z` is 1 / (2 s) for noise of scale s. R is the mean of sinh(w)^2 for the density proportional to
+    exp(-z cosh(w)) sinh(w)^(d - 2), w > 0.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         ratio: Array = (d - 1) / z * (kve(d / 2, z) / kve(d / 2 - 1, z))

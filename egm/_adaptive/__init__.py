@@ -1,1 +1,1 @@
-"""Implement `egm.adaptive`: questions about private rows, a search for center and spread that asks them, a release."""
+"""Implement `egm.adaptive`: queries about private rows, a search for center and spread that makes them, a release."""

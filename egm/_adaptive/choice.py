@@ -19,7 +19,7 @@ the rows are near each other, more if they are not, and a bias if many rows are 
 5. If the sum of the search, too, differs from the first mean by more than noise explains, this mean is the result.
 
 If the clipped rows are summed in the end, the part of the budget that is lost is 1 to 10 percent for the steps 2 and 3
-and the first question of step 4. The second question of step 4 and the counts after it take up to 20 percent more, and
+and the first query of step 4. The second query of step 4 and the counts after it take up to 20 percent more, and
 rarely end a search that the first one did not end.
 """
 
@@ -58,7 +58,7 @@ Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the no
 
 
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
-    """Return the least budget rho for which a search for center and spread is considered: `n` rows with `d` columns.
+    """Return the least budget rho for which a search for center and spread of `n` rows with `d` columns is considered.
 
     This budget is enough for a search after a first mean of the clipped rows, the median distance from this mean, and a
     second mean. `sigma_range` is the range of the standard deviations of the standardized columns.
@@ -78,9 +78,10 @@ def released(
     learn: bool = False,
     unseen: float = 0.0,
 ) -> LastRound:
-    """Release the mean of standardized `rows`, after a search or clipped to their ranges, and return a `LastRound`.
+    """Release the mean of standardized `rows`, by a search or, if that promises too little, clipped to declared ranges.
 
-    The arguments `sigma_range`, `public` and `learn` are those of `Search`, and `unseen` is that of `last_round`.
+    The search finds center and spread of the rows, to clip them less. The result is a `LastRound`. The arguments
+    `sigma_range`, `public` and `learn` are those of `Search`, and `unseen` is that of `last_round`.
     """
     rho, account = rows.account.base, rows.account
     if rho < least(rows.n, rows.d, sigma_range):
@@ -158,10 +159,10 @@ def _average(one: Mean, other: Mean) -> Mean:
 
 
 def _in_ranges(rows: Answers, found: Mean) -> LastRound:
-    """Return `found` as a `LastRound`.
+    """Make the `LastRound` of a release without a search, in which rows are only clipped to the ranges of the columns.
 
-    `found` is a pair: a noisy mean of the standardized `rows`, clipped to the ranges of the columns, and the standard
-    deviation of the noise in each entry of the mean.
+    `found` is a pair: the noisy mean of the standardized and clipped `rows`, which is released, and the standard
+    deviation of the noise in each of its entries.
     """
     mean, std = found
     zero, one = np.zeros(rows.d), np.ones(rows.d)

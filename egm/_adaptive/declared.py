@@ -94,7 +94,11 @@ class Declared:
 
     @property
     def _standard(self) -> tuple[Any, Any]:
-        """Return the middle and the half width of the ranges of the columns, or 0 and 1 without declared ranges."""
+        """Return the numbers (middle, half) by which a row x is standardized to (x - middle) / half.
+
+        They are the middle and the half width of the declared range of each column, or 0 and 1 if no ranges are
+        declared.
+        """
         if self.ranges is None:
             return 0.0, 1.0
         low, high = self._bounds
@@ -102,7 +106,10 @@ class Declared:
 
     @property
     def _sigma_range(self) -> tuple[float, float]:
-        """Return the range of the standard deviations: those of standardized columns if ranges are declared."""
+        """Return the declared range of the standard deviations of the columns, or a default one.
+
+        If ranges of the columns are declared, these are the standard deviations of the standardized columns.
+        """
         return self.sigma_range or _SIGMA_RANGE
 
     @property

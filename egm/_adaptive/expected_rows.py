@@ -1,6 +1,6 @@
-"""Answer the questions of the search in `egm.adaptive` as expected for normal rows, to forecast a release without data.
+"""Answer the queries of the search in `egm.adaptive` as expected for normal rows, to forecast a release without data.
 
-The rows are assumed to be normal with mean mu and standard deviations sigma. The answer to each question is the
+The rows are assumed to be normal with mean mu and standard deviations sigma. The answer to each query is the
 expected one for such rows. Only the mean of the rows and their second moments are answered wrongly on purpose: each
 entry of the mean is off by the root of its mean squared error, and the moments have noise. So the search runs as it
 would with data, and ends with the forecast that a release would have.
@@ -22,13 +22,13 @@ __all__ = ["ExpectedRows"]
 
 
 class ExpectedRows:
-    """Answer the questions of `PrivateRows` as expected for `n` normal rows with mean `mu` and deviations `sigma`.
+    """Answer the queries of `PrivateRows` as expected for `n` normal rows with mean `mu` and deviations `sigma`.
 
     The deviations are the standard deviations of the columns. The columns are independent, unless the matrix
     `covariance` is given, whose diagonal is `sigma` squared. If `along` is given, the coordinates along a public basis
     are independent and have these standard deviations. So a release can be forecast without data. Each public
-    method is one question. Its cost, a number of zero-concentrated differential privacy, is recorded under the name of
-    a step of the search. All questions together may cost at most the budget `rho`. The attribute `failure` is an upper
+    method is one query. Its cost, a number of zero-concentrated differential privacy, is recorded under the name of
+    a step of the search. All queries together may cost at most the budget `rho`. The attribute `failure` is an upper
     bound of the probability that some answer about real rows would be so wrong that the search fails. The attribute
     `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is replaced, and 1 if a row is added or
     removed.
@@ -50,7 +50,7 @@ class ExpectedRows:
         self.columns, self.law = mu, (sigma, covariance)
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates along `basis`, or the columns if it is None, in all later questions about the rows."""
+        """Take the coordinates along `basis`, or the columns if it is None, in all later queries about the rows."""
         self.mu, (self.sigma, self.covariance) = self.columns, self.law
         if basis is None:
             return
@@ -62,7 +62,7 @@ class ExpectedRows:
             self.sigma = self.along
 
     def standardize(self, half: float) -> None:
-        """Divide the rows by `half` in all later questions about them; only the question `within` may follow."""
+        """Divide the rows by `half` in all later queries about them; only the query `within` may follow."""
         self.columns = self.columns / half
 
     def count(self, step: str, rho: float) -> tuple[float, float]:
@@ -145,9 +145,10 @@ class ExpectedRows:
     def within(self, step: str, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of rows with entries cut to [-1, 1], and the standard deviation of its noise.
 
-        Each entry of the mean is off by this standard deviation. Only the mean is cut, as if all rows were in [-1, 1].
-        The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
-        of the search.
+        Cutting the entries of single rows is not modeled: the mean of the uncut rows is cut to [-1, 1], and this
+        standard deviation is subtracted from each entry, so that the entry is wrong by a typical amount. The privacy
+        cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the
+        search.
         """
         self.account.spend(step, rho)
         std = self.diameter * math.sqrt(self.d / (2 * rho)) / self.n
@@ -206,7 +207,7 @@ class ExpectedRows:
         return self.n * float(self._radial(center, b).tail(length)), 1 / math.sqrt(2 * rho)
 
     def _second_moments(self) -> Array:
-        """Return the covariance matrix of the rows, shape (d, d), in the present coordinates."""
+        """Return the covariance matrix of the normal rows, shape (d, d), in the coordinates that were set by `turn`."""
         return np.diag(self.sigma**2) if self.covariance is None else self.covariance
 
     def _radial(self, center: Array, b: Floats) -> Radial:
@@ -222,7 +223,7 @@ class ExpectedRows:
         return Radial(spread, vectors.T @ (scaling * (self.mu - center)), np.ones(self.d))
 
     def _risk(self, rho: float, q: float, intervals: int) -> None:
-        """Add to `failure` a bound of the probability that a private q-quantile is outside the range of its numbers.
+        """Add to `failure` a bound of the probability that a private q-quantile is below or above all its numbers.
 
         The quantile is that of n numbers, one for each row: a distance or an absolute difference, which `radius` and
         `spreads` define. The private quantile is drawn at random. So it can be smaller than the smallest of the

@@ -1,17 +1,18 @@
 """Check whether the rows are as the search of `egm.adaptive` found them, choose the clip norm, and release the mean.
 
-The length of a row x is ||b (x - center)||, with the scaling b and the center that the search has found. A shell is a
-range of lengths, n is the number of rows, and rho is the budget.
+The length of a row x is ||b (x - center)||, with the scaling b and the center that the search has found. What clipping
+removes from a row is called its clipped part. A shell is a range of lengths, n is the number of rows, and rho is the
+budget.
 
 1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are
    more long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that the clipped parts of all
-   rows point in one direction. If the coordinates are those along a learned basis, the norms in the columns are
-   checked, too, and the columns are the coordinates again unless the basis promises a smaller error.
+   rows point in one direction. If a basis was learned, the lengths of the rows without this basis are checked,
+   too, and the basis is given up unless it promises a smaller error.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
-3. Aside. What clipping removes from the rows cancels in their sum only if their law is symmetric. Whether it cancels is
-   asked if the effective dimension is at least 2.5, and if n sqrt(rho) is not small or a basis is used. Then
-   `egm._adaptive.correction` corrects the sum or, if that is too noisy, the clip norm is increased.
+3. Aside. The clipped parts cancel in their sum only if the law of the rows is symmetric. This sum is measured if the
+   effective dimension is at least 2.5, and if n sqrt(rho) is not small or a basis is used. Then
+   `egm._adaptive.correction` corrects the sum of the rows or, if that is too noisy, the clip norm is increased.
 4. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of the report. The released mean is the last center
    plus the noisy mean of the clipped differences of the rows from this center.
 5. Unseen. If a part of the budget was declared for this, the rows beyond the clip norm and the rows beyond a larger
@@ -166,7 +167,7 @@ class _Shells:
         far shells with indices from start to stop - 1 are taken to have rows. Indices count from the first near shell.
         Within such a window, each shell gets the mean number of rows of the window, or 0 if that is negative. All other
         far shells are treated as empty. A near shell keeps its own number, or 0 if that is negative. If `ends` is true,
-        a further question has shown that few rows are beyond the last window.
+        a further query has shown that few rows are beyond the last window.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
@@ -190,7 +191,8 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
 def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
     """Return the result of `last_round`, or None if the squared error that is expected of the sum is above `limit`.
 
-    In the second case the sum is not released, and a part of the budget is left.
+    If the result is None, the sum is not released, and a part of the budget is left. `search` and `unseen` are the
+    arguments of `last_round`.
     """
     it, seen = _looked(search, limit)
     if seen is not None:
@@ -206,9 +208,10 @@ def last_round_below(search: Search, limit: float, unseen: float) -> LastRound |
 
 
 def too_long(search: Search, cost: float, limit: float) -> bool:
-    """Return whether so many rows are long that the squared error of the sum would be above `limit`.
+    """Return whether so many rows have large norms that the expected squared error of the sum would be above `limit`.
 
-    To ask for the numbers of long rows costs `cost`. The `search` may go on afterwards and improve its center.
+    The numbers of rows in ranges of norms are asked for at the privacy cost `cost`. The `search` may go on afterwards
+    and improve its center.
     """
     it = _LastRound(search, cost)
     seen = it.look()
@@ -216,15 +219,17 @@ def too_long(search: Search, cost: float, limit: float) -> bool:
 
 
 def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail | None]:
-    """Return an object that releases the mean, and the result of its check for long rows (`look`).
+    """Check whether many rows are longer than normal ones; return an object that releases the mean, and the result.
 
-    No clip norm is tried for which noise alone makes the squared error of the sum larger than `limit`.
+    The result is that of the method `look`. No clip norm will be tried for which noise alone makes the squared error of
+    the sum larger than `limit`.
 
-    A rotation spreads a long tail of one column over many coordinates, so rows can be longer along a learned basis than
-    in the columns. So the norms in the columns are checked, too, and the search goes on in the columns unless the basis
-    promises a smaller error. If the norms in the columns look normal, it must be smaller by a factor, because what the
-    columns promise is then most likely true. Otherwise both errors are rough estimates for the worst case, and the
-    columns must promise a far smaller error.
+    If a basis was learned, the check is made along the basis and in the columns, because along the basis rows can be
+    longer: a rotation spreads a long tail of one column over many coordinates. Then the basis is given up unless it
+    promises a smaller error than the columns. If the norms in the columns look normal, the error that is expected in
+    the columns is most likely true, and the basis must promise an error that is smaller by a factor. Otherwise both
+    errors are rough estimates for the worst case, and the basis is given up only if the columns promise a far smaller
+    error.
     """
     it = _LastRound(search, limit=limit)
     seen = it.look()
@@ -240,11 +245,11 @@ def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail |
 
 
 class _LastRound:
-    """Release the mean of the rows after a finished search; only the functions above make such objects.
+    """Release the mean of the rows after a finished search; only the functions of this module make such objects.
 
-    The scaling `b` is asked for when the object is made. Other attributes follow from `b` and the search: `weights` has
-    the variance of each entry of a scaled row, `effective` is the effective dimension of the scaled rows, and `unit` is
-    the length in the units of the data that corresponds to the length 1 after scaling.
+    When the object is made, it measures the scaling `b` by a private query. Other attributes follow from `b` and the
+    search: `weights` has the variance of each entry of a scaled row, `effective` is the effective dimension of the
+    scaled rows, and `unit` is the length in the units of the data that corresponds to the length 1 after scaling.
     """
 
     def __init__(self, search: Search, doubt: float | None = None, limit: float = math.inf) -> None:
@@ -279,9 +284,9 @@ class _LastRound:
         return _square(noise) + _square(self.unit * one_sided)
 
     def expected(self, seen: Tail | None) -> float:
-        """Return the squared error that is expected of the sum for the best clip norm; `seen` is the result of `look`.
+        """Return the squared error that is expected of the sum for the best clip norm.
 
-        It is that of normal rows if `seen` is None.
+        `seen` is the result of `look`: a model of the norms of the rows, or None for rows whose norms look normal.
         """
         noise = self.noise(self.search.account.left)
         return self.best(noise)[1] if seen is None else self.least_error(seen)
@@ -296,14 +301,15 @@ class _LastRound:
         )
 
     def least_error(self, tail: Tail) -> float:
-        """Return `error` for the best clip norm, for rows whose norms are distributed as in `tail`."""
+        """Return the expected squared error of the sum for the best clip norm, for rows with the norms of `tail`."""
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         return self.error(clip_norm, tail.excess(clip_norm)[0])
 
     def run(self, clip: _Clip, share: float) -> LastRound:
-        """Release the mean of the rows, clipped as in `clip`, and return it with a forecast of its error.
+        """Release the mean of the rows, clipped as `clip` says, and return it with a forecast of its error.
 
-        The mean takes all that is left of the budget, after the share `share` of it was spent on `unseen`.
+        First, the share `share` of the remaining budget is spent to bound what clipping takes if a few rows are far
+        away (the method `unseen`). The mean costs all that is left then.
         """
         search, b, n = self.search, self.b, self.n
         center, variances = search.center_of_columns, search.of_columns(self.spread) ** 2
@@ -355,7 +361,7 @@ class _LastRound:
         )
 
     def affords(self, cost: float) -> bool:
-        """Return whether a question of the given `cost` leaves more of the budget than is kept for the sum."""
+        """Return whether a query of the given `cost` leaves more of the budget than is kept for the sum."""
         return self.search.account.left - cost > KEPT * self.search.rho
 
     def share(self, length: float) -> float:
@@ -401,7 +407,7 @@ class _LastRound:
         A `Tail` is a model of the number of rows with a norm above t, for each t. This one is needed if the noise alone
         could explain the numbers of rows in all ranges of very large norms, but too many rows are longer than normal
         rows. The most likely range is the one with the largest number of rows in proportion to the noise. If a further
-        question does not find half of the long rows beyond its lower end, the most likely range below it is taken. The
+        query does not find half of the long rows beyond its lower end, the most likely range below it is taken. The
         methods `ask` and `raised` must have been called before.
         """
         shells, high, cost = self.shells, self.shells.edges.size, self.doubt / 2
@@ -416,10 +422,10 @@ class _LastRound:
         return shells.tail(self.bounded(windows), self.ended)
 
     def confirmed(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Check by further questions which ranges of very large norms have rows, and return these ranges.
+        """Check by further queries which ranges of very large norms have rows, and return these ranges.
 
         A shell is a narrow range of norms. A range is a pair (start, stop): it has the shells with indices from start
-        to stop - 1. `windows` is the list of the ranges to be checked, in ascending order. The first question is how
+        to stop - 1. `windows` is the list of the ranges to be checked, in ascending order. The first query is how
         many rows have a norm above the lower end of the last range. If noise explains the answer, this range is
         removed, and the range before it is checked in the same way. The check ends at the first range that certainly
         has rows, or when no more of the budget may be spent. The result is the list without the removed ranges.
@@ -434,12 +440,13 @@ class _LastRound:
         return windows
 
     def bounded(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Find out by further questions how far the last of the ranges in `windows` reaches, and return the ranges.
+        """Find out by further queries where the last of the ranges in `windows` ends, and return the ranges.
 
-        A range is a pair (start, stop) as in `confirmed`. Noise can extend the last range by shells without rows, and
-        the clip norm is then far too large; or shells with few rows are missing. So the edge is searched beyond
-        which noise explains the number of rows. If it is found, the range ends there, and the attribute `ended` is set
-        to true. The search begins at the end of the range or, if the range has no end, at the last edge.
+        A range is a pair (start, stop) of indices of shells, as in `confirmed`. The last range may be wrong: because of
+        noise it may have shells without rows, which makes the clip norm far too large, or it may lack shells with few
+        rows. So the method looks for an edge beyond which there are no more rows than noise explains. If it is found,
+        the range ends there, and the attribute `ended` is set to true. The first edge to be tried is the end of the
+        range or, if the range has no end, the last edge.
         """
         if not windows:
             return windows
@@ -457,13 +464,13 @@ class _LastRound:
         return [*before, (start, high if self.ended else max(low, stop))]
 
     def by_tail(self, tail: Tail) -> _Clip:
-        """Return the clip norm of least squared error as a `_Clip`, for rows whose norms are distributed as in `tail`.
+        """Choose the clip norm of least squared error for rows with the norms of the model `tail`; return a `_Clip`.
 
-        A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. The error is that of this
-        sum. `tail` is a model of the number of rows with a norm above t, for each t. At a cost, the method asks how
-        many rows are longer than a smaller clip norm, and than a few larger ones if these are many. If one of them is
-        below the clip norm of the model and only few rows are longer, it is returned. Otherwise the answers improve the
-        model, and its clip norm is returned.
+        `tail` models the number of rows with a norm above t, for each t. A `_Clip` has the clip norm, and says how far
+        clipping may move the sum of the rows. First a smaller clip norm is tried: the method asks, at a cost, how many
+        rows are longer. If they are many, a few larger norms are tried. The first norm that only few rows exceed is the
+        result if it is below the best clip norm of the model. Otherwise the answers improve the model, and its best
+        clip norm is the result.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
@@ -541,10 +548,11 @@ class _LastRound:
 
         `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first result is the
         least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is the last index but
-        one, or None if clearly too many rows are longer than the last norm. The second result has a column for each
-        norm except the first, with the three numbers of a `_Shift`, where only the rows in excess of the number of
-        normal rows count. Its upper estimate allows for one standard deviation more rows than were found, because the
-        long rows of one skewed column can be longer than this method assumes.
+        one, or None if clearly too many rows are longer than the last norm. The second result has a column for
+        each norm except the first, with the three numbers of a `_Shift`: how far clipping moves the sum. For
+        this, only those longer rows count that exceed the number expected of normal rows. The upper estimate adds one
+        standard deviation of the noise to their number, because the long rows of one skewed column can be longer than
+        is assumed.
         """
         counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
         more = np.cumsum(counts[::-1])[::-1] - self.n * np.array([self.share(norm) for norm in norms[1:]])
@@ -610,7 +618,7 @@ class _LastRound:
         the declared range. So what it takes from all rows is at most the number of rows beyond C times `near`, plus the
         number of rows beyond E times the rest of this distance. Along a basis, a correction of the sum can take up to
         `near` more from a longer row. E is chosen so that few rows are expected beyond it, and so small that the first
-        product is small beside the noise of the second. The two questions together have the given `cost`, which is
+        product is small beside the noise of the second. The two queries together have the given `cost`, which is
         divided so that the noise in the sum of both products is least.
         """
         search, b, C = self.search, self.b, clip.norm

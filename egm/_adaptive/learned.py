@@ -52,8 +52,9 @@ def correlation(moments: Array, std: float, n: int) -> Array:
 def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> Array:
     """Return the least allowed unit for the measurement of the variance along each eigenvector, shape (d,).
 
-    The eigenvectors are the columns of `vectors`. A smaller unit could make rows seem very long. The first three
-    arguments are those of `correlation`, and `spread` has the standard deviations of the columns of the data.
+    The eigenvectors are the columns of `vectors`. The coordinates of the rows are divided by the units, so that a
+    smaller unit could make rows seem very long. The first three arguments are those of `correlation`, and `spread` has
+    the standard deviations of the columns of the data.
     """
     edge = _edge(len(moments), std / _unit(moments, std), n)
     bounds: Array = np.sqrt(_UNKNOWN * edge * np.sum((spread[:, None] * vectors) ** 2, axis=0))
@@ -61,7 +62,11 @@ def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> 
 
 
 def _unit(moments: Array, std: float) -> float:
-    """Return the mean of the diagonal of the noisy `moments`, but at least about the noise in it, `std` / sqrt(d)."""
+    """Return the mean of the diagonal of the noisy `moments`, or its approximate noise if that is more.
+
+    The mean is the unit of the moments: 1 for exact second moments of standardized columns. Its noise is about `std` /
+    sqrt(d) for d columns.
+    """
     d = len(moments)
     return max(float(np.trace(moments)), math.sqrt(d) * std) / d
 

@@ -1,4 +1,4 @@
-"""Ask the questions of an adaptive mechanism about private rows, and give the result in the units of the data."""
+"""Make the queries of an adaptive mechanism about private rows, and give the result in the units of the data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from egm.forecast import ErrorForecast
 
 
 class Outcome(NamedTuple):
-    """Result of all questions about the rows, as `egm.AdaptiveDataMechanism` releases or forecasts it.
+    """Result of all queries about the rows, as `egm.AdaptiveDataMechanism` releases or forecasts it.
 
     `found` has the noisy mean in the units in which the rows were summed. In the units of the data, the mean of the
     rows is `middle` + `half` times this mean. `of_count` is None or, if the number of rows is private, the pair of the
@@ -55,7 +55,7 @@ def outcome(declared: Declared, rows: Answers) -> Outcome:
 
 
 def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:
-    """Ask all questions about the rows; return the noisy mean with its errors, and the noisy number of rows or None.
+    """Make all queries about the rows; return the noisy mean with its errors, and the noisy number of rows or None.
 
     The unit of the first result is half of the declared range of a column, or the declared radius if the rows were
     clipped to it; otherwise it is that of the data. The second result is a pair as in `Outcome`.

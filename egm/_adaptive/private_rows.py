@@ -1,4 +1,4 @@
-"""Answer the ten questions that the search of `egm.adaptive` may ask about private rows, and record their costs.
+"""Answer the ten queries that the search of `egm.adaptive` may make about private rows, and record their costs.
 
 No other module of the search sees the rows. The cost of an answer is recorded before the rows are read, in
 zero-concentrated differential privacy (Bun and Steinke 2016). Neighbors are data sets of which one row is replaced or,
@@ -16,17 +16,17 @@ costs, where std is the standard deviation of the noise:
                       and above the diagonal, with a variance half as large above it. Two such matrices differ by at
                       most sqrt(2) K**2 in the Frobenius norm, which counts the entries above the diagonal twice. So
                       this costs K**4 / std**2 (the same theorem). From the number of rows, which must be public, K
-                      is chosen so small that the sum is exact. So this question is asked only if a row is replaced.
+                      is chosen so small that the sum is exact. So this query is made only if a row is replaced.
     shells            The numbers of rows in ranges of distances cost 1 / std**2 together if a row is replaced, because
                       this changes two of them by one, and 1 / (2 std**2) if a row is added or removed.
     longer            The number of rows beyond a distance costs 1 / (2 std**2): any change of a row changes it by one.
     count             The number of rows costs 1 / (2 std**2) if a row is added or removed. The noisy number then takes
                       the place of n in all that follows, as any released number may (Feldman and Zrnic 2021).
 
-Each question is a sum over the rows of a function of a single row, and so is asked in one pass over blocks of rows
+Each query is a sum over the rows of a function of a single row, and so is answered in one pass over blocks of rows
 (`egm._rows.passes`). With declared ranges, a row is first standardized: its numbers are mapped to numbers between -1
 and 1 if they are in the ranges. The ranges are public, so this is one more function of a single row and costs nothing.
-All distances and sums in a question are then those of standardized rows.
+All distances and sums in a query are then those of standardized rows.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Account:
 
     Costs and budget are numbers rho of zero-concentrated differential privacy. The dictionary `spent` has the cost of
     each step by the name of the step. `base` is the budget of which the steps take shares: all of it or, after a
-    question for the number of rows, what this question has left.
+    query for the number of rows, what this query has left.
     """
 
     def __init__(self, rho: float) -> None:
@@ -116,7 +116,10 @@ def squares_std(n: int, d: int, rho: float, diameter: float) -> float:
 
 
 def _unseen(question: F) -> F:
-    """Return `question`, a method that reads private rows, without floating-point warnings, which can reveal rows."""
+    """Return the method `question`, which reads private rows, as a method that shows no floating-point warnings.
+
+    A warning, such as that of an overflow, could reveal something about a row.
+    """
 
     @functools.wraps(question)
     def asked(*given: Any) -> Any:
@@ -128,7 +131,7 @@ def _unseen(question: F) -> F:
 
 @dataclass(frozen=True)
 class _Coordinates:
-    """Map rows to the coordinates in which questions are asked, each row by itself, with public numbers only.
+    """Map rows to the coordinates in which queries are answered, each row by itself, with public numbers only.
 
     The coordinates of a row are the same to the last bit, whatever the other rows are. Otherwise, if one row were
     removed, other rows could move from one counted range of distances to the next. Then an answer would change by more
@@ -198,14 +201,18 @@ def _histograms(rows: Array, bounds: Array, center: Array) -> Counts:
 
 
 def _clipped_sum(rows: Array, grid: lattice.Lattice, center: Array, b: Array) -> Whole:
-    """Return the sum of b (x - center) over the rows x, clipped to the norm of `grid` and rounded to its integers."""
+    """Return the sum of b (x - center) over the rows x, each clipped and rounded to a vector of integers.
+
+    `grid` defines the clip norm, and the rounding to integer multiples of a small step.
+    """
     return grid.sum(rows, center, b)
 
 
 def _sum_of_parts(rows: Array, grid: lattice.Lattice, center: Array, b: Array, clip_norm: float, outer: float) -> Whole:
-    """Return the sum, over the rows, of what clipping to `clip_norm` removes, rounded to the integers of the `grid`.
+    """Return the sum, over the rows, of what clipping to `clip_norm` removes from a row, in integers.
 
-    The rows x are first scaled to b (x - center) and clipped to the norm `outer`.
+    The rows x are first scaled to b (x - center) and clipped to the norm `outer`. What is removed from a row is rounded
+    to a vector of integers, which count multiples of the step of `grid`.
     """
     scaled = (rows - center) * b
     length = np.maximum(norms.norms(scaled), clip_norm)
@@ -213,14 +220,17 @@ def _sum_of_parts(rows: Array, grid: lattice.Lattice, center: Array, b: Array, c
 
 
 def _sum_within(rows: Array, grid: lattice.Lattice) -> Whole:
-    """Return the sum of the rows, with entries cut to the range from -1 to 1, rounded to the integers of the `grid`."""
+    """Return the sum of the rows in integers, after their entries have been cut to the range from -1 to 1.
+
+    The integers count multiples of the step of `grid`, to which each row is rounded.
+    """
     return grid.sum(np.clip(rows, -1.0, 1.0))
 
 
 def _sum_of_squares(rows: Array, grid: lattice.Lattice, center: Array, spread: Array, cut: float) -> Whole:
-    """Return the sum over the rows x of min(|x - center| / spread, cut)**2, rounded to the integers of the `grid`.
+    """Return the sum over the rows x of the vectors min(|x - center| / spread, cut)**2, in integers.
 
-    The vectors of squares are also clipped to the norm of the `grid`.
+    Each vector is clipped to the norm of `grid`, and rounded to integer multiples of its step.
     """
     return grid.sum(np.minimum(np.abs((rows - center) / spread), cut) ** 2)  # cut first: an overflow reveals a long row
 
@@ -238,12 +248,12 @@ def _sum_of_products(rows: Array, center: Array, spread: Array, clip_norm: float
 
 
 class PrivateRows:
-    """Answer questions about the private rows `X`, an array of shape (n, d) or `Passes`, within the budget `rho`.
+    """Answer queries about the private rows `X`, an array of shape (n, d) or `Passes`, within the budget `rho`.
 
-    Each public method is one question. Before it reads the rows, it records its cost, a number of zero-concentrated
+    Each public method is one query. Before it reads the rows, it records its cost, a number of zero-concentrated
     differential privacy, under the name of a step of the search. If `rng` is not None, all randomness comes from this
     Generator; then the answers are simulations, fit for experiments only. If `middle` and `half` are given, the
-    questions are about the standardized rows (x - middle) / half.
+    queries are about the standardized rows (x - middle) / half.
 
     `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
     because then the number of rows is private, and one is added or removed.
@@ -264,18 +274,18 @@ class PrivateRows:
         self.n, self.d = self.rows.shape
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates along `basis`, public or released, or the columns, in all later questions about rows."""
+        """Take the coordinates along `basis`, public or released, or the columns, in all later queries about rows."""
         self.coordinates = replace(self.coordinates, basis=basis)
 
     def standardize(self, half: float) -> None:
-        """Divide the rows, which are not standardized yet, by `half` in all later questions about them."""
+        """Divide the rows, which are not standardized yet, by `half` in all later queries about them."""
         self.coordinates = _Coordinates(np.zeros(self.d), np.full(self.d, half))
 
     @_unseen
     def count(self, step: str, rho: float) -> tuple[float, float]:
         """Return the noisy number of rows, and the standard deviation of its noise.
 
-        The noisy number, but at least 2, becomes the number `n` of all later questions. The privacy cost `rho` (of
+        The noisy number, but at least 2, becomes the number `n` of all later queries. The privacy cost `rho` (of
         zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search. What is left
         becomes `account.base`, the budget of which later steps take shares.
         """
@@ -342,9 +352,9 @@ class PrivateRows:
 
     @_unseen
     def within(self, step: str, rho: float) -> tuple[Array, float]:
-        """Return the noisy mean of the rows, and the standard deviation of its noise; entries are cut to [-1, 1].
+        """Return the noisy mean of the rows with entries cut to [-1, 1], and the standard deviation of its noise.
 
-        From this question on, the coordinates of the rows are the columns, even if there was a basis. The noise in each
+        From this query on, the coordinates of the rows are the columns, even if there was a basis. The noise in each
         entry of the mean has the returned standard deviation. Two rows whose entries are at most 1 in size differ, in
         norm, by at most twice the root of d. The privacy cost `rho` (of zero-concentrated differential privacy) is
         recorded under `step`, the name of a step of the search.

@@ -1,6 +1,6 @@
 """Search for the center and the spread of private rows, for `egm.adaptive`.
 
-The search asks questions and sees only the noisy answers: those of private rows (`private_rows.py`) or, for a forecast,
+The search makes queries and sees only the noisy answers: those of private rows (`private_rows.py`) or, for a forecast,
 those that are expected of normal rows (`expected_rows.py`). The release itself is in `last_round.py`.
 
 1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to
@@ -79,10 +79,10 @@ _NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartil
 
 
 class Answers(Protocol):
-    """Declare the questions that a search may ask about `n` rows with `d` columns.
+    """Declare the queries that a search may make about `n` rows with `d` columns.
 
     `PrivateRows` answers them from private rows and describes what each of them returns; `ExpectedRows` answers them as
-    expected for normal rows. `account` records what the questions cost. `diameter` is 2 if a row is replaced, and 1 if
+    expected for normal rows. `account` records what the queries cost. `diameter` is 2 if a row is replaced, and 1 if
     a row is added or removed.
     """
 
@@ -144,7 +144,7 @@ def least_rho(n: int, d: int, radius: float, least: float) -> float:
 
 
 class Search:
-    """Search for the center and the standard deviations of the columns, by questions to `rows` that have noisy answers.
+    """Search for the center and the standard deviations of the columns, by queries to `rows` that have noisy answers.
 
     The state of the search is in three attributes of shape (d,): `center` is the estimated center, `center_std` is its
     standard error, and `sigma` has the standard deviations of the columns. All three are computed from noisy answers
@@ -211,7 +211,10 @@ class Search:
         return sure**2 / (8 * self.n**2)
 
     def noise(self, rho: float) -> float:
-        """Return the standard deviation of the noise in each entry of a mean of rows of norm 1, at the cost `rho`."""
+        """Return the standard deviation of the noise in each entry of a mean of rows of norm 1 or less.
+
+        `rho` is the privacy cost of the mean.
+        """
         return self.rows.diameter / math.sqrt(2 * rho) / self.n
 
     def reach(self, share: float) -> float:
@@ -330,10 +333,10 @@ class Search:
     def learned(self, alike: bool) -> bool:
         """Find a basis whose coordinates are nearly uncorrelated, take the coordinates along it, and return True.
 
-        The basis comes from a noisy matrix of second moments. If it would gain little by Lemma 4.1, keep the columns as
-        coordinates, with standard deviations that have been measured again, and return False. Return False at once if
-        there are too many columns. The check before the final sum may return to the columns: if `alike` is true, they
-        then get one common standard deviation.
+        The basis comes from a noisy matrix of second moments. If it would hardly reduce the noise of the sum, keep the
+        columns as coordinates, with standard deviations that have been measured again, and return False. Return False
+        at once if there are too many columns. The check before the final sum may give the basis up again: if `alike` is
+        true, all columns then get one common standard deviation.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -356,7 +359,7 @@ class Search:
     def in_columns(self) -> Search | None:
         """Return this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        In the first case all later questions about the rows are about the columns, too. The standard deviations are
+        In the first case all later queries about the rows are about the columns, too. The standard deviations are
         those from before the basis was learned.
         """
         if self.columns is None:
@@ -384,8 +387,8 @@ class Search:
     def remeasure(self, heavy: float = 1.0) -> None:
         """Ask for the mean square of every coordinate, and correct the standard deviations `sigma` by the answers.
 
-        The mean squares are about the estimated center. The squares of a single row are limited as is right for normal
-        rows, and `heavy` is a factor by which larger squares are allowed.
+        The mean squares are about the estimated center. To bound the noise, the squares of a single row are limited to
+        what is usual for normal rows, times the factor `heavy`.
         """
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
@@ -401,16 +404,19 @@ class Search:
 
     @property
     def far(self) -> float:
-        """Return n epsilon for the private upper quantile, of n rows, by which `reweigh` looks for long tails."""
+        """Return n epsilon for the private quantile by which `reweigh` finds out whether n rows have long tails.
+
+        Here epsilon is the parameter of the exponential mechanism that draws the quantile.
+        """
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:
         """Ask for the mean square of each coordinate, and correct `sigma` by the answers, also if tails are long.
 
-        The coordinates are those along the basis or, before there is one, the columns. The method `remeasure` limits
-        the squares as for normal rows, which would remove long tails. Here the limit is increased if rows have long
-        tails. To see that, each coordinate is divided by its root mean square, and an upper quantile of the lengths of
-        these rows is compared with that of normal rows.
+        The coordinates are those along the basis or, before there is one, the columns. The method `remeasure` alone
+        limits the squares to what is usual for normal rows, which would remove long tails. So each coordinate is first
+        divided by its root mean square, and an upper quantile of the norms of the divided rows is compared with that of
+        normal rows. The limit is increased in proportion to the square of this quantile.
         """
         spread, root = self.spread(), math.sqrt(self.d)
         intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)
@@ -484,11 +490,11 @@ class Search:
         return tuple(share * left for share in min(errors, key=lambda shares: float(errors[shares])))
 
     def groups(self) -> tuple[Array, Array, Array]:
-        """Divide the columns into at most 64 groups of similar spread; return sigma, center_std and size of each group.
+        """Divide the columns into at most 64 groups of similar spread, to save time in forecasts.
 
-        The results are three arrays with one entry for each group. The first two arrays have the root mean squares of
-        the standard deviations (`sigma`) and of the standard errors of the center (`center_std`) over the columns of
-        the group. The third array has the number of columns in the group.
+        The results are three arrays with one entry for each group. The first two have the root mean squares of the
+        standard deviations (`sigma`) and of the standard errors of the center (`center_std`) over the columns of the
+        group. The third has the number of columns in the group.
         """
         groups = np.array_split(np.argsort(self.spread()), min(self.d, 64))
         squares = [[np.mean(v[group] ** 2) for group in groups] for v in (self.sigma, self.center_std)]
@@ -498,7 +504,7 @@ class Search:
         """Multiply `sigma` and `center_std` by one factor that is measured; return a scaling b, shape (d,).
 
         The search asks for the median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by
-        the median that follows from `sigma` and `center_std`. The question costs very little, and the factor matters
+        the median that follows from `sigma` and `center_std`. The query costs very little, and the factor matters
         because the clip norm depends on it.
         """
         b = scaling.optimal(self.spread(), 0.05)

@@ -43,7 +43,7 @@ class Tail:
     def steep(self) -> bool:
         """Return whether the number of rows with a norm above t falls faster than t**(-2) for large t.
 
-        Then the variance of the norms is finite.
+        If it does, the variance of the norms is finite.
         """
         return self.power > _STEEP
 
@@ -148,8 +148,8 @@ class Tail:
     def parted(self, clip_norm: float, farthest: float) -> float:
         """Return the length t >= clip_norm for which a bound on what clipping takes from long rows is least.
 
-        In the bound, each row longer than `clip_norm` counts as t - clip_norm, and each row longer than t also as
-        `farthest`.
+        In the bound, clipping takes t - clip_norm from each row longer than `clip_norm`, and besides `farthest`, the
+        most that is possible, from each row longer than t.
         """
         t, rows = self._fine()
         t = t * self.edges[0]

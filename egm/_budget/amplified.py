@@ -91,7 +91,7 @@ def composed_epsilon(
 
 
 def _by_renyi(steps: Sequence[Steps], rho: float, delta: float) -> float:
-    """Return the epsilon of all releases by Rényi divergences; the arguments are those of `composed_epsilon`."""
+    """Return the epsilon of `composed_epsilon`, computed from Rényi divergences; infinity if `rho` is infinite."""
     if rho == math.inf:
         return math.inf
     # The logarithms of binomial coefficients have errors up to 4e-12 at order 512. They count with the weight of the
@@ -116,7 +116,11 @@ def _divergences(steps: tuple[Steps, ...]) -> Any:
 def _by_privacy_loss(
     steps: Sequence[Steps], mu_squared: float, private: Sequence[tuple[float, float]], delta: float
 ) -> float:
-    """Return the epsilon of all releases by the distribution of their privacy loss; see `composed_epsilon`."""
+    """Return the epsilon of `composed_epsilon`, computed from the distribution of the privacy loss on a grid.
+
+    The result is infinite if the privacy loss may be too large for the grid, or if rounding errors of delta might reach
+    half of `delta`.
+    """
     gaussian = [Steps(mu_squared, 1.0, 1)] * (0 < mu_squared < math.inf)
     width = max(map(_width, [*steps, *gaussian]))
     if mu_squared == math.inf or width > _FARTHEST or any(epsilon > _FARTHEST for epsilon, _ in private):

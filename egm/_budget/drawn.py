@@ -112,13 +112,16 @@ class _Sample:
 
 
 def _of_blocks(blocks: Iterator[Any], person: Hashable | None, draw: _Draw) -> Iterator[Any]:
-    """Yield the rows of the `blocks` that are in the sample; `person` is the name of a column, or None."""
+    """Yield the rows of the `blocks` that are in the sample.
+
+    `person` is the name of the column that has the person of each row; if it is None, each row is drawn by itself.
+    """
     for block in blocks:
         kept = draw.rows(len(block)) if person is None else draw.sorted_persons(_of_column(block, person))
         yield _tables.kept(block, kept)
 
 
 def _of_column(X: Any, person: Hashable) -> people.Labels:
-    """Return the person of each row of the data frame `X`, whose column `person` has it."""
+    """Return the person of each row of the data frame `X`, read from its column `person`."""
     _, (found,) = _tables.split(X, person)
     return people.vector("person", found)

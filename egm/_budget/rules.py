@@ -359,10 +359,11 @@ def _pure_mu_squared(epsilon: float) -> float:
 def l2_mu_squared(noise_multiplier: float, d: int) -> float:
     """Return a mu^2 for which l2 noise in `d` dimensions has Gaussian differential privacy with the parameter mu.
 
-    Each coordinate of the noise has the standard deviation `noise_multiplier` times the sensitivity. mu is increased
-    until the privacy curve of l2 noise, delta as a function of epsilon, is nowhere above that of Gaussian noise. Both
-    curves fall. So, for each interval of a grid, the first curve at its left end is compared with the second one at its
-    right end. The result is infinite if doubles cannot show how far the total variation distance is from 1.
+    The density of l2 noise at x is proportional to exp(-|x| / s) for a scale s. Each coordinate has the standard
+    deviation `noise_multiplier` times the sensitivity. mu is increased until the privacy curve of l2 noise, delta as a
+    function of epsilon, is nowhere above that of Gaussian noise. Both curves fall. So, for each interval of a grid, the
+    first curve at its left end is compared with the second one at its right end. The result is infinite if doubles
+    cannot show how far the total variation distance is from 1.
     """
     largest = math.sqrt(d + 1) / noise_multiplier
     grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
@@ -568,7 +569,10 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return the part of the total delta that `_by_gaussian` subtracts because the noise is discrete."""
+        """Return the part of the total delta that pays for the difference between Gaussian and discrete Gaussian noise.
+
+        `_by_gaussian` subtracts it from the total delta.
+        """
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
         # Divergences add up over coordinates and over releases, also if each release is chosen by those before. Here s
@@ -599,9 +603,9 @@ class Terms:
     def _by_privacy_loss(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
 
-        `egm._budget.amplified` computes it. The delta is that of the total, minus what `_reserve_for` returns if
-        all releases are from all rows. This is enough for samples, too: a release from a sample is a mixture, and the
-        divergence of mixtures is at most the mean of the divergences of their parts.
+        `egm._budget.amplified` computes it. The delta is the total one, minus the part that `_reserve_for` reserves for
+        discrete noise, as if all releases were from all rows. This part is enough for samples, too: a release from a
+        sample is a mixture, and the divergence of mixtures is at most the mean of the divergences of their parts.
         """
         steps: list[Steps] = []
         others: list[float] = []

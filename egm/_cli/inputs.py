@@ -110,10 +110,10 @@ def table(args: Namespace) -> files.Table:
 
 
 def labels_of(args: Namespace) -> dict[str, str]:
-    """Return the columns that the options --person and --by name, as a dictionary of arguments of a release.
+    """Return the values of the options --person and --by, if they are given, as a dictionary of arguments of a release.
 
-    Raise a `Mistake`, an error for the user, unless --person and --per-person are given together, and so are --by and
-    --keys, and --rows is given with either pair.
+    Raise a `Mistake`, an error for the user, if only one of --person and --per-person or only one of --by and --keys is
+    given, if --rows is missing with one of these pairs, or if --groups-per-person is above 1 without --by.
     """
     for name, other in (("person", "per_person"), ("by", "keys")):
         given = {option for option in (name, other) if getattr(args, option, None) is not None}
@@ -184,9 +184,10 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` if the rows of `table` are not sorted by the person that the option --person names.
 
-    Raise one also if the number of persons is public and not `n`. Only the labels of the persons are read. This is done
-    before the release is charged to a budget. An error about a wrong label would reveal something about the data, so it
-    is raised only after the charge. A `Mistake` is an error for the user, and `args` holds the options of the command.
+    Raise one also, without --by, if the number of persons is public and not `n`. A `Mistake` is an error for the user,
+    and `args` holds the options of the command. Only the labels of the persons are read, and this is done before the
+    release is charged to a budget. A wrong label, such as a missing one, raises no error here but only after the
+    charge, because this error would reveal something about the data.
     """
     if args.person is None or table.labels is None:
         return
@@ -288,11 +289,12 @@ def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
 
 
 def rows_declared(args: Namespace, table: files.Table) -> int:
-    """Return the public number of rows: the value of --rows or, without this option, the number of rows in `table`.
+    """Return the number of rows for the mechanism: the value of --rows or, without this option, that of `table`.
 
-    Raise a `Mistake`, an error for the user, if there are no rows, or if the number is public but is not that in the
-    file. If a file does not say how many rows it has, they are counted only if --rows is missing, or if the number is
-    public and the release is charged to a budget. Then a wrong number costs nothing.
+    Raise a `Mistake`, an error for the user, if there are no rows, if the number is private and --rows is missing, or
+    if the number is public and is not that in the file. A file that does not say how many rows it has is counted only
+    if --rows is missing, or if the number is public and the release is charged to a budget: then a wrong number costs
+    nothing. With --person or --by, the value of --rows is returned without a check.
     """
     if labels_of(args):
         return int(args.rows)

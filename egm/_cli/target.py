@@ -47,7 +47,7 @@ def _mechanism(
 ) -> tuple[GaussianDataMechanism | AdaptiveDataMechanism, Literal["epsilon", "rho"]]:
     """Return the mechanism that the options `args` describe, and the name of the field that holds its budget.
 
-    In place of the option that `egm plan` has to find, which is missing, the mechanism gets 2 rows or a budget of 1.
+    The option that `egm plan` has to find is missing. In its place the mechanism gets 2 rows or a budget of 1.
     """
     if not args.adaptive:
         epsilon = 1.0 if args.epsilon is None else args.epsilon

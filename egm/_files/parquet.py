@@ -28,7 +28,10 @@ _INSTALL = f"Parquet needs pyarrow: pip install '{_distribution.NAME}[files]'"
 
 
 def table(path: Path, given: Given) -> Source:
-    """Return the table in the Parquet file at `path` as a `Source`, from which its rows can be read in blocks."""
+    """Return the table in the Parquet file at `path` as a `Source`, from which its rows can be read in blocks.
+
+    `given`, the description of a CSV file, is not used.
+    """
     with _opened(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
     everything = list(schema.names)  # pyarrow makes this list anew whenever it is asked for

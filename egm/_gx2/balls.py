@@ -24,7 +24,7 @@ _ORDER = 16  # terms kept of the series of a cluster
 
 
 class Group(NamedTuple):
-    """Hold a cluster of weights, or one weight, as balls (intervals that contain the exact numbers).
+    """Hold a cluster of close weights, or one weight, as balls (intervals that contain the exact numbers).
 
     `twice` is two times the center of the cluster. `half` and `shift` are half of the sums of the degrees of freedom
     k_j and of the noncentralities nc_j. e_j is the relative distance of a weight from the center: `spread` is a bound
@@ -144,10 +144,10 @@ def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
 
 
 def _cuts(values: Array) -> Indices:
-    """Return the indices at which the clusters of the sorted different weights `values` begin.
+    """Return the indices at which clusters of close weights begin in `values`, a sorted vector of different weights.
 
-    Let r be a weight, divided by the weight of its sign that is largest in size. In log(r / (1 - r)) a cluster is at
-    most `_WIDTH` long. A weight with r = 1 is a cluster by itself.
+    Let r be a weight, divided by the weight of its sign that is largest in size. The numbers log(r / (1 - r)) of a
+    cluster lie in one interval of the length `_WIDTH`. A weight with r = 1 is a cluster by itself.
     """
     extreme = np.where(values > 0, values[-1], values[0])
     with np.errstate(divide="ignore"):
@@ -157,7 +157,10 @@ def _cuts(values: Array) -> Indices:
 
 
 def _disc(radius: Ball) -> Ball:
-    """Return a complex ball that contains all numbers of absolute value at most `radius`, a real ball."""
+    """Return a complex ball that contains all numbers of absolute value at most `radius`, a real ball.
+
+    It is added to the first terms of a power series, to include the terms that are left out.
+    """
     flint = ball_arithmetic()
     around = flint.arb(0, radius.abs_upper())
     return flint.acb(around, around)

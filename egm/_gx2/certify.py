@@ -164,7 +164,7 @@ class _Variable:
         return self.laws[mirrored, bits]
 
     def scaled(self, x: float) -> Ball:
-        """Return the exact ball (x - shift) / 2 ** exponent, the point `x` in the units of `law`."""
+        """Return (x - shift) / 2 ** exponent, the point `x` in the units of `law`, as a ball without an error."""
         flint = ball_arithmetic()
         with flint.ctx.workprec(_EXACT):
             return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent
@@ -310,7 +310,10 @@ class _Quantile:
         raise ArithmeticError("the search for a quantile did not end")
 
     def begin(self) -> Ball:
-        """Return a ball at which the search begins, by the saddlepoint formula, and choose the tail for the search."""
+        """Choose the tail for the search, and return a ball at which the search begins.
+
+        The beginning is computed by the saddlepoint formula, an approximation of the tail in closed form.
+        """
         law = self.variable.law(False)
         self.upper = bool(self.tails[0] <= 0.5)
         for _ in range(2):

@@ -29,7 +29,7 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 
 
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
-    """Choose the contour for a tail of the variable of `law` at `y`, such that about `bits` of its bits are certain.
+    """Choose the contour for a tail of the variable of `law` at `y`, so that about `bits` bits of it are certain.
 
     `y` is a real ball near a number >= 0. The tail is the upper one if `upper` is true. An ArithmeticError is raised if
     no contour is found.
@@ -53,7 +53,8 @@ def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
 def start(law: Law, log_p: float, upper: bool) -> float:
     """Return an estimate of the y at which a tail has the logarithm `log_p`, by the saddlepoint formula.
 
-    The tail of the variable of `law` is the upper one if `upper` is true.
+    The formula is an approximation of the tail in closed form. The tail of the variable of `law` is the upper one if
+    `upper` is true.
     """
     axis = _Axis(law, upper)
 
@@ -94,24 +95,37 @@ class _Axis:
         self.near, self.far = -690.0, 34.0 if self.bound < math.inf else 690.0
 
     def point(self, t: float) -> float:
-        """Return the point s(t) on the real axis for the number `t`."""
+        """Return the point s(t) on the real axis for the real number `t`.
+
+        It is next to 0 for small t. For large t it is next to the singularity of the integrand or, if there is none,
+        far away.
+        """
         size = math.exp(t) if self.bound == math.inf else self.bound / (1 + math.exp(-t))
         return self.sign * size
 
     def y_of(self, s: float) -> float:
-        """Return the y for which the point `s` is the saddle point of the integrand F."""
+        """Return the y for which the real number `s` is the saddle point of the integrand of the tail at y.
+
+        The integrand is exp(K(s) - s y) / s, where K is the cumulant function. At the saddle point its derivative is 0.
+        """
         v = self.law.twice * s / (1 - self.law.twice * s)
         total = self.law.half @ v + self.law.shift @ (v * (1 + v)) + (self.law.tau * s) ** 2
         return float((total - 1) / s)
 
     def log_size(self, s: float, y: float) -> float:
-        """Return log |F| at the point `s`, where F is the integrand of the tail at `y`."""
+        """Return the logarithm of the size of exp(K(s) - s y) / s, the integrand of the tail at `y`, for a real `s`.
+
+        K is the cumulant function.
+        """
         ratio = self.law.twice * s
         total = -self.law.half @ np.log1p(-ratio) + self.law.shift @ (ratio / (1 - ratio))
         return float(total + (self.law.tau * s) ** 2 / 2 - s * y - math.log(abs(s)))
 
     def log_tail(self, s: float, y: float) -> float:
-        """Return the logarithm of the tail at `y` by the saddlepoint formula, where `s` is the saddle point."""
+        """Return the logarithm of the tail at `y` by the saddlepoint formula, an approximation in closed form.
+
+        `s` is the saddle point, the real number at which the derivative of the integrand exp(K(s) - s y) / s is 0.
+        """
         v = self.law.twice * s / (1 - self.law.twice * s)
         bend = 1 + (self.law.tau * s) ** 2 + self.law.half @ v**2 + self.law.shift @ (2 * v**2 * (1 + v))
         return self.log_size(s, y) + math.log(abs(s)) - math.log(2 * math.pi * bend) / 2
@@ -126,9 +140,9 @@ class _Search:
         self.axis = _Axis(law, upper)
 
     def best(self) -> tuple[Contour, float] | None:
-        """Return the contour that has the fewest nodes of those tried, and the logarithm of the error that is allowed.
+        """Return the contour with the fewest nodes, and the logarithm of the allowed absolute error of the tail.
 
-        The result is None if no contour is possible.
+        Some contours are tried. The result is None if none is possible.
         """
         axis, y, law = self.axis, self.y, self.law
         sign = axis.sign
@@ -138,7 +152,10 @@ class _Search:
         size = float(law.half @ abs(np.log1p(-law.twice * c)) + law.half.sum() + law.shift.sum() + abs(c * y))
 
         def excess(falling: int, level: float, t: float) -> float:
-            """Return log |F| - `level` at the point s(t), multiplied by `falling`, which is 1 or -1."""
+            """Return log |F| - `level` at the point s(t) of the real axis, multiplied by `falling`, which is 1 or -1.
+
+            F is the integrand of the tail.
+            """
             return falling * (axis.log_size(axis.point(t), y) - level)
 
         best: tuple[float, Contour] | None = None
@@ -158,10 +175,11 @@ class _Search:
     def _with(
         self, ends: list[float], low: float, high: float, tail: float, size: float
     ) -> tuple[float, Contour] | None:
-        """Return the number of nodes and the contour for a strip of the angles from `low` to `high`, or None.
+        """Return the number of nodes and the contour for a strip of hyperbolas between two angles, or None.
 
-        The result is None if no such contour is possible. The strip crosses the real axis between the two `ends`.
-        `tail` is an estimate of the logarithm of the tail, and `size` one of the largest number in the exponent of F.
+        The strip has the hyperbolas m + rho sin(phi + i u) for phi from `low` to `high`, and crosses the real axis
+        between the two `ends`. The result is None if no such contour is possible. `tail` is an estimate of the
+        logarithm of the tail, and `size` one of the largest number in the exponent of the integrand.
         """
         rho = (ends[1] - ends[0]) / (math.sin(high) - math.sin(low))
         m = ends[0] - rho * math.sin(low)
@@ -181,9 +199,10 @@ class _Search:
         return count, Contour(self.law, self.upper, m, rho, low, high, step, count, reaches, whole + _SLACK - 3, bits)
 
     def _sizes(self, m: float, rho: float, angle: float, floor: float | None) -> tuple[Array, Array] | None:
-        """Return numbers u >= 0 and the values of log |f| at m + rho sin(angle + i u), or None if no numbers are found.
+        """Compute log |f| at numbers u >= 0 along a hyperbola s(u); return the numbers and values, or None if it fails.
 
-        The numbers u have equal steps. At the last one, log |f| is below `floor` or, if that is None, by more than
+        f(u) is the integrand exp(K(s) - s y) / s of the tail times s'(u), and s(u) = m + rho sin(angle + i u). The
+        numbers u have equal steps, and reach so far that log |f| is below `floor` or, if that is None, by more than
         `_DEPTH` below its largest value.
         """
         law, end = self.law, 4.0

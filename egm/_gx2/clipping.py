@@ -196,8 +196,9 @@ def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
     """Compute means of the share that a row loses by clipping, as `lost_in_tail` returns them, from quadratures.
 
-    `pieces` are the quadratures of `_in_tail` or `_by_complement`. Each is a triple: a `Crossing` of the contour, the
-    nodes s - c, and the masses of the nodes for L, for L^2 and for two further functions of Q, which are not used here.
+    `pieces` are the quadratures that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`,
+    the point c where the contour crosses the real axis; the array of the nodes minus c; and arrays with the masses of
+    the nodes for the share L, for L^2 and for two further functions of the squared norm, which are not used here.
     """
     rows = (sums_of_inverses(crossing, shift, np.array(masses[:2]), weights) for crossing, shift, masses in pieces)
     return sum(row.reshape(4, -1) for row in rows)  # type: ignore[return-value]  # of at least one array
@@ -206,8 +207,8 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
 def _pieces(form: Form, x: Real) -> list[Piece]:
     """Return quadratures for means of what clipping removes from a row with the squared norm Q.
 
-    The list has the one of `_in_tail` or, where its contour fails, those of `_by_complement`. `form` holds the
-    parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
+    There is one quadrature, that of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails.
+    `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
     """
     try:
         return [_in_tail(form, x)]

@@ -116,9 +116,10 @@ class Crossing:
 
     @cached_property
     def beyond(self) -> float:
-        """Return the part of K(c) that comes from the spread of the weights within clusters.
+        """Return the part of K(c) that is due to the differences between the weights within clusters.
 
-        The rest of K(c) is computed as if all weights of a cluster were equal to its center.
+        K is the cumulant function, and c is the point of this crossing. The rest of K(c) is computed as if all weights
+        of a cluster were equal to its center.
         """
         total = np.zeros_like(self.v)
         for coefficients in self.form.series[::-1]:
@@ -127,7 +128,10 @@ class Crossing:
 
     @property
     def x(self) -> float:
-        """Return the x for which c is the saddle point of exp(K(s) - s x) / s: K'(c) - 1/c."""
+        """Return the x for which the point c of this crossing is the saddle point of exp(K(s) - s x) / s.
+
+        It is K'(c) - 1/c.
+        """
         return (self.drift - 1) / self.c
 
     def log_height(self, x: Real) -> tuple[float, float]:
@@ -185,9 +189,9 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     """Find the saddle point of exp(K(s) - s x) / s, where K is the cumulant function of `form`; return a `Crossing`.
 
-    `x` is divided by ``form.unit``. If `lower` is true, the saddle point c is that of the lower tail, c < 0, and if it
-    is false, that of the upper tail, c > 0. If `lower` is None, the tail is the lower one for an x below the mean, and
-    otherwise the upper one.
+    The saddle point is the real number c at which the derivative of this function is 0. `x` is divided by
+    ``form.unit``. If `lower` is true, c < 0 belongs to the lower tail, and if it is false, c > 0 belongs to the upper
+    tail. If `lower` is None, the tail is the lower one for an x below the mean, and otherwise the upper one.
     """
     lower = bool(x < form.mean) if lower is None else lower
     theta = kernel().saddle(form.table, form.normal, float(x), lower, np.empty((3, form.table.shape[1])))
@@ -197,7 +201,7 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
 
 
 def log_by_formula(crossing: Crossing) -> float:
-    """Return the logarithm of the tail at ``crossing.x`` by the saddlepoint formula, as `kernel.formula` does."""
+    """Return the log of the tail at ``crossing.x`` by the saddlepoint formula, an approximation in closed form."""
     form = crossing.form
     value, _ = kernel().formula(form.table, form.normal, crossing.theta, crossing.lower, crossing.at)
     return float(value)
@@ -252,7 +256,7 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
 
 
 def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float]]:
-    """Yield the shapes of the contours to be tried in turn, as `kernel.quadrature` takes them.
+    """Yield the shapes (h, reach, tilt) of the contours that `integrate` tries in turn; see `kernel.quadrature`.
 
     The first hyperbola follows the path of steepest descent to third order, if this path bends to the side on which
     exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the last contour is a straight line.
@@ -338,7 +342,7 @@ def _terms(form: Form) -> int:
 def _places(form: Form, weights: Array) -> tuple[Indices, Array]:
     """Return the index of the group of each weight, and the relative distance of the weight from the group's center.
 
-    `form` describes the groups, and `weights` holds the weights from which it was made.
+    `form` describes the groups, and `weights` holds the weights from which `form` was made.
     """
     if form.order is not None:
         group = np.empty_like(form.order)

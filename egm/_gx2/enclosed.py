@@ -100,12 +100,12 @@ _MOST_BOXES = 3000
 class Contour:
     """Hold a hyperbola, the strip around it and the nodes of the trapezoid rule, for the variable Q of a `Law`.
 
-    The names are those of the docstring of the module. The hyperbola is m + rho sin(phi + i u). The angle phi is the
-    middle of `low` and `high`, the least and the largest angle of the strip. The integral along the hyperbola gives the
-    upper tail if `upper` is true, and otherwise the lower one. The nodes are u = j `step` for |j| <= `count`. The
-    integral of |f| is bounded along the hyperbola with the angle `low`, where one bound serves for all |u| above about
-    `ends[0]`, and along that with the angle `high`, with `ends[1]`. `level` is the logarithm of a bound that is small
-    enough for each of these two integrals, and `bits` is the precision in which the nodes are computed.
+    The hyperbola is s(u) = m + rho sin(phi + i u). The angle phi is the middle of `low` and `high`, the least and the
+    largest angle of the strip. The integral of f(u) = F(s(u)) s'(u), where F is the integrand in the docstring of the
+    module, gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u = j `step` for |j| <=
+    `count`. The integral of |f| is bounded along the hyperbola with the angle `low`, where one bound serves for all |u|
+    above about `ends[0]`, and along that with the angle `high`, with `ends[1]`. `level` is the logarithm of a bound
+    that is small enough for each of these two integrals, and `bits` is the precision in which the nodes are computed.
     """
 
     law: Law
@@ -122,7 +122,10 @@ class Contour:
 
     @cached_property
     def nodes(self) -> list[tuple[Ball, Ball, Ball]]:
-        """Return the triples of s, K(s) and rho cos(phi + i u) at the nodes of the sum, u = j step for j >= 0."""
+        """Return (s, K(s), rho cos(phi + i u)) for the nodes s = m + rho sin(phi + i u), u = j step, j >= 0.
+
+        K is the cumulant function. The third number is the derivative of s by u, divided by i.
+        """
         flint = ball_arithmetic()
         nodes = []
         with flint.ctx.workprec(self.bits):
@@ -135,7 +138,10 @@ class Contour:
         return nodes
 
     def _check(self) -> None:
-        """Raise an ArithmeticError unless the integrand, by proof, is analytic in the strip and falls at its ends."""
+        """Raise an ArithmeticError unless it is proved that the contour may be used: that the error bounds hold for it.
+
+        The integrand must be analytic in the strip around the contour, and must fall to 0 at both ends of the strip.
+        """
         arb = ball_arithmetic().arb
         left, right = (self.m + self.rho * arb(angle).sin() for angle in (self.low, self.high))
         steep = self.law.variance > 0 and not self.high < STEEPEST
@@ -209,15 +215,16 @@ class Edge:
     def _place(self, p: Ball) -> tuple[Ball, Ball, Ball, Ball]:
         """Return q = (p - m) / rho, b = q sin phi, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real `p`, as balls.
 
-        The hyperbola of the edge is m + rho sin(phi + i u).
+        The hyperbola of the edge is s = m + rho sin(phi + i u). The numbers serve to bound |s - p| for all u.
         """
         q = (p - self.m) / self.rho
         return q, q * self.sine, (q * q - 1) * self.cosine**2, (p / self.rho) ** 2
 
     def log_size(self, c: Ball, central: bool = False) -> Ball:
-        """Return an upper bound of the logarithm of the integrand, log |F|, for all C = cosh u in the real ball `c`.
+        """Return an upper bound of log |F| on the hyperbola for all u for which C = cosh u is in the real ball `c`.
 
-        For the density it is log |s F|. Noncentral terms are left out if `central` is true.
+        F is the integrand of the tail or, if the edge was made for the density, of the density. The terms of the
+        noncentralities are left out if `central` is true.
         """
         low, high = c.lower(), c.upper()
         length = ((abs(self.m) + self.rho * self.sine * high) ** 2 + (self.rho * self.cosine * high) ** 2).sqrt()
@@ -284,7 +291,10 @@ class Edge:
             count, before = 2 * count, total
 
     def rest(self, end: Ball) -> Ball:
-        """Return a bound on the integral of |f| over u > `end`, a real ball, with f as in `integral`, or infinity."""
+        """Return a bound on the integral of |f| over u > `end`, a real ball, or infinity if no bound is proved.
+
+        f is the integrand along the hyperbola, a function of its parameter u.
+        """
         infinite, c = end.pos_inf(), end.cosh()
         fall, helped, noncentral = self.y * self.rho * self.sine, 0 * end, 0 * end
         terms = [(group, *place) for group, place in zip(self.law.groups, self.places, strict=True)]

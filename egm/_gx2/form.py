@@ -42,9 +42,10 @@ class Form:
 
     @cached_property
     def table(self) -> Array:
-        """Return the array of the shape (4, groups) with the rows r, 1 - r, `k` and `nc`, for `egm._gx2.kernel`.
+        """Return an array of the shape (4, groups) for `egm._gx2.kernel`: r, 1 - r, `k` and `nc` of each group.
 
-        r is the center divided by the largest weight, and no digits of 1 - r are lost if r is near 1.
+        r is the center of a group of weights divided by the largest weight, and no digits of 1 - r are lost if r is
+        near 1.
         """
         largest = self.unit / 2
         return np.array([self.centers / largest, (largest - self.centers) / largest, self.k, self.nc])
@@ -72,7 +73,8 @@ class Form:
     def exact_r(self) -> Long:
         """Return r, the center of each group of weights divided by the largest weight, in extended precision.
 
-        The rounding error of r is multiplied by the degrees of freedom, whose number may be large.
+        Extended precision is needed because the rounding error of r is multiplied by the degrees of freedom of the
+        group, which may be many.
         """
         return self.centers / np.longdouble(self.unit / 2)
 
@@ -196,7 +198,10 @@ def _repeated(values: Array, size: int) -> Array:
 
 
 def distinct(values: Array) -> Array:
-    """Return the vector `values`, or a vector of length one if it is a single number that was broadcast."""
+    """Return the vector `values`, or only its first entry, as a vector, if all entries were broadcast from one number.
+
+    So a million equal degrees of freedom need not be read.
+    """
     return values[:1].copy() if values.strides == (0,) else values
 
 

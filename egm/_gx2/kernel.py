@@ -55,7 +55,11 @@ DIED, GROWS, ROUGH = 0, 1, 2
 
 @compiled(inline="always")
 def place(theta: float, lower: bool) -> tuple[float, float, float]:
-    """Return the crossing point c for `theta`, 1 - c without cancellation (unless `lower`), and d log|c| / d theta."""
+    """Return the point c where a contour crosses the real axis, 1 - c, and the derivative of log|c| by `theta`.
+
+    c is -exp(theta) if `lower` is true, and otherwise 1 / (1 + exp(-theta)). If `lower` is true, 0 stands for 1 - c,
+    which is not needed then; otherwise it is computed without cancellation.
+    """
     if lower:
         return -math.exp(theta), 0.0, 1.0
     c, rest = 1 / (1 + math.exp(-theta)), 1 / (1 + math.exp(theta))
@@ -93,10 +97,10 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 
 @compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
-    """Compute K(c) without the part in `series`, and a number from which its rounding error is bounded.
+    """Compute the cumulant function K(c) without the part in `series`, and the size of the terms that are added.
 
-    The number is the sum of the absolute values of the terms of K(c), plus k |y|, or k if that is less, for each group
-    with y = r c. `at` was filled by `cross` at c.
+    The size, from which the rounding error is bounded, is the sum of the absolute values of the terms of K(c), plus k
+    |y|, or k if that is less, for each group with y = r c. `at` was filled by `cross` at c.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height = size / 2
@@ -125,6 +129,8 @@ def newton(u: float, value: float, slope: float, low: float, high: float) -> tup
 def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
+    theta gives a point c of the real axis as in `place`, and K is the cumulant function.
+
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
     method finds the zero of the logarithm, and keeps a bracket of the zero by the signs that it has seen.
@@ -150,7 +156,10 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
 
 @compiled()
 def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, float]:
-    """Return the logarithm of the tail at the x whose saddle point is c, by the saddlepoint formula, and its slope.
+    """Return the logarithm of a tail by the saddlepoint formula, an approximation in closed form, and its slope.
+
+    The tail is that at the x for which the point c that `theta` gives is the saddle point of exp(K(s) - s x) / s. K is
+    the cumulant function.
 
     The arguments are those of `cross`. The tail is the lower one if `lower` is true, and otherwise the upper one. Let f
     be the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
@@ -170,6 +179,8 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
 @compiled()
 def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array) -> float:
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
+
+    The formula is an approximation of the tail in closed form, and theta gives its saddle point as in `place`.
 
     The other arguments are those of `formula`. Let a be the largest logarithm that the formula can give. Then a minus
     the log tail is nearly proportional to a power of exp(theta). So log((a - log tail) / (a - log_p)) is nearly a
@@ -229,12 +240,12 @@ def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> No
 
 @compiled(inline="always")
 def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
-    """Find runs of groups whose factors `_growth` may multiply, and return how many nodes it shall compute at a time.
+    """Find runs of groups for which `_growth` can take one logarithm of a product in place of many logarithms.
 
+    The result is the number of nodes that `_growth` shall compute at a time: `_TOGETHER`, or 1 if there are no runs.
     The last row of `at` is filled with q = r / (1 - r c), and the entry of `ends` for the first group of a run with the
     index after its last group. A run has at least four groups, whose weights have one sign and whose degrees of freedom
     k are equal; the rounding error of the product must not exceed `_SMALL`. Clusters (`clustered`) have no runs.
-    Without runs the result is 1, and otherwise `_TOGETHER`.
     """
     size, first, runs = table.shape[1], 0, 0
     for j in range(size):
@@ -525,8 +536,9 @@ def _multiply(block: Array, place: int, to: int, less: float) -> None:
 def at_weights(rows: Array, group: Indices, e: Array) -> Array:
     """Evaluate the power series in e whose coefficients `sums_of_inverses` computes, at every weight.
 
-    `rows` is the result of that function. `group` has the index of the cluster of each weight, and `e` the relative
-    distance of the weight from the center of its cluster. The result has the shape (integrals, powers, weights).
+    `rows` is the result of `sums_of_inverses`. `group` has the index of the cluster of each weight, and `e` the
+    relative distance of the weight from the center of its cluster. The result has the shape (integrals, powers,
+    weights).
     """
     terms, integrals, most, _ = rows.shape
     total = np.empty((integrals, most, e.size))

@@ -235,7 +235,9 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
 
 
 def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
-    """Compute the result of `search` for every entry of `logs`, by Chebyshev interpolation where entries are dense.
+    """Compute quantiles for many log probabilities `logs`, by Chebyshev interpolation where entries are dense.
+
+    The results are those of `search`, whose arguments `form` and `lower` are the same.
 
     The variable of the interpolation is log(a - log tail), where a is the largest logarithm that the saddlepoint
     formula can give. Its values are divided into panels of `_NODES` nodes. In a panel with few entries, or whose last
@@ -346,7 +348,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
 
 
 def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
-    """Return a better solution than `x` of the problem of `search`, for weights of both signs, by the secant rule.
+    """Improve `x`, a result of `search` for weights of both signs, by the secant rule, and return the better quantile.
 
     The density of Q may be infinite at its constant term, where the last step of `search` is not accurate. The secant
     rule needs only the tail. The other arguments are those of `search`.

@@ -474,7 +474,8 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
     """Compute the logarithm of a tail at `x`, and its estimated error, along one contour.
 
-    The arguments are those of `tail_and_density`. The density may be infinite, because its error does not count.
+    The arguments are those of `tail_and_density`. Unlike there, the density at `x` may be infinite: its error is not
+    part of the estimate.
     """
     _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     height, rounding = crossing.log_height(x)
@@ -560,8 +561,8 @@ def _log_density(law: Law, x: float) -> float:
 def _log_density_at_end(law: Law) -> float:
     """Compute the logarithm of the density of Q / unit at the end of its support, as the limit from within.
 
-    All weights of `law` have one sign, and there is no normal variable. The result is inf if the degrees of freedom sum
-    to less than two, and -inf if they sum to more.
+    All weights of `law` have one sign, there is no normal variable, and the unit is that of the `Form` of the upper
+    tail. The result is inf if the degrees of freedom sum to less than two, -inf if to more, and finite if to two.
     """
     form = law.upper.form
     total = np.sum(form.k)

@@ -160,9 +160,10 @@ def calibrate(mechanism: Any, size: int) -> float:
 
 
 def _has_l2(epsilon: float, delta: float, size: int) -> bool:
-    """Return whether l2 noise with `size` coordinates can be calibrated for `epsilon` and `delta`, and drawn securely.
+    """Return whether a mechanism may use l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s.
 
-    Rounding the random variance of secure noise must cost less than a quarter of `delta`.
+    It may if l2 noise with `size` coordinates can be calibrated for `epsilon` and `delta`, and if a secure draw, which
+    rounds the random variance of the noise, costs less than a quarter of `delta`.
     """
     return 1e-6 <= epsilon <= 1e4 and size <= 10**6 and lattice.delta_of(lattice.l2_distance(size), epsilon) < delta / 4
 
@@ -175,7 +176,10 @@ def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Arra
 
 
 def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
-    """Draw `size` integers of secure noise, each with the standard deviation `std`; `law` is the name of its law."""
+    """Draw `size` integers of noise from random bits of the operating system, each with the standard deviation `std`.
+
+    `law` is the name of the law of the noise.
+    """
     if law == "gaussian":
         return samplers.secure_gaussian(std, size)
     return samplers.secure_l2(std / math.sqrt(size + 1), size)
@@ -190,7 +194,7 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 
 
 def room(law: NoiseLaw, noise: float) -> float:
-    """Return the largest standard deviation of normal noise for which 64-bit integers must be large enough.
+    """Return the standard deviation of normal noise for which the range of 64-bit integers must be large enough.
 
     The result is `noise`, the standard deviation of each coordinate, or 16 times `noise` for l2 noise, which is normal
     noise with a random standard deviation.
@@ -241,6 +245,8 @@ def std_of_rounded(mechanism: Any, sensitivity: float, size: int) -> float:
 
 def secure(value: Whole, unit: Array, std: float, law: NoiseLaw) -> Release:
     """Return a secure release: `value`, rounded to multiples of `unit`, plus discrete noise of the law `law`.
+
+    The noise is made from random bits of the operating system, so that nobody can compute it from a seed.
 
     `std` is the standard deviation of the noise in multiples of `unit`, an array in the shape of `value`.
     """
