@@ -1,10 +1,10 @@
 """Release the sum of normal rows whose center (mean) and spread (standard deviations) are not known beforehand.
 
 A part of the privacy budget pays for a private search for the center and the spread, which asks a
-few questions about the rows, such as how many of them are longer than a given norm. Each answer is
+few queries about the rows, such as how many of them are longer than a given norm. Each answer is
 private in the sense of zero-concentrated differential privacy (Bun and Steinke 2016), and the costs
-of the answers add up. Later questions depend on earlier answers. This is allowed, because the total
-is fixed beforehand (Feldman and Zrnic 2021). The answer to the last question is the sum itself.
+of the answers add up. Later queries depend on earlier answers. This is allowed, because the total
+is fixed beforehand (Feldman and Zrnic 2021). The answer to the last query is the sum itself.
 """
 
 from __future__ import annotations
@@ -122,14 +122,14 @@ class AdaptiveDataMechanism(Declared):
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
-    `count`, and all further questions use it in place of `n` [2]_. The exact answer to each of
+    `count`, and all further queries use it in place of `n` [2]_. The exact answer to each of
     them changes by no more if a row is added or removed than if one is replaced. The sum is N times
     the noisy mean, so its error includes the noise of N times the center. If N is so small that a
     search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be learned,
     because the sum of products of entries is exact for a public number of rows only.
 
-    **Passes.** The rows are read some 15 to 30 times, once for each question, and never more than 600
-    times; without a search, twice. The questions depend on released numbers alone.
+    **Passes.** The rows are read some 15 to 30 times, once for each query, and never more than 600
+    times; without a search, twice. The queries depend on released numbers alone.
 
     **Basis.** A basis is used if :math:`n \sqrt{\rho}` is above about :math:`280 \sqrt d`, so that the
     standard deviations along it can be measured. With "learn" the mechanism asks for noisy second
@@ -275,7 +275,7 @@ class AdaptiveDataMechanism(Declared):
 
         Notes
         -----
-        The steps of the search are computed with the expected answers to its questions, without
+        The steps of the search are computed with the expected answers to its queries, without
         data. These are the answers for normal rows with the mean `center`, and either the standard
         deviations `sigma` and independent coordinates, or the covariance matrix `covariance`. If
         there is no search, because `ranges` are given and it would not pay, the forecast is the
@@ -401,8 +401,8 @@ class AdaptiveDataMechanism(Declared):
         Notes
         -----
         Columns with names are taken in the order of `columns`; without `ranges` and `columns`, in
-        their own order. The search asks private questions about the rows. A file or a dask array is
-        read anew for each question, in blocks, and is never in memory as a whole. The exact answers
+        their own order. The search asks private queries about the rows. A file or a dask array is
+        read anew for each query, in blocks, and is never in memory as a whole. The exact answers
         are sums over the rows that are computed without rounding. So the same rows and the same
         noise give the same release, bit for bit, whatever holds the rows.
 

@@ -115,16 +115,16 @@ def squares_std(n: int, d: int, rho: float, diameter: float) -> float:
     return min(diameter, math.sqrt(2)) * _squares_norm(d) / (n * math.sqrt(2 * rho))
 
 
-def _unseen(question: F) -> F:
-    """Return the method `question`, which reads private rows, as a method that shows no floating-point warnings.
+def _unseen(query: F) -> F:
+    """Return the method `query`, which reads private rows, as a method that shows no floating-point warnings.
 
     A warning, such as that of an overflow, could reveal something about a row.
     """
 
-    @functools.wraps(question)
+    @functools.wraps(query)
     def asked(*given: Any) -> Any:
         with np.errstate(all="ignore"):
-            return question(*given)
+            return query(*given)
 
     return cast(F, asked)
 

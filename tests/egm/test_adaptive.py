@@ -92,7 +92,7 @@ def costs(monkeypatch):
             super().__init__(*given)
             lattices.append(self)
 
-    for name in QUESTIONS:
+    for name in QUERIES:
         spy(PrivateRows, name, lambda *given, name=name: asked.append(name))
     spy(PrivateRows, "_gaussian", gaussian)
     spy(quantiles, "interval", lambda counts, q, epsilon, rng: found.append((asked[-1], Fraction(epsilon) ** 2 / 8)))
@@ -112,7 +112,7 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
     assert release.simulated is (rng is not None)
-    asked = set(QUESTIONS) - {"products", "longer", "within"} - (set() if alpha else {"spreads", "squares"})
+    asked = set(QUERIES) - {"products", "longer", "within"} - (set() if alpha else {"spreads", "squares"})
     assert {name for name, _ in costs} == asked
     spent = sum(map(Fraction, release.spent.values()))
     assert (1 - 1e-9) * spent < sum(cost for _, cost in costs) <= spent
@@ -173,7 +173,7 @@ def test_what_is_granted_adds_up_to_no_more_than_the_budget(steps, rho):
 
 
 ONE, STEPS = np.ones(3), log_intervals(1.0, 9.0, 0.1)
-QUESTIONS = {  # one question of each kind, about three columns, as functions of the private rows and rho
+QUERIES = {  # one query of each kind, about three columns, as functions of the private rows and rho
     "radius": lambda it, rho: it.radius("step", 0.5, STEPS, rho, 0 * ONE, 1.0),
     "spreads": lambda it, rho: it.spreads("step", STEPS, rho, 0 * ONE),
     "mean": lambda it, rho: it.mean("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, rho),
@@ -186,7 +186,7 @@ QUESTIONS = {  # one question of each kind, about three columns, as functions of
 }
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", QUERIES)
 def test_a_question_that_cannot_be_paid_reads_no_row(name):
     """A query about private rows that costs more than is left of the budget raises a ValueError before it reads a row.
 
@@ -195,9 +195,9 @@ def test_a_question_that_cannot_be_paid_reads_no_row(name):
     """
     unread = PrivateRows(SimpleNamespace(shape=(50, 3)), 0.1, None)
     with pytest.raises(ValueError, match=r"rho = 0\.1 is too small: step needs 0\.2, and 0\.1 is left"):
-        QUESTIONS[name](unread, 0.2)
+        QUERIES[name](unread, 0.2)
     with pytest.raises((TypeError, AttributeError)):
-        QUESTIONS[name](unread, 0.05)
+        QUERIES[name](unread, 0.05)
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     for pair in itertools.chain(itertools.combinations(replaced, 2), draw.normal(0, 3, (20, 2, 3))):
         answers = []
         for X[7] in pair:
-            answer, std = QUESTIONS[name](PrivateRows(X.copy(), 1.0, rng), rho)
+            answer, std = QUERIES[name](PrivateRows(X.copy(), 1.0, rng), rho)
             answers.append(np.atleast_1d(answer))
         found.append(np.sum((answers[0] - answers[1]) ** 2) / (2 * std**2))
     assert np.max(found) <= rho * (1 + 1e-9)
@@ -242,7 +242,7 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
     X = rows(500, ONE, 0.0, 9)
     for name in ("mean", "parts", "within", "squares", "products", "shells", "longer"):
         (secure, std), (simulated, same) = (
-            QUESTIONS[name](PrivateRows(X, 1.0, rng), 0.1) for rng in (None, np.random.default_rng(0))
+            QUERIES[name](PrivateRows(X, 1.0, rng), 0.1) for rng in (None, np.random.default_rng(0))
         )
         assert secure == pytest.approx(simulated, abs=1e-9)
         assert std == pytest.approx(same, rel=1e-9)
@@ -258,7 +258,7 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
     norms, scaled = np.linalg.norm(X, axis=1), np.linalg.norm(X * b, axis=1)
-    answers = {name: question(PrivateRows(X, 1.0, None), 0.1) for name, question in QUESTIONS.items()}
+    answers = {name: query(PrivateRows(X, 1.0, None), 0.1) for name, query in QUERIES.items()}
     clipped = X * b * np.minimum(1, 2.5 / scaled)[:, None]
     assert answers["mean"][0] == pytest.approx(clipped.mean(axis=0), abs=1e-9)
     further = X * b * np.minimum(1, 4.0 / scaled)[:, None]
@@ -276,7 +276,7 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     assert answers["spreads"] == pytest.approx(np.maximum(np.median(np.abs(X), axis=0), 1.0), rel=0.1)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", QUERIES)
 def test_a_question_is_worth_its_charge_exactly(name, costs):
     """A query that records the zCDP cost rho has an exact cost of at most rho and at least (1 - 1e-12) rho.
 
@@ -286,7 +286,7 @@ def test_a_question_is_worth_its_charge_exactly(name, costs):
     private = PrivateRows(rows(5, ONE, 0.0, 1), 1e6, np.random.default_rng(2))
     for rho in np.random.default_rng(3).uniform(1e-6, 1, 300):
         costs.clear()
-        QUESTIONS[name](private, rho)
+        QUERIES[name](private, rho)
         assert {asked for asked, _ in costs} == {name}
         assert Fraction(rho) * (1 - Fraction(1, 10**12)) < sum(cost for _, cost in costs) <= Fraction(rho)
 
@@ -802,8 +802,8 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     as_it_is, _ = run(X, 0.1)
     ask = PrivateRows.shells
 
-    def stretched(it, step, *question):
-        counts, std = ask(it, step, *question)
+    def stretched(it, step, *query):
+        counts, std = ask(it, step, *query)
         if step == "tail":
             end = int(np.flatnonzero(counts > 5 * std)[-1]) + 1
             counts[end : end + shells] += 4 * std
@@ -1103,8 +1103,8 @@ def test_noise_in_an_empty_shell_is_not_taken_for_the_long_rows(monkeypatch):
     X[:300] = 1000.0
     ask = PrivateRows.shells
 
-    def with_noise(it, step, *question):
-        counts, std = ask(it, step, *question)
+    def with_noise(it, step, *query):
+        counts, std = ask(it, step, *query)
         counts[-2] += 3.5 * std * (step == "tail")
         return counts, std
 
@@ -1127,14 +1127,14 @@ def test_expected_answers_are_those_of_many_rows(spread):
     private, expected = PrivateRows(X, 1e9, np.random.default_rng(1)), ExpectedRows(20_000, 1e9, sigma, mu)
     norm = float(np.sqrt(np.sum((b * sigma) ** 2)))
     fine, zero = log_intervals(0.01, 100.0, 0.002), np.zeros(5)
-    questions = {
+    queries = {
         "radius": [lambda it, q=q: it.radius("s", q, fine, 1e6, zero, b) for q in (0.25, 0.5, 0.75)],
         "spreads": [lambda it: it.spreads("s", fine, 1e6, mu)],
         "squares": [lambda it: it.squares("s", zero, 2 * sigma, 1e6)[0]],
         "shells": [lambda it: it.shells("s", zero, b, norm * np.array([0.5, 0.8, 1.1, 1.4]), 1e6)[0]],
         "longer": [lambda it, t=t: it.longer("s", zero, b, t * norm, 1e6)[0] for t in (0.8, 1.3)],
     }
-    for name, each in questions.items():
+    for name, each in queries.items():
         for ask in each:
             assert ask(expected) == pytest.approx(ask(private), rel=0.1 if name in ("shells", "longer") else 0.03)
     # A mean is expected only up to its clipping error and its noise, so the comparison is with an absolute tolerance.
@@ -1157,7 +1157,7 @@ def test_noise_that_is_expected_is_that_of_private_rows():
     X = rows(300, np.ones(3), 0.0, 1)
     both = PrivateRows(X, 1.0, None), ExpectedRows(300, 1.0, np.ones(3), np.zeros(3))
     for name in ("mean", "parts", "within", "squares", "shells", "longer"):
-        found, same = (QUESTIONS[name](it, 0.1)[1] for it in both)
+        found, same = (QUERIES[name](it, 0.1)[1] for it in both)
         assert found == pytest.approx(same, rel=1e-9)
 
 

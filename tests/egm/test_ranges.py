@@ -465,7 +465,7 @@ def test_one_block_is_in_memory_at_a_time(tmp_path):
 
 
 def test_values_that_are_not_finite_are_named_before_a_question(monkeypatch, small_blocks):
-    monkeypatch.setattr(PrivateRows, "_total", lambda *_: pytest.fail("a question was asked"))
+    monkeypatch.setattr(PrivateRows, "_total", lambda *_: pytest.fail("a query was asked"))
     X = people()
     X[3000, 1] = np.nan
     for held in (X, chunked(X, (999, 3)), chunked(X, (77, 2)), np.asfortranarray(X)):

@@ -194,19 +194,19 @@ def test_releases_of_values_depend_on_nothing_else(mechanism):
     assert len(outcomes(mechanism, values, None)) == 1
 
 
-QUESTIONS = ("radius", "spreads", "mean", "parts", "within", "squares", "products", "shells", "longer", "count")
+QUERIES = ("radius", "spreads", "mean", "parts", "within", "squares", "products", "shells", "longer", "count")
 
 
 @pytest.fixture
 def asked(monkeypatch):
     """Return a list to which each query about private rows appends its name; a query is a method of `PrivateRows`."""
     names = []
-    for name in QUESTIONS:
-        question = getattr(PrivateRows, name)
+    for name in QUERIES:
+        query = getattr(PrivateRows, name)
 
-        def spy(*given, name=name, question=question):
+        def spy(*given, name=name, query=query):
             names.append(name)
-            return question(*given)
+            return query(*given)
 
         monkeypatch.setattr(PrivateRows, name, spy)
     return names
@@ -234,7 +234,7 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
     for seed in range(6):
         (seen,) = outcomes(mechanism, data_sets(n, d)[1:4], n, seed)
         assert isinstance(seen, bytes)
-    assert set(asked) == set(QUESTIONS) - unasked - {"within", "count"}
+    assert set(asked) == set(QUERIES) - unasked - {"within", "count"}
 
 
 @pytest.mark.parametrize(("n", "d"), [(30, 3), (800, 1), pytest.param(800, 6, marks=pytest.mark.slow)])
@@ -352,19 +352,19 @@ class Transcript:
         Return the recorded costs.
         """
         hooks = [(samplers, "secure_gaussian", self.gaussian), (samplers, "secure_index", self.index)]
-        hooks += [(PrivateRows, name, self.question(name)) for name in QUESTIONS]
+        hooks += [(PrivateRows, name, self.query(name)) for name in QUERIES]
         with contextlib.ExitStack() as stack:
             for owner, name, hook in hooks:
                 stack.enter_context(mock.patch.object(owner, name, hook))
             return mechanism.release(X).spent
 
-    def question(self, name):
+    def query(self, name):
         """Return the query `name` of `PrivateRows`, changed to add its recorded cost to `charged` in the first run."""
-        question = getattr(PrivateRows, name)
+        query = getattr(PrivateRows, name)
 
         def asked(rows, *given):
             self.name, before = name, exact_sum(rows.account.spent)
-            answer = question(rows, *given)
+            answer = query(rows, *given)
             self.charged[name] += (exact_sum(rows.account.spent) - before) * self.first
             return answer
 
@@ -559,11 +559,11 @@ def within_charge(run):
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
-IN_RANGES = {  # the questions of each case
+IN_RANGES = {  # the queries of each case
     "in ranges, few rows": {"within"},
-    "in ranges, far on both sides": set(QUESTIONS) - {"products", "parts", "count"},
+    "in ranges, far on both sides": set(QUERIES) - {"products", "parts", "count"},
     "in ranges, wide rows": {"within", "radius"},
-    "removed, in ranges": set(QUESTIONS) - {"products", "parts"},
+    "removed, in ranges": set(QUERIES) - {"products", "parts"},
     "removed, in ranges, few rows": {"within", "count"},
 }
 REMOVED = tuple(case for case in NEIGHBORS if case.startswith("removed"))
@@ -601,7 +601,7 @@ def test_no_transcript_costs_more_than_is_charged(case, fast, monkeypatch):
     unasked |= set() if "correlated" in case else {"products"}
     unasked |= {"longer"} if case == "many rows" else set() if "many" in case or back else {"parts"}
     unasked |= set() if case in REMOVED else {"count"}
-    expected = IN_RANGES.get(case, set(QUESTIONS) - {"within"} - unasked)
+    expected = IN_RANGES.get(case, set(QUERIES) - {"within"} - unasked)
     assert set().union(*(run.charged for run in runs)) == expected
 
 
@@ -633,7 +633,7 @@ def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
     assert np.mean(moment) - 4 * np.std(moment) / math.sqrt(len(runs)) <= math.exp(2 * RHO)
 
 
-# The case that shows the bug, the question that has it, and the method that is replaced, with its replacement.
+# The case that shows the bug, the query that has it, and the method that is replaced, with its replacement.
 BUGS = {
     "a mean of half the sensitivity": (
         *("far on both sides", "mean", PrivateRows, "_mean"),
@@ -675,7 +675,7 @@ BUGS = {
         *("correlated, one against another", "products", PrivateRows, "_gaussian"),
         lambda own, rows, std, size: own(rows, std / math.sqrt(2), size),
     ),
-    "a question too many for the basis": (
+    "a query too many for the basis": (
         *("correlated, one against another", "products", Account, "spend"),
         lambda own, account, step, rho: own(account, step, rho / 2),
     ),
@@ -713,20 +713,20 @@ def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch
 
     `bug` is a key of BUGS, which has changes that the test makes to the mechanism.
     """
-    case, question, owner, name, change = BUGS[bug]
+    case, query, owner, name, change = BUGS[bug]
     own = getattr(owner, name)
 
     def changed(*given):
         return change(own, *given)
 
-    answer = getattr(PrivateRows, question)
+    answer = getattr(PrivateRows, query)
 
     def broken(*given):
         with mock.patch.object(owner, name, changed):
             return answer(*given)
 
-    monkeypatch.setattr(PrivateRows, question, broken)
-    runs = [run for run in transcripts(case, 20) if question in run.charged]
+    monkeypatch.setattr(PrivateRows, query, broken)
+    runs = [run for run in transcripts(case, 20) if query in run.charged]
     assert len(runs) > 10
     assert not any(map(within_charge, runs))
 
