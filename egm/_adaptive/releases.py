@@ -77,13 +77,15 @@ class AdaptiveRelease(RowSum):
     -----
     Half of the length of an interval for the sum is :math:`\text{bias} + q s`. Here :math:`s^2` is the
     sum of ``noise_std**2``, ``bias_std**2`` and the variance that clipping causes: all three are
-    treated as normal. For 95 percent, q is between 1.64 and 1.96, the normal quantiles for one tail
-    and for two: the larger `bias` is, the more an interval can fail on one side only. What clipping removes from a row is called
-    its clipped part. If a noisy sum of the clipped parts was measured, which needs three columns or
-    more, `bias` is what this sum leaves uncorrected. Otherwise it is at most the amount for clipped
-    parts that all point in one direction. An interval may contain the sum with a smaller probability
-    than asked for if there are a few very long rows that the search has not noticed;
-    ``interval(unseen=True)`` allows for these.
+    treated as normal. For 95 percent, q is mostly between 1.64 and 1.96, the normal quantiles for one
+    tail and for two. It is the smaller, the larger `bias` is, because an interval whose error has a
+    large bias can fail on one side only. The length is at least that for the noise without a bias.
+
+    What clipping removes from a row is called its clipped part. If a noisy sum of the clipped parts
+    was measured, which needs three columns or more, `bias` is what this sum leaves uncorrected.
+    Otherwise it is at most the amount for clipped parts that all point in one direction. An interval
+    may contain the sum with a smaller probability than asked for if there are a few very long rows
+    that the search has not noticed; ``interval(unseen=True)`` allows for these.
 
     ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with two columns and
     :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval contains 97 to 100
