@@ -11,12 +11,14 @@ the rows are near each other, more if they are not, and a bias if many rows are 
    both means are averaged. Then only the cost of the median is lost.
 3. A mean of the rows, clipped to the norm that the search would choose, is asked for, too. If it differs from the first
    mean by more than noise explains, many rows are far from the others, and the clipped rows are summed as in step 2.
-4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks
-   for the numbers of long rows. If they make the expected error too large, the clipped rows are summed as in step 2.
-   The second time, the expected error must be at least 1.5 times that of the clipped sum, because the expected error
-   assumes that all long rows point in one direction, and was too large for nearly all of fifty laws. The clipped rows
-   are also summed before a clip norm is tried whose noise alone is larger than that of the clipped sum.
-5. If the sum of the search, too, differs from the first mean by more than noise explains, this mean is the result.
+4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks how
+   many rows are longer than normal rows would be. If they make the expected error too large, the clipped rows are
+   summed as in step 2. The second time, the expected error must be at least 1.5 times that of the clipped sum, because
+   the expected error assumes that all long rows point in one direction, and was too large for nearly all of the fifty
+   distributions that were tried. The clipped rows are also summed before a clip norm is tried whose noise alone is
+   larger than that of the clipped sum.
+5. If the mean that the search releases differs from the first mean by more than noise explains, the first mean is the
+   result.
 
 If the clipped rows are summed in the end, the part of the budget that is lost is 1 to 10 percent for the steps 2 and 3
 and the first query of step 4. The second query of step 4 and the counts after it take up to 20 percent more, and
@@ -80,8 +82,10 @@ def released(
 ) -> LastRound:
     """Release the mean of standardized `rows`, by a search or, if that promises too little, clipped to declared ranges.
 
-    The search finds center and spread of the rows, to clip them less. The result is a `LastRound`. The arguments
-    `sigma_range`, `public` and `learn` are those of `Search`, and `unseen` is that of `last_round`.
+    The search finds center and spread of the rows, to clip them less. The result is a `LastRound`. `sigma_range` is the
+    range of the standard deviations of the columns, `public` is a public basis or None, and `learn` says whether a
+    basis is found privately. `unseen` is the share of what is left for the sum that is spent on bounds on what clipping
+    takes if a few rows are far away.
     """
     rho, account = rows.account.base, rows.account
     if rho < least(rows.n, rows.d, sigma_range):

@@ -5,11 +5,11 @@ clipped parts cancel in their sum. If one column is skewed, they do not, and the
 this column. So a noisy sum of the clipped parts is measured. For this sum, rows are first clipped to a second, larger
 norm, so a clipped part ends at this norm.
 
-The noise in this sum is several times as large as that in the sum of the rows, because little of the budget is spent
-on it. So a column is corrected by its whole noisy sum only if this sum is clearly more than noise. If the noisy sums of
-the other columns are together larger than chance explains, a share of each, the same for all, is the correction. If
-correcting would cost more error than clipping to the larger norm, rows are clipped to the larger norm instead, and
-nothing is corrected.
+The noise in this sum is several times as large as that in the sum of the rows, because little of the budget is spent on
+it. So a column is corrected by its whole noisy sum only if this sum is clearly more than noise. If the noisy sums of
+the other columns are together larger than chance explains, each of these columns is corrected by the same share of its
+noisy sum. If correcting would cost more error than clipping to the larger norm, rows are clipped to the larger norm
+instead, and nothing is corrected.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ The length of a row x is ||b (x - center)||, with the scaling b and the center t
 removes from a row is called its clipped part. A shell is a range of lengths, n is the number of rows, and rho is the
 budget.
 
-1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are
-   more long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that the clipped parts of all
-   rows point in one direction. If a basis was learned, the lengths of the rows without this basis are checked,
-   too, and the basis is given up unless it promises a smaller error.
+1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are more
+   long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that the clipped parts of all rows
+   point in one direction. If a basis was learned, the lengths of the rows without this basis are checked, too, and the
+   basis is given up unless it promises a smaller error.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
 3. Aside. The clipped parts cancel in their sum only if the law of the rows is symmetric. This sum is measured if the
@@ -19,8 +19,8 @@ budget.
    norm are counted. The answers bound what clipping takes, for all data in the declared ranges. This is asked before
    the sum.
 6. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
-   has biased it. Then the difference is added to the forecast of the error. This is done if step 3 was taken, or if
-   n sqrt(rho) is small.
+   has biased it. Then the difference is added to the forecast of the error. The check is made if step 3 was taken, or
+   if n sqrt(rho) is small.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ class _Shells:
 
     `edges` are norms in ascending order. counts[i] is the noisy number of rows with a norm from edges[i] to the next
     edge, or above the last edge if i is the last index. `std` is the standard deviation of the noise in each number.
-    The first `near` edges are quantiles of the norm of a normal row; the shells from these edges are the near ones, and
-    the other shells are the far ones.
+    The first `near` edges are quantiles of the norm of a normal row; the shells that begin at these edges are the near
+    ones, and the other shells are the far ones.
     """
 
     edges: Array
@@ -191,8 +191,8 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
 def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
     """Return the result of `last_round`, or None if the squared error that is expected of the sum is above `limit`.
 
-    If the result is None, the sum is not released, and a part of the budget is left. `search` and `unseen` are the
-    arguments of `last_round`.
+    If the result is None, the sum is not released, and a part of the budget is left. `search` is the finished search,
+    and `unseen` the share of what is left for the sum that is spent on the numbers of long rows.
     """
     it, seen = _looked(search, limit)
     if seen is not None:
@@ -219,10 +219,11 @@ def too_long(search: Search, cost: float, limit: float) -> bool:
 
 
 def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail | None]:
-    """Check whether many rows are longer than normal ones; return an object that releases the mean, and the result.
+    """Check whether many rows are longer than normal ones; return an object to release the mean, and a `Tail` or None.
 
-    The result is that of the method `look`. No clip norm will be tried for which noise alone makes the squared error of
-    the sum larger than `limit`.
+    The second result is None if the norms look like those of normal rows; otherwise it is a model of the norms.
+    `search` is the finished search. No clip norm will be tried for which noise alone makes the squared error of the sum
+    larger than `limit`.
 
     If a basis was learned, the check is made along the basis and in the columns, because along the basis rows can be
     longer: a rotation spreads a long tail of one column over many coordinates. Then the basis is given up unless it
@@ -301,7 +302,7 @@ class _LastRound:
         )
 
     def least_error(self, tail: Tail) -> float:
-        """Return the expected squared error of the sum for the best clip norm, for rows with the norms of `tail`."""
+        """Return the expected squared error of the sum for the best clip norm; `tail` models the norms of the rows."""
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         return self.error(clip_norm, tail.excess(clip_norm)[0])
 
@@ -442,11 +443,11 @@ class _LastRound:
     def bounded(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Find out by further queries where the last of the ranges in `windows` ends, and return the ranges.
 
-        A range is a pair (start, stop) of indices of shells, as in `confirmed`. The last range may be wrong: because of
-        noise it may have shells without rows, which makes the clip norm far too large, or it may lack shells with few
-        rows. So the method looks for an edge beyond which there are no more rows than noise explains. If it is found,
-        the range ends there, and the attribute `ended` is set to true. The first edge to be tried is the end of the
-        range or, if the range has no end, the last edge.
+        A shell is a narrow range of norms. A range is a pair (start, stop): it has the shells with indices from start
+        to stop - 1. The last range may be wrong: because of noise it may have shells without rows, which makes the clip
+        norm far too large, or it may lack shells with few rows. So the method looks for an edge beyond which there are
+        no more rows than noise explains. If it is found, the range ends there, and the attribute `ended` is set to
+        true. The first edge to be tried is the end of the range or, if the range has no end, the last edge.
         """
         if not windows:
             return windows

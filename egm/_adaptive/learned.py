@@ -53,7 +53,8 @@ def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> 
     """Return the least allowed unit for the measurement of the variance along each eigenvector, shape (d,).
 
     The eigenvectors are the columns of `vectors`. The coordinates of the rows are divided by the units, so that a
-    smaller unit could make rows seem very long. The first three arguments are those of `correlation`, and `spread` has
+    smaller unit could make rows seem very long. `moments` is a noisy matrix of second moments of `n` rows with
+    standardized columns, `std` is the standard deviation of the noise in an entry above the diagonal, and `spread` has
     the standard deviations of the columns of the data.
     """
     edge = _edge(len(moments), std / _unit(moments, std), n)

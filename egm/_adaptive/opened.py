@@ -23,9 +23,9 @@ from egm._validate import shown_shape, unread, unread_matrix
 def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]:
     """Return the rows of `X`, which can be read several times, and the names of their columns or None.
 
-    `X` and `person` are the arguments of `egm.AdaptiveDataMechanism.release`. With `person` there is one row for each
-    person. Raise a ValueError if the numbers of rows and columns are not the declared ones, or if an entry is not
-    finite.
+    `X` has the rows in any of the forms that `egm.AdaptiveDataMechanism.release` accepts, and `person` says to whom
+    each row belongs, or is None. With `person` the result has one row for each person. Raise a ValueError if the
+    numbers of rows and columns are not the declared ones, or if an entry is not finite.
     """
     labels = people.label_names(X, person=person)
     first, held = _held(X, once=person is not None)
@@ -107,8 +107,8 @@ def _passes(X: Any, declared: Declared) -> Passes:
 def _persons(X: Any, person: object, first: Any, declared: Declared) -> Passes:
     """Return one row for each person: the sum or the mean of the rows of this person in `X`.
 
-    `declared.per_person` says which of the two. `person` says to whom each row belongs, as for `opened`. `first` is `X`
-    or, if `X` is an iterator over blocks, the first block; it shows the names of the columns.
+    `declared.per_person` says which of the two. `person` says to whom each row belongs: an array, or the name of a
+    column. `first` is `X` or, if `X` is an iterator over blocks, the first block; it shows the names of the columns.
     """
     if declared.columns is None:
         labels = people.label_names(X, person=person)

@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(declared: Declared, rows: Answers) -> Outcome:
-    """Make a release by private queries, each with noise, that `rows` answers for standardized rows; return the result.
+    """Make a release by private queries about standardized rows, which `rows` answers with noise; return the result.
 
     `declared` has what the user declared about the rows.
     """
@@ -57,8 +57,9 @@ def outcome(declared: Declared, rows: Answers) -> Outcome:
 def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:
     """Make all queries about the rows; return the noisy mean with its errors, and the noisy number of rows or None.
 
-    The unit of the first result is half of the declared range of a column, or the declared radius if the rows were
-    clipped to it; otherwise it is that of the data. The second result is a pair as in `Outcome`.
+    If a range is declared for each column, the unit of the first result is half of this range. If a radius is declared,
+    the unit is this radius if the rows were only clipped to it, and after a search it is the unit of the data. The
+    second result is a pair of the noisy number and the standard deviation of its noise.
     """
     basis, of_count = declared._basis(rows.d), None
     if declared._counted:

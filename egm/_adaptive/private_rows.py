@@ -108,9 +108,10 @@ def _squares_norm(d: int) -> float:
 
 
 def squares_std(n: int, d: int, rho: float, diameter: float) -> float:
-    """Return the standard deviation of the noise in the mean of `PrivateRows.squares`, for `n` rows of `d` columns.
+    """Return the standard deviation of the noise in each entry of a mean of squares from `PrivateRows.squares`.
 
-    `diameter` is 2 if a row is replaced, and 1 if a row is added or removed (see `PrivateRows`).
+    The mean is over `n` rows of `d` columns and costs `rho`. `diameter` is 2 if a row is replaced, and 1 if a row is
+    added or removed (see `PrivateRows`).
     """
     return min(diameter, math.sqrt(2)) * _squares_norm(d) / (n * math.sqrt(2 * rho))
 
@@ -274,7 +275,7 @@ class PrivateRows:
         self.n, self.d = self.rows.shape
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates along `basis`, public or released, or the columns, in all later queries about rows."""
+        """Take the coordinates along `basis`, public or released, or the columns (None), in all later queries."""
         self.coordinates = replace(self.coordinates, basis=basis)
 
     def standardize(self, half: float) -> None:
@@ -449,9 +450,9 @@ class PrivateRows:
         """Return the noisy mean of vectors, one for each row, and the standard deviation of its noise.
 
         The cost is `rho`. ``total(grid)`` clips the vectors to the norm `clip_norm`, rounds them to vectors of
-        integers, and returns the sum of these; `grid` is the `Lattice` that defines the rounding. Two neighbors' sums
-        differ by at most `diameter` times `clip_norm`. The noise in each entry of the mean has the returned standard
-        deviation.
+        integers, and returns the sum of these; `grid` is the `Lattice` that defines the rounding. Before the rounding,
+        the sums of two neighboring data sets differ by at most `diameter` times `clip_norm` in the Euclidean norm. The
+        noise in each entry of the mean has the returned standard deviation.
         """
         std = diameter / math.sqrt(2 * rho)
         grid = lattice.Lattice(clip_norm, self.d, std)

@@ -152,8 +152,8 @@ class AdaptiveRelease(RowSum):
             Whether all intervals hold at once with the probability `confidence`, by Bonferroni's
             inequality. By default each one holds with this probability.
         unseen : bool, default False
-            Whether the interval also holds if a few rows are far away from all others, too few to be
-            seen. Then it holds for all data whose entries are in the declared `ranges`, or between
+            Whether the interval also holds if a few rows are far away from all others, but too few to
+            be noticed. Then it holds for all data whose entries are in the declared `ranges`, or between
             plus and minus `radius`, and is much longer.
 
         Returns

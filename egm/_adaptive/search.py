@@ -236,7 +236,7 @@ class Search:
         return self.rows.radius(step, q, intervals, cost, self.center, b)
 
     def around(self, radius: float) -> Intervals:
-        """Return intervals that cover the numbers from radius / 5 to 5 * radius, as `log_intervals` returns them.
+        """Return intervals that cover the numbers from radius / 5 to 5 * radius: their bounds, and a point in each.
 
         The intervals serve to ask for a quantile of distances that is expected to be near `radius`. The intervals are
         narrower in many dimensions, because distances vary less there.
@@ -293,7 +293,7 @@ class Search:
 
     @property
     def center_of_columns(self) -> Array:
-        """Return the center in the coordinates of the columns, whatever the basis is."""
+        """Return the center in the coordinates of the columns, even if `center` has coordinates along a basis."""
         return self.center if self.basis is None else self.basis.inverse(self.center)
 
     def of_columns(self, std: Array) -> Array:

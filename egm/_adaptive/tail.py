@@ -104,10 +104,9 @@ class Tail:
         return t, np.exp(log)
 
     def _excesses(self) -> tuple[Array, Array, Array]:
-        """Return the lengths t of `_fine`, and the sums of max(r - t, 0) and of max(r - t, 0)**2 over rows, for each t.
+        """Return ascending lengths t, and for each t the sums of max(r - t, 0) and of max(r - t, 0)**2 over all rows.
 
-        Here r is the norm of a row, and each sum is over all rows. All lengths, also r and t, are divided by the first
-        edge.
+        Here r is the norm of a row. All lengths, also r and t, are divided by the first edge.
         """
         t, rows = self._fine()
         pieces = np.diff(t) * (rows[1:] + rows[:-1]) / 2
