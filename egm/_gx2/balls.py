@@ -146,7 +146,7 @@ def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
 def _cuts(values: Array) -> Indices:
     """Return the indices at which clusters of close weights begin in `values`, a sorted vector of different weights.
 
-    Let r be a weight, divided by the weight of its sign that is largest in size. The numbers log(r / (1 - r)) of a
+    Let r be a weight, divided by the largest weight, in size, of the same sign. The numbers log(r / (1 - r)) of a
     cluster lie in one interval of the length `_WIDTH`. A weight with r = 1 is a cluster by itself.
     """
     extreme = np.where(values > 0, values[-1], values[0])

@@ -134,7 +134,10 @@ class _Variable:
     """
 
     def __init__(self, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: float, shift: float) -> None:
-        """Check the arguments of `certify` with these names."""
+        """Check and keep the parameters of Q = sum_j weights_j chi2(dof_j, nc_j) + normal Z + shift.
+
+        Z is a standard normal variable.
+        """
         self.weights = finite(weights=weights)
         if self.weights.ndim != 1 or self.weights.size == 0:
             raise ValueError(f"weights must be a vector with at least one entry, got shape {self.weights.shape}")
@@ -164,7 +167,7 @@ class _Variable:
         return self.laws[mirrored, bits]
 
     def scaled(self, x: float) -> Ball:
-        """Return (x - shift) / 2 ** exponent, the point `x` in the units of `law`, as a ball without an error."""
+        """Return (x - shift) / 2 ** exponent, the point `x` shifted and scaled as Q is for `law`, as an exact ball."""
         flint = ball_arithmetic()
         with flint.ctx.workprec(_EXACT):
             return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent
@@ -337,7 +340,7 @@ class _Quantile:
         return self.tails[self.upper == self.mirrored]
 
     def exceeds(self, x: float) -> bool | None:
-        """Return True if P[Q > `x`] is proved to be at least the given probability, False if at most, else None."""
+        """Return True if P[Q > `x`] is proved to be at least the given tail, False if at most, and None if neither."""
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:
             return limit == 0

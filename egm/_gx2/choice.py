@@ -1,7 +1,7 @@
 """Choose, in doubles, the contour along which a tail of a generalized chi-square variable is enclosed.
 
-The docstring of `enclosed` explains the contour and the names. Whatever is chosen here, an enclosure is right; a good
-choice makes it narrow, with few nodes.
+The contour is a hyperbola in the complex plane; the docstring of `enclosed` has its formula and explains the names.
+Whatever is chosen here, an enclosure is right; a good choice makes it narrow, with few nodes.
 """
 
 from __future__ import annotations
@@ -135,7 +135,10 @@ class _Search:
     """Search the parameters of a `Contour` with the least number of nodes, in doubles."""
 
     def __init__(self, law: Law, y: float, upper: bool, goal: float) -> None:
-        """Keep the arguments of `contour_of`; `goal` is minus the logarithm of the relative error that is allowed."""
+        """Keep the arguments: a tail of the variable of `law` at `y` shall have a relative error up to exp(-`goal`).
+
+        The tail is the upper one if `upper` is true.
+        """
         self.law, self.y, self.upper, self.goal = law, y, upper, goal
         self.axis = _Axis(law, upper)
 

@@ -119,11 +119,12 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_mean: Array) -> tuple[float, Array]:
     """Compute a sum of squared losses by clipping to the squared norm `x`, and its derivatives by the log weights.
 
-    A normal row, its share L that clipping removes, and the variables V_k and Y_k are as in `clip_moments`. Here every
-    Y_k has one degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality nc_k an entry of `nc`.
-    The vectors `by_square` and `by_mean` hold factors that the caller chooses. The first result is the number sum_k
-    (by_square_k E[L^2 Y_k] + by_mean_k l_k^2), where l_k is defined by E[L V_k] = l_k m_k. The second result is the
-    vector of the derivatives of this number by log w_j, with `nc` and all factors kept fixed.
+    As in `clip_moments`, L is the share of a normal row that clipping removes, Q = sum_k w_k Y_k is the squared norm of
+    the row, and Y_k is the squared length of the normal vector V_k, which has the mean m_k. Here every Y_k has one
+    degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality nc_k an entry of `nc`. The vectors
+    `by_square` and `by_mean` hold factors that the caller chooses. The first result is the number sum_k (by_square_k
+    E[L^2 Y_k] + by_mean_k l_k^2), where l_k is defined by E[L V_k] = l_k m_k. The second result is the vector of the
+    derivatives of this number by log w_j, with `nc` and all factors kept fixed.
 
     For the derivatives, let A_k = 1 / (1 - 2 w_k s) + nc_k / (1 - 2 w_k s)^2. A product Y_j Y_k in a mean brings the
     factor A_j A_k under the contour integral. For k = j the factor 2 / (1 - 2 w_j s)^2 + 4 nc_j / (1 - 2 w_j s)^3 is
@@ -188,7 +189,9 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
 def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
     """Compute means of the share that a row loses by clipping, where the contour of `lost_in_tail` fails.
 
-    That contour fails if nearly all rows are clipped, for example. Arguments and result are those of `lost_in_tail`.
+    That contour fails if nearly all rows are clipped, for example. `form` holds the parameters of the squared norm of
+    the row, `x` is the squared norm to which it is clipped, divided by the unit of `form`, and `weights` are the
+    weights. The result is an array of means of the share and of its square, as `lost_in_tail` returns it.
     """
     return _lost(_by_complement(form, x), weights)
 
@@ -234,11 +237,11 @@ def _in_tail(form: Form, x: Real) -> Piece:
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     """Yield quadratures that together compute the means of `_in_tail`, for an `x` so small that Q is rarely below it.
 
-    `form` and `x` are those of `_in_tail`. First the means are taken over all values of Q, with the share 1 - u for u =
-    sqrt(x / Q), which is negative for Q < x, in place of L. These are sums of means of powers Q^-a. If a factor in a
-    mean appears as F(s) under a contour integral, the mean of Q^-a times this factor is the integral of t^(a-1)
-    exp(K(-t)) F(-t) / Gamma(a) over t > 0. Then the part with Q < x is subtracted, by means of `_below`, unless it is
-    negligible.
+    `form` holds the parameters of Q, and `x` is divided by its unit. First the means are taken over all values of Q,
+    with the share 1 - u for u = sqrt(x / Q), which is negative for Q < x, in place of L. These are sums of means of
+    powers Q^-a. If a factor in a mean appears as F(s) under a contour integral, the mean of Q^-a times this factor is
+    the integral of t^(a-1) exp(K(-t)) F(-t) / Gamma(a) over t > 0. Then the part with Q < x is subtracted, by means of
+    `_below`, unless it is negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
@@ -281,7 +284,7 @@ def _below(form: Form, low: float, x: float) -> Iterator[Point]:
 def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
     """Return a list of `Point` for Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`.
 
-    `form` and `x` are those of `_below`.
+    `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
     """
     points = []
     for node, part in zip(*_LEGENDRE, strict=True):

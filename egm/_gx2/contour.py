@@ -1,7 +1,8 @@
 """Find the saddle point of the integrand exp(K(s) - s x) / s, and integrate along a contour through it.
 
-K is the cumulant function of Q divided by twice its largest weight; a `Form` holds the parameters of
-this variable. The docstring of `egm.gx2` explains the method.
+Q is a generalized chi-square variable, and K is the cumulant function of the variable Q / u, where u is twice the
+largest weight of Q. A `Form` holds the parameters of Q / u. x is a value of this variable, and s is complex. The
+docstring of `egm.gx2` explains the method.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class Crossing:
     def _rounding(self, size: float) -> float:
         """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
 
-        The bound covers the rounding errors of `kernel.quadrature`, too.
+        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration.
         """
         return _EPS * (64 + 5 * size + 6 * self._turns + min(math.sqrt(self.form.k @ self.form.k), 64.0))
 
@@ -260,7 +261,8 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float]
 
     The first hyperbola follows the path of steepest descent to third order, if this path bends to the side on which
     exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the last contour is a straight line.
-    The arguments are those of `integrate`.
+    The contours go through the point c of `crossing`, and `x` is a point of the distribution, divided by the unit of
+    its `Form`.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -305,8 +307,8 @@ def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors:
     the point of `crossing` and `shift` has an entry for each node. Each array in the list `factors` has an entry for
     each weight. The result has an entry for each node.
 
-    The series of `sums_of_inverses` serves here, too: the factors are summed within each cluster, once for each power
-    of e, before the nodes are visited.
+    For the weights m (1 + e) of a cluster with the center m, a power series in e is used, as in `sums_of_inverses`: the
+    factors are summed within each cluster, once for each power of e, before the nodes are visited.
     """
     form = crossing.form
     group, e = _places(form, weights)

@@ -236,7 +236,11 @@ def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
 
 
 def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
-    """Return the `Form` with one group for each distinct weight; the arguments are those of `form_of`."""
+    """Return the `Form` of a sum of weighted chi-square variables and a normal one, with a group for each weight.
+
+    `weights`, `dof` and `nc` are vectors of equal length, and `normal` is the standard deviation of the normal
+    variable.
+    """
     if weights.size == 0:
         return Form(normal, weights, weights, weights, weights, np.zeros((2, 0, 0)), 1.0)
     order = np.argsort(weights)
@@ -254,7 +258,9 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
     """Return the largest weight, and an array with one row for each cluster of weights, in ascending order of weight.
 
-    The arguments and the columns of the array are those of `kernel.gather`.
+    A row has, among others, the center of a cluster, the sums of its `dof` and of its `nc`, and sums with powers up to
+    `order`, as the docstring of `kernel.gather` says. If there would be more than `most` clusters, the array has no
+    rows.
     """
     from egm._gx2 import kernel
 
@@ -265,9 +271,10 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
     """Return the `Form` with one group for each cluster of close weights, or None if there are too many clusters.
 
-    Let r be a weight divided by the largest one. A cluster is a sixteenth of an octave long, in r or, for r > 1/2, in
-    1 - r. So the power series in the docstring of `egm.gx2`, which replaces the weights of a cluster, converges fast.
-    The arguments are those of `form_of`.
+    Let r be a weight divided by the largest one. A cluster is a sixteenth of an octave long: in r for r <= 1/2, and
+    otherwise in 1 - r. So the power series in the docstring of `egm.gx2`, which replaces the weights of a cluster,
+    converges fast. `weights`, `dof` and `nc` are vectors of equal length, and `normal` is the standard deviation of the
+    normal variable.
     """
     largest, found = gather(weights, dof, nc, ORDER, min(weights.size // 16, _MOST))
     if found.shape[0] == 0:

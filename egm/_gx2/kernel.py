@@ -3,15 +3,17 @@
 In this module a distribution is given by three arguments, and K is its cumulant function. The array `table` has the
 shape (4, groups), and its rows are r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal or
 close weights, where r is the weight of the group divided by the largest weight. `normal` is the standard deviation of
-the normal term, divided by the unit of the `Form`. `series` is that of `Form`, and has no rows without clusters.
+the normal term, divided by `unit` of `Form` (twice the largest weight). A group of weights that are close but differ is
+a cluster: `series` holds the coefficients of a power series, one column for each group, for what the differences of the
+weights within clusters add to K. If there are no clusters, `series` has no rows.
 
 A point c where a contour crosses the real axis is given by the number `theta` and by `lower`. If `lower` is true, c is
 -exp(theta), for the lower tail. Otherwise c is 1 / (1 + exp(-theta)), for the upper tail. The array `at`, of the shape
 (3, groups), holds numbers for the point c: `cross` writes its first two rows, and `_prepare` the last one.
 
 Every tail needs the functions whose decorator has a signature. They are compiled when this module is imported, and are
-written so that this is quick: without powers, max and min, and without making arrays. Otherwise numba would compile
-functions of its own for these.
+written so that this is quick: they do not use powers, max and min, and make no arrays, because numba would compile
+further functions for each of these operations.
 """
 
 from __future__ import annotations
@@ -129,7 +131,8 @@ def newton(u: float, value: float, slope: float, low: float, high: float) -> tup
 def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> float:
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
-    theta gives a point c of the real axis as in `place`, and K is the cumulant function.
+    theta gives the point c = -exp(theta) if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)). K is the cumulant
+    function.
 
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
@@ -156,15 +159,15 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
 
 @compiled()
 def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, float]:
-    """Return the logarithm of a tail by the saddlepoint formula, an approximation in closed form, and its slope.
+    """Return the logarithm of a tail at a point x, by the saddlepoint approximation, and its derivative by `theta`.
 
-    The tail is that at the x for which the point c that `theta` gives is the saddle point of exp(K(s) - s x) / s. K is
-    the cumulant function.
+    The number `theta` gives a point c of the real axis, and x is the number for which c is the saddle point of
+    exp(K(s) - s x) / s, where K is the cumulant function.
 
-    The arguments are those of `cross`. The tail is the lower one if `lower` is true, and otherwise the upper one. Let f
-    be the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
+    The tail is the lower one if `lower` is true, and otherwise the upper one. `at` is filled as by `cross`. Let f be
+    the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
     derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction 1 + f4 / (8 f2^2) - 5
-    f3^2 / (24 f2^3). The slope is the derivative by theta, computed without the correction.
+    f3^2 / (24 f2^3). The derivative of the logarithm is computed without the correction.
     """
     c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
     height, _ = height_at(table, normal, c, at)
@@ -180,11 +183,13 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
 def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array) -> float:
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
 
-    The formula is an approximation of the tail in closed form, and theta gives its saddle point as in `place`.
+    The formula is an approximation of the tail in closed form. The saddle point is the point c that theta and `lower`
+    give, as the docstring of the module says.
 
-    The other arguments are those of `formula`. Let a be the largest logarithm that the formula can give. Then a minus
-    the log tail is nearly proportional to a power of exp(theta). So log((a - log tail) / (a - log_p)) is nearly a
-    straight line in theta. Newton's method finds its zero, and keeps a bracket of it by the signs that it has seen.
+    The tail is the lower one if `lower` is true, and otherwise the upper one. Let a be the largest logarithm that the
+    formula can give. Then a minus the log tail is nearly proportional to a power of exp(theta). So log((a - log tail) /
+    (a - log_p)) is nearly a straight line in theta. Newton's method finds its zero, and keeps a bracket of it by the
+    signs that it has seen.
     """
     variance = normal * normal
     for j in range(table.shape[1]):
@@ -263,8 +268,9 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
 def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int) -> None:
     """Add the power series with the coefficients `series`, minus `beyond`, to the result of `_growth` at one node.
 
-    `node` is the index of the node. The other arguments are those of `_growth`. The loops are over real numbers, so
-    that the compiler runs them for several clusters at a time.
+    `node` is the index of the node. `at` has numbers for each group of weights, and `nodes` has the nodes and the
+    results of `_growth`. The loops are over real numbers, so that the compiler runs them for several clusters at a
+    time.
     """
     size, total, total_imag = at.shape[1], 0.0, 0.0
     a, b = nodes[node], nodes[_B + node]
@@ -340,7 +346,10 @@ def _growth(
 def growth_at(
     table: Array, normal: float, series: Array, beyond: float, c: float, at: Array, shift: Complex
 ) -> Complex:
-    """Compute K(s) - K(c), for the cumulant function K and every entry s - c of `shift`; see `_growth`."""
+    """Compute K(s) - K(c) without cancellation, for the cumulant function K and every entry s - c of `shift`.
+
+    `at` was filled by `cross` at c, and `beyond` is the value of the power series with the coefficients `series` at c.
+    """
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
     for first in range(0, shift.size, _TOGETHER):
@@ -370,12 +379,12 @@ def quadrature(
 ) -> tuple[int, int, float, float, float, float]:
     """Integrate f(s) / s and f(s), where f(s) = exp(K(s) - K(c) - (s - c) x), along a contour through c.
 
-    `at` was filled by `cross` at c; `series` and `beyond` are as in `_growth`. `shape` holds the constants h, reach and
-    tilt of the hyperbola whose nodes s - c are reach h (tilt (cosh(u / reach) - 1) + i sinh(u / reach)). At u = 0 the
-    derivative by u is i h, and the curvature is h tilt / reach. Beyond u = reach the nodes spread exponentially, and
-    the hyperbola nears a line that is turned from the vertical by the angle whose tangent is tilt. The step of the
-    trapezoid rule in u is halved until the last two sums agree. `density` is a factor, at most 1, by which the error of
-    the integral of f(s) counts beside that of f(s) / s.
+    `at` was filled by `cross` at c, and `beyond` is the value of the power series with the coefficients `series` at c.
+    `shape` holds h, reach and tilt, the constants of the hyperbola whose nodes s - c are reach h (i sinh(u / reach) +
+    tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is i h, and the curvature is h tilt / reach. Beyond u =
+    reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the vertical by the angle
+    whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums agree. `density` is a
+    factor, at most 1, by which the error of the integral of f(s) counts beside that of f(s) / s.
 
     The six results are how the quadrature ended (`DIED`, `GROWS` or `ROUGH`); the number of nodes; the estimated
     relative error; and the integrals of f(s) times c / s, 1 and (s - c) / c, each divided by 2 i |c|. The first two
@@ -473,8 +482,9 @@ def _choose(n: int, k: int) -> float:
 def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, most: int, terms: int) -> Array:
     """Compute the coefficients of the power series in e that `contour.sums_of_inverses` evaluates.
 
-    `at` was filled by `cross`; `shift`, `masses` and `most` are the arguments of `contour.sums_of_inverses`. The result
-    has the shape (`terms`, integrals, `most`, groups), where `terms` is the number of terms of the series.
+    e is the relative distance of a weight from the center of its cluster. `at` was filled by `cross` at c. `shift` has
+    s - c for each node s, `masses` has a row of masses of the nodes for each integral, and `most` is the largest power.
+    The result has the shape (`terms`, integrals, `most`, groups), where `terms` is the number of terms of the series.
     """
     size, integrals = table.shape[1], masses.shape[0]
     result = np.zeros((terms, integrals, most, size))
@@ -593,8 +603,8 @@ def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> 
     """Compute sum_k sum_j factor_kj / (1 - r_j s_i)^k at every node s_i, for weights that are gathered in groups.
 
     `amounts`, of the shape (terms, powers, groups), has the sums over each group of the factors times e^p, where e is
-    the relative distance of a weight from the center of its group. `at` was filled by `cross`. The result is that of
-    `contour.inverses_summed`.
+    the relative distance of a weight from the center of its group. `at` was filled by `cross` at c, `shift` has the
+    number s_i - c for each node, and the result has an entry for each node.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)

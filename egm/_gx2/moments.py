@@ -156,7 +156,7 @@ def rvs(
 
 
 def draw(law: Law, size: int | Sequence[int] | None, rng: np.random.Generator) -> Floats:
-    """Draw random numbers from the distribution with the parameters `law`; `size` and `rng` are those of `rvs`."""
+    """Draw an array of shape `size` (None: one number) by `rng` from the distribution with the parameters `law`."""
     shape = () if size is None else tuple(np.atleast_1d(size))
     total = np.full(shape, law.shift)
     if law.normal:

@@ -237,7 +237,8 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
 def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     """Compute quantiles for many log probabilities `logs`, by Chebyshev interpolation where entries are dense.
 
-    The results are those of `search`, whose arguments `form` and `lower` are the same.
+    The tail is the lower one if `lower` is true, and otherwise the upper one. `form` holds the parameters of Q, and the
+    results are divided by its unit.
 
     The variable of the interpolation is log(a - log tail), where a is the largest logarithm that the saddlepoint
     formula can give. Its values are divided into panels of `_NODES` nodes. In a panel with few entries, or whose last
@@ -351,7 +352,8 @@ def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
     """Improve `x`, a result of `search` for weights of both signs, by the secant rule, and return the better quantile.
 
     The density of Q may be infinite at its constant term, where the last step of `search` is not accurate. The secant
-    rule needs only the tail. The other arguments are those of `search`.
+    rule needs only the tail. `form` holds the parameters of Q, and `log_p` is the logarithm of the lower tail (if
+    `lower` is true) or of the upper tail at the quantile.
     """
 
     def excess(x: float) -> float:

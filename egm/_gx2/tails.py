@@ -474,8 +474,8 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
     """Compute the logarithm of a tail at `x`, and its estimated error, along one contour.
 
-    The arguments are those of `tail_and_density`. Unlike there, the density at `x` may be infinite: its error is not
-    part of the estimate.
+    The contour goes through the point of `crossing`, and `x` is in units of its `Form`. The tail is the lower one if
+    `crossing.lower` is true. The density at `x` may be infinite, because its error is not part of the estimate.
     """
     _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     height, rounding = crossing.log_height(x)
