@@ -78,7 +78,8 @@ def in_blocks(X: Any, numbers: int) -> Any:
     """Return the dask array `X`, shape (n, d), in blocks of whole rows, each with at most `numbers` entries.
 
     A block has at least one row. Its number of rows depends on d and `numbers` alone; only the last block may have
-    fewer. To find unknown sizes of chunks, all rows are read once. Errors are those of `results`.
+    fewer. To find unknown sizes of chunks, all rows are read once. Raise TypeError or ValueError for an object that is
+    no such array, as `results` does.
     """
     X = _whole_rows(X)
     if any(map(np.isnan, X.chunks[0])):
@@ -87,7 +88,7 @@ def in_blocks(X: Any, numbers: int) -> Any:
 
 
 def _whole_rows(X: Any) -> Any:
-    """Return the dask array `X` with all columns in one chunk; raise the errors of `results` for any other object."""
+    """Return the dask array `X`, shape (n, d), with all columns in one chunk; for another `X` raise an error."""
     from dask.array import Array
 
     if not isinstance(X, Array):

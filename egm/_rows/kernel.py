@@ -164,10 +164,12 @@ def add_grouped(
     target: float,
     total: NDArray[np.int64],
 ) -> int:
-    """Clip and round the rows of `X` as `add_rows` does, and add each row to the row of `total` for its group.
+    """Clip and round the rows of `X`, and add each row to the row of `total` for its group.
 
-    `codes` has the index of the group of each row; a row with a negative index is left out, and not read. `total` is
-    int64 (groups, d + 1) and written in place; its last column counts the rows. The result is that of `add_rows`.
+    As in `add_rows`, a row x is replaced by (x - center) * scaling and shortened to the norm `clip_norm`. Then it is
+    multiplied by target / clip_norm, and rounded towards zero. `codes` has the index of the group of each row; a row
+    with a negative index is left out, and not read. `total` is int64 (groups, d + 1) and written in place; its last
+    column counts the rows. The result is -1 or, as for `add_rows`, the index of an entry of X that is not finite.
     """
     n, d = X.shape
     y = np.zeros(d)

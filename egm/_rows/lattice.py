@@ -140,9 +140,10 @@ class Lattice:
     def sum_and_clipped(
         self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0, basis: BasisLike | None = None
     ) -> tuple[Whole, int]:
-        """Return the result of `sum`, and how many of the scaled rows are longer than the clip norm.
+        """Return the exact sum of the integer vectors of the clipped rows, and how many rows were clipped.
 
-        Whether a row is counted does not depend on the other rows. The arguments are those of `sum`.
+        Whether a row is counted does not depend on the other rows. `center`, `scaling` and `basis` say, as for the
+        method `sum`, how a row is centered and scaled before it is clipped.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         add = self._adder(center, scaling, basis)
@@ -164,7 +165,8 @@ class Lattice:
         """Return the exact sum of the integer vectors of the clipped rows of each group, and the number of its rows.
 
         `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that is left out. The sums have the
-        shape (groups, d). The other arguments are those of `sum`.
+        shape (groups, d). `center`, `scaling` and `basis` say, as for the method `sum`, how a row is centered and
+        scaled before it is clipped.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         if basis is None:
@@ -192,7 +194,8 @@ class Lattice:
         """Return the function that `_part` calls to add up rows, with or without a basis: add(X, total, clipped).
 
         It adds to `total` and `clipped`, and returns an integer, as `egm._rows.kernel.add_rows` does. `center`,
-        `scaling` and `basis` are those of `sum`. `X` holds doubles or, without a basis, float32.
+        `scaling` and `basis` say, as for the method `sum`, how a row is centered and scaled. `X` holds doubles or,
+        without a basis, float32.
         """
         from egm._rows import kernel  # compiles
 
@@ -368,9 +371,9 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
 def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation of each coordinate of discrete l2 noise that makes vectors of `d` integers private.
 
-    Such vectors with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially private. A
-    part of `delta` pays for the rounding of the noise, and of its random standard deviation (see `l2_distance`). Raise
-    ValueError if this part is half of delta or more.
+    Such vectors with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially private.
+    l2 noise is drawn as normal noise times a random scale. A part of `delta` pays for the rounding of the noise and of
+    this scale. Raise ValueError if this part is half of delta or more.
     """
     scale = sensitivity * float(l2_noise_scale(epsilon, delta, d))
     rounding = (1 + (math.log1p(48 * scale**2) if d == 1 else 0.0)) / (2 * scale**2)

@@ -61,7 +61,7 @@ class Block(NamedTuple):
 
 
 def label_names(X: Any, **labels: Any) -> list[Hashable]:
-    """Return those of the keyword arguments `labels` that are names of columns of `X`, and neither arrays nor None.
+    """Return those of the keyword arguments `labels` that are names of columns of `X`; others may be arrays or None.
 
     Raise TypeError for a name if `X` has no names, for an array if `X` is read in blocks, and for labels of a type that
     is neither numbers nor texts nor dates. Raise ValueError for an array without one entry for each row of `X`, for a
@@ -119,7 +119,7 @@ def require_person(person: object, per_person: PerPerson) -> None:
 
 
 def _is_name(label: object) -> bool:
-    """Return whether `label` is the name of a column, and neither the labels themselves nor None."""
+    """Return whether `label` is the name of a column, and not an array of labels or None."""
     scalar = isinstance(label, Hashable) and not hasattr(label, "__len__")
     return isinstance(label, str) or (scalar and label is not None)
 
@@ -182,8 +182,9 @@ def vector(name: str, labels: Any) -> Labels:
 def _typed(name: str, found: Labels) -> Labels:
     """Convert the vector of objects `found` to a type of NumPy: texts, dates, flags, integers or floats.
 
-    If its entries have several types, or a type that is none of these, return `found` unchanged. Raise ValueError for a
-    missing entry, and for a text that ends in a null character, which NumPy would remove.
+    The message of an error calls the labels by `name`. If the entries have several types, or none of these types,
+    return `found` unchanged. Raise ValueError for a missing entry, and for a text that ends in a null character, which
+    NumPy would remove.
     """
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
@@ -258,7 +259,8 @@ class Source:
     def _blocks(self, X: Any) -> Iterator[Block]:
         """Yield the rows of `X` in blocks with their labels; sorted by person, if persons are given.
 
-        `X` is as for `results`, but no object of dask. Raise the errors of `results`.
+        `X` is an array, a data frame, a table of `egm.files` or an iterator of data frames. Raise ValueError if blocks
+        of rows are not sorted by person, or if a label is missing.
         """
         names = self._names(X)
         parts: Iterable[tuple[Any, list[Labels]]]
@@ -431,7 +433,8 @@ def _end_to_end(*parts: Labels) -> Labels:
 def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
     """Add up or average the rows of each person in `block`, or keep the first k of them, as `gathered` describes it.
 
-    `block` has all rows of some persons, sorted by person. The result is a block without persons.
+    `block` has all rows of some persons, sorted by person. `how` is "sum", "mean" or k; for "sum" and "mean", only the
+    first `most` groups of each person are kept, or all if `most` is None. The result is a block without persons.
     """
     values, persons, groups = block
     assert persons is not None

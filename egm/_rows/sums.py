@@ -113,7 +113,8 @@ def group_sums(
     """Sum the rows of each group as `clipped_sum` sums all rows; return the sums (groups, d), and the numbers of rows.
 
     Each of the `blocks` is a pair: an array of rows, and a vector with each row's group, from 0 to `groups` - 1, or -1
-    for a row that is left out. The other arguments are those of `clipped_sum`.
+    for a row that is left out. The other arguments say, as for `clipped_sum`, how a row is centered, scaled, clipped
+    and rounded, and what becomes of missing entries.
     """
     total, rows = np.zeros((groups, center.size), dtype=object), np.zeros(groups, dtype=np.int64)
     for X, codes in blocks:

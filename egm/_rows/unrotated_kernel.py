@@ -167,10 +167,10 @@ def _add_held(
     total: NDArray[np.int64],
     clipped: NDArray[np.int64],
 ) -> int:
-    """Do what `add_unrotated` does for the rows of `X` with the indices `held`, at most 64, by rotating these rows.
+    """Rotate the rows of `X` with the indices `held`, at most 64, clip and round them, and add them to `total`.
 
-    The norm of a row does not depend on the rows that are rotated with it. The other arguments, and the result, are
-    those of `add_unrotated`.
+    The norm of a row does not depend on the rows that are rotated with it. The number of shortened rows is added to
+    `clipped`. The other arguments, and the result, are those of `add_unrotated`, which calls this function.
     """
     d, width = X.shape[1], (held.size + 3) // 4 * 4
     y, z, far = np.zeros((held.size, d)), np.zeros(d * width), np.zeros(held.size, np.bool_)
