@@ -91,7 +91,11 @@ def composed_epsilon(
 
 
 def _by_renyi(steps: Sequence[Steps], rho: float, delta: float) -> float:
-    """Return the epsilon of `composed_epsilon`, computed from Rényi divergences; infinity if `rho` is infinite."""
+    """Return the epsilon for which all releases together are private with `delta`, computed from Rényi divergences.
+
+    `steps` describes the releases from samples, and `rho` is the sum of the zCDP costs of the other releases. If it is
+    infinite, so is the result.
+    """
     if rho == math.inf:
         return math.inf
     # The logarithms of binomial coefficients have errors up to 4e-12 at order 512. They count with the weight of the
@@ -116,9 +120,11 @@ def _divergences(steps: tuple[Steps, ...]) -> Any:
 def _by_privacy_loss(
     steps: Sequence[Steps], mu_squared: float, private: Sequence[tuple[float, float]], delta: float
 ) -> float:
-    """Return the epsilon of `composed_epsilon`, computed from the distribution of the privacy loss on a grid.
+    """Return the epsilon for which all releases together are private with `delta`, from their privacy loss on a grid.
 
-    The result is infinite if the privacy loss may be too large for the grid, or if rounding errors of delta might reach
+    `steps` describes the releases from samples. Of the other releases, `mu_squared` is the sum of 1 / z**2 over those
+    with Gaussian noise of the noise multiplier z, and `private` has a pair (epsilon, delta) for each of the rest. The
+    result is infinite if the privacy loss may be too large for the grid, or if rounding errors of delta might reach
     half of `delta`.
     """
     gaussian = [Steps(mu_squared, 1.0, 1)] * (0 < mu_squared < math.inf)

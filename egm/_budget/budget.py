@@ -322,7 +322,7 @@ class Budget:
         return self._grant(self._asked(mechanism, label, sampling_probability))
 
     def _asked(self, mechanism: Mechanism | DataMechanism, label: str, sampling_probability: float | None) -> Charge:
-        """Check the arguments of `charge`, and return the cost of the release, without the time."""
+        """Check `mechanism`, `label` and the sampling probability of a release; return its cost, without the time."""
         share = rules.sampling(sampling_probability, self.neighbors)
         return rules.labelled(rules.sampled(rules.charge_of(mechanism, self.neighbors), share), label)
 
@@ -614,7 +614,7 @@ class Budget:
         return secure_quantile(values, q, low, high, epsilon, step)
 
     def _require_kind(self, rng: Rng | None) -> None:
-        """Raise ValueError unless `rng` is given to a budget for simulation, or is None for a budget that is not.
+        """Raise ValueError if a budget for simulations gets no `rng`, or if any other budget gets one.
 
         Raise TypeError if `rng` is neither None nor a NumPy Generator.
         """

@@ -297,7 +297,7 @@ class Journal:
     def _connected(self, path: Path) -> Iterator[sqlite3.Connection]:
         """Open the existing SQLite file at `path`, yield the connection, and close the connection at the end.
 
-        An error of SQLite is replaced as `_translated` says.
+        An error of SQLite is replaced by a JournalError, an OSError or a TimeoutError.
         """
         use = os.getpid(), object()
         for process, _ in tuple(_uses):

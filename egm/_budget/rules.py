@@ -242,7 +242,8 @@ def sampling(probability: float | None, neighbors: Neighbors) -> float | None:
 def sampled(charge: Charge, probability: float | None) -> Charge:
     """Return the cost of a release from a Poisson sample, where `charge` is the cost of the same release from all rows.
 
-    `probability` is the result of `sampling`. Raise ValueError if the mechanism has no epsilon.
+    If `probability`, the sampling probability, is 1 or None, the two costs are equal. Otherwise raise ValueError if the
+    mechanism has no epsilon.
     """
     if probability is None or probability == 1:
         return dataclasses.replace(charge, sampling_probability=probability)
@@ -275,8 +276,9 @@ def steps_charge(
 ) -> Charge:
     """Check the arguments of `Budget.charge_steps`, and return the cost of all steps together as a `Charge`.
 
-    `total` is the delta of the budget, or None if the total is a rho. `neighbors` is the neighbor relation of the
-    budget. Raise ValueError or TypeError for a wrong argument, and ImportError if dp-accounting is missing.
+    A step is a release from a Poisson sample with Gaussian noise; their number is `steps`. `total` is the delta of the
+    budget, or None if the total is a rho. `neighbors` is the neighbor relation of the budget. Raise ValueError or
+    TypeError for a wrong argument, and ImportError if dp-accounting is missing.
     """
     multiplier = scalar(functools.partial(between, 1e-3, 1e6), noise_multiplier=noise_multiplier)
     share, number = sampling(sampling_probability, neighbors), count(count=steps)
@@ -313,8 +315,9 @@ def quantile_charge(
     """Check the arguments of a private quantile, and return the cost of the quantile as a `Charge`.
 
     `shape` is the shape of the values: (n,) for one column, or (n, k) for k columns, for which the cost is that of all
-    k quantiles together. The other arguments are those of `Budget.quantile`, and its neighbor relation. Raise
-    ValueError or TypeError for a wrong argument.
+    k quantiles together. The level of the quantile is `q`, and it is drawn from points between `low` and `high` that
+    are `step` apart. `epsilon` is the privacy parameter for one column, and `neighbors` the neighbor relation of the
+    budget. Raise ValueError or TypeError for a wrong argument.
     """
     if len(shape) not in (1, 2) or 0 in shape:
         raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
@@ -516,10 +519,10 @@ class Terms:
         return next(self._granted(charges, excess), None) is not None
 
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
-        """Yield, of the pairs (epsilon, delta) of `_losses` for the costs `charges`, those that are within the total.
+        """Yield those pairs (epsilon, delta) within the total that are valid for releases with the costs `charges`.
 
-        Whether a pair is within the total is decided as in `_holds`, for Gaussian noise that is larger by the factor 1
-        + `excess`. The pair that is yielded is for the noise without this factor.
+        Whether a pair is within the total is decided for Gaussian noise that is larger by the factor 1 + `excess`. The
+        pair that is yielded is for the noise without this factor.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -550,9 +553,9 @@ class Terms:
     def _by_gaussian(self, charges: Charges, excess: float) -> float:
         """Return the epsilon of releases with the costs `charges` together, by Gaussian differential privacy.
 
-        It is that of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, after Gaussian noise is
-        multiplied by 1 + `excess`. The delta is that of the total, minus what `_reserve` and, for l2 noise,
-        `_reserve_of_l2` return.
+        It is the epsilon of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, after Gaussian
+        noise is multiplied by 1 + `excess`. The delta is that of the total, minus the parts that pay for discrete
+        noise: `_reserve` and, for l2 noise, `_reserve_of_l2`.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if not (_is_pure(charge) or _is_l2(charge)))
@@ -585,7 +588,10 @@ class Terms:
         return self._reserve_for(float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2)
 
     def _reserve_for(self, mu_squared: float) -> float:
-        """Return the part of delta to subtract because noise is discrete, if the releases' mu^2 sum to `mu_squared`."""
+        """Return the part of the total delta that pays for discrete noise in the place of Gaussian noise.
+
+        `mu_squared` is the sum of mu^2 over the releases; mu is the sensitivity divided by the standard deviation.
+        """
         return delta_of(2.0**-70 * mu_squared + 2.0**-90, self.epsilon) * _UP
 
     @property

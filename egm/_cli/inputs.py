@@ -184,9 +184,9 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` if the rows of `table` are not sorted by the person that the option --person names.
 
-    Raise one also, without --by, if the number of persons is public and not `n`. A `Mistake` is an error for the user,
-    and `args` holds the options of the command. Only the labels of the persons are read, and this is done before the
-    release is charged to a budget. A wrong label, such as a missing one, raises no error here but only after the
+    Without --by, raise one also if the number of persons is public and is not `n`. A `Mistake` is an error for the
+    user, and `args` holds the options of the command. Only the labels of the persons are read, and this is done before
+    the release is charged to a budget. A wrong label, such as a missing one, raises no error here but only after the
     charge, because this error would reveal something about the data.
     """
     if args.person is None or table.labels is None:
@@ -264,9 +264,10 @@ def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
 
 
 def _warn_of_ranges(path: str, content: dict[str, Any]) -> None:
-    """Warn if the release in `content`, what the file at `path` holds, only clipped the rows to the declared ranges.
+    """Warn if sigma and center in `content`, the content of the file of a release at `path`, are not estimates.
 
-    Then its sigma and center are no estimates.
+    This is so if the release clipped the rows to their declared ranges, without a search for center and spread. Then
+    its center has the middles of the ranges, and its sigma has half of their lengths.
     """
     if content.get("method") == "ranges":
         told = "its method is ranges, so its center and sigma are only the middle and half of each declared range"
@@ -292,9 +293,9 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the number of rows for the mechanism: the value of --rows or, without this option, that of `table`.
 
     Raise a `Mistake`, an error for the user, if there are no rows, if the number is private and --rows is missing, or
-    if the number is public and is not that in the file. A file that does not say how many rows it has is counted only
-    if --rows is missing, or if the number is public and the release is charged to a budget: then a wrong number costs
-    nothing. With --person or --by, the value of --rows is returned without a check.
+    if the number is public and differs from that in the file. A file that does not say how many rows it has is counted
+    only if --rows is missing, or if the number is public and the release is charged to a budget: then a wrong number
+    costs nothing. With --person or --by, the value of --rows is returned without a check.
     """
     if labels_of(args):
         return int(args.rows)

@@ -400,7 +400,7 @@ def _ranges(it: _Parser, when: str) -> None:
 
 
 def _simulate(it: _Parser) -> None:
-    """Add the option --simulate, which asks for a simulation with a seed, to `it`, the parser of a command."""
+    """Add the option --simulate SEED, for reproducible noise that is not private, to `it`, the parser of a command."""
     text = "reproducible noise instead of secure noise, for experiments: the output says that it is not private"
     it.option("--simulate", text, type=_seed, metavar="SEED")
 
@@ -469,7 +469,7 @@ def spelled(name: str) -> str:
 def _count(text: str) -> int:
     """Convert `text`, such as "1000" or "1e3", to a number of rows, an integer from 1 to 2**53.
 
-    Raise the error of argparse for an argument if the text is not such a number.
+    Raise argparse.ArgumentTypeError if the text is not such a number.
     """
     number = _number_or_text(text)
     if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
@@ -478,7 +478,7 @@ def _count(text: str) -> int:
 
 
 def _share(text: str) -> float:
-    """Convert `text` to a sampling probability from 1e-12 to 1; for any other text raise the error of argparse."""
+    """Convert `text` to a sampling probability from 1e-12 to 1; else raise argparse.ArgumentTypeError."""
     number = _number_or_text(text)
     if isinstance(number, str) or not 1e-12 <= number <= 1:
         raise argparse.ArgumentTypeError(f"must be a probability from 1e-12 to 1, got {text!r}")
@@ -486,12 +486,12 @@ def _share(text: str) -> float:
 
 
 def _per_person(text: str) -> str | int:
-    """Return `text` if it is "sum" or "mean", and otherwise convert it to a number of rows, as `_count` does."""
+    """Return `text` if it is "sum" or "mean", and otherwise convert it to a number of rows from 1 to 2**53."""
     return text if text in ("sum", "mean") else _count(text)
 
 
 def _seed(text: str) -> int:
-    """Convert `text`, the digits of a seed, to an integer >= 0; for any other text raise the error of argparse."""
+    """Convert `text`, the digits of a seed, to an integer >= 0; else raise argparse.ArgumentTypeError."""
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)

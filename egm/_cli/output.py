@@ -175,7 +175,7 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
 
 
 def _is_within(inner: str, outer: str) -> bool:
-    """Return whether the path `inner` is that of the existing file `outer` or, if this is a folder, lies in it."""
+    """Return whether the path `inner` leads to the existing file `outer`, or into `outer` if that is a folder."""
     return Path(os.path.realpath(inner)).is_relative_to(os.path.realpath(outer))
 
 
@@ -247,7 +247,7 @@ def _cell(name: str) -> str:
 def _as_parquet(content: Document) -> bytes:
     """Return `content`, a dictionary of results, as the bytes of a Parquet file, with one row for each column.
 
-    The metadata hold, under the key "egm", what is in the comment line of the CSV file.
+    The metadata hold, under the key "egm", all other values as JSON.
     """
     names, columns, rest = _divided(content)
     return parquet.written({"column": names, **columns}, {"egm": rest})
@@ -277,7 +277,7 @@ def _record(values: Document) -> StructuredArray:
 
 
 def _as_text(plan: Document) -> bytes:
-    """Return `plan`, the forecast of a release or a budget as a dictionary, as bytes of text that a person can read."""
+    """Return the bytes of a text for a person that describes `plan`, a dictionary with a forecast or with a budget."""
     if "history" in plan:
         lines = _lines_of_budget(plan)
     else:
@@ -288,7 +288,7 @@ def _as_text(plan: Document) -> bytes:
 
 
 def _lines_of_budget(budget: Document) -> list[str]:
-    """Return the lines of text that describe `budget`, a budget and its releases as a dictionary."""
+    """Return lines of text that describe `budget`, a dictionary with a budget and its releases."""
     units = list(budget["total"])
 
     def cost(values: dict[str, float | None], form: str = ".6g") -> str:
@@ -329,7 +329,7 @@ def _line_of_target(solved: Document) -> str:
 
 
 def _lines_of_adaptive(plan: Document) -> list[str]:
-    """Return the lines of text that describe `plan`, the forecast of a release by `egm adaptive` as a dictionary."""
+    """Return lines of text that describe `plan`, a dictionary that forecasts a release by `egm adaptive`."""
     made = plan["parameters"]
     budget, least = f"rho = {made['rho']:.5g}", f"rho = {rounded_up(plan['least_rho']):g}"
     if "delta" in made:
@@ -362,7 +362,7 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
 def _lines_of_forecast(plan: Document) -> list[str]:
     """Return the lines of text that show the expected squared error in `plan`, in all and by its causes.
 
-    `plan` is the forecast of a release as a dictionary.
+    `plan` is a dictionary that forecasts the error of a release.
     """
     return [
         "Expected squared error (squared units of the data, summed over the columns)",
@@ -371,7 +371,7 @@ def _lines_of_forecast(plan: Document) -> list[str]:
 
 
 def _lines_of_sum(plan: Document) -> list[str]:
-    """Return the lines of text that describe `plan`, the forecast of a release by `egm sum` as a dictionary."""
+    """Return lines of text that describe `plan`, a dictionary that forecasts a release by `egm sum`."""
     made = plan["parameters"]
     clipped = f"a row of the model is clipped with probability {made['clip_probability']:.3g}"
     lines = [

@@ -85,7 +85,7 @@ def _enough(
 
 
 def _index(column: str | None, names: Sequence[str]) -> int | None:
-    """Return the index of `column` in `names`, or None if `column` is None; raise a `Mistake` if it is no such name."""
+    """Return the index of `column` in `names`, or None if `column` is None; raise a `Mistake` if `names` lacks it."""
     if column is None or column in names:
         return None if column is None else names.index(column)
     shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

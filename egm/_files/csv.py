@@ -225,7 +225,8 @@ def _has_names(text: _Text, cells: list[str]) -> bool:
 def _may_be_names(numbers: list[float]) -> bool:
     """Return whether `numbers`, the cells of line 1, may be names of columns, as years may be.
 
-    They may be if they are all different and if, besides, they are whole numbers, or increase, or decrease.
+    They may be if no two of them are equal and, besides, all are whole numbers or they are in ascending or descending
+    order.
     """
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
@@ -310,8 +311,8 @@ def _row(
 ) -> tuple[list[float], list[str]]:
     """Return the numbers and the labels in one `record`, or raise a FileError that says what is wrong.
 
-    The record has the index `row` in the table, and begins in line number `line` of the file. The other arguments are
-    those of `_parsed`.
+    The record has the index `row` in the table, and begins in line number `line` of the file. `names` has the names of
+    all columns, `values` has the indices of the columns with numbers, and `labels` those of the columns with labels.
     """
     cells = text.cells(line, record)
     place = f"{text.path}: row {row + 1} (line {line})"

@@ -107,7 +107,7 @@ def _raise(error: OSError) -> None:
 
 
 def source_of(path: Path, given: Given) -> Source:
-    """Return the table in the file at `path` as a `Source`; `given` holds the arguments of `rows`."""
+    """Return the table in the file at `path` as a `Source`; `given` holds arguments of `egm.files.rows`."""
     with reading(path, given.encoding):
         reader = kind_of(path) if given.spooled is None else csv
         source: Source = reader.table(path, given)
@@ -117,8 +117,7 @@ def source_of(path: Path, given: Given) -> Source:
 def kind_of(path: Path) -> ModuleType:
     """Return the module that reads files with the suffix of `path`, for example `egm._files.csv` for ".csv".
 
-    Raise a FileError if no module reads files with this suffix, or if `path` is not that of a
-    regular file.
+    Raise a FileError if no module reads files with this suffix, or if there is no regular file at `path`.
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):

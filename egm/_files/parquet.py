@@ -64,7 +64,7 @@ def table(path: Path, given: Given) -> Source:
 def vector(path: Path, given: Given) -> Vector:
     """Return the names and the values in the Parquet file at `path`, which has one value in each row.
 
-    The file may have a column of names before the values; otherwise None stands for the names.
+    The file may have a column of names before the values; otherwise None stands for the names. `given` is not used.
     """
     with _opened(path) as file:
         table = file.read()
@@ -76,7 +76,7 @@ def vector(path: Path, given: Given) -> Vector:
 
 
 def require() -> None:
-    """Raise a FileError if pyarrow is not installed, without which no Parquet file can be written."""
+    """Raise a FileError if pyarrow, which writes Parquet files, is not installed."""
     try:
         import pyarrow.parquet  # noqa: F401 - only tried
     except ImportError:

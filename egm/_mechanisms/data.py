@@ -137,7 +137,7 @@ class GaussianDataMechanism(Mechanism):
         Probability in (0, 1) that a row is clipped if `center` and `sigma` are right. The default
         is 1/n; for n = 1 the argument must be given. "optimal" takes the clip norm for which the
         forecast ``error().total`` is least, but no clip norm below a thousandth of a row's typical
-        norm. If `scaling` is "optimal", too, scaling and clip norm are chosen together.
+        norm. If `scaling` is also "optimal", scaling and clip norm are chosen together.
     scaling : {"expected_norm", "optimal", "none"} or array_like or mapping, shape (d,)
         How the multipliers `b` are chosen: by Lemma 4.1 (the default, `egm.scaling.expected_norm`),
         for least noise (`egm.scaling.optimal`), all ones, or given as numbers from 1e-100 to 1e100.
@@ -199,8 +199,8 @@ class GaussianDataMechanism(Mechanism):
         Norm :math:`C` to which a centered and scaled row is shortened if it is longer.
     count_weight : float
         Number by which the number of rows is multiplied before it is released together with the
-        sum; at least a tenth of `clip_norm`. It is 0.0 if the number of rows is not released: under
-        "replace_one", unless `missing` is "drop_row" or `per_person` is a number.
+        sum; at least a tenth of `clip_norm`. It is 0.0 if the number of rows is not released. Under
+        "replace_one" it is released only if `missing` is "drop_row" or `per_person` is a number.
     clipped_std : float or None
         Standard deviation of the noise in `Release.clipped`, the released number of clipped rows.
         None unless `count_clipped` is True.
@@ -436,8 +436,8 @@ class GaussianDataMechanism(Mechanism):
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
         """Return how wrong the guesses `center` and `sigma` may be, as a pair (distances, factors).
 
-        The distances, shape (d,), are those of the true mean from `center`, by `center_std`. The true standard
-        deviations are `sigma` times one of the factors: `sigma_factor` or 1 / `sigma_factor`, or only 1 if
+        The distances, shape (d,), are those of the true mean from `center`, as `center_std` declares them. The true
+        standard deviations are `sigma` times one of the factors: `sigma_factor` or 1 / `sigma_factor`, or only 1 if
         `sigma_factor` is 1.
         """
         offset = (
@@ -502,7 +502,7 @@ class GaussianDataMechanism(Mechanism):
         return self._of_columns(along) + of_count
 
     def _noise_total(self, b: Array, clip_norm: float) -> float:
-        """Return the sum of `_noise_variances`, which is the same for every basis."""
+        """Return the variance of the noise in all columns of the sum together, which is the same for every basis."""
         along, of_count = self._noise_parts(b, clip_norm)
         return float(np.sum(along + of_count))
 
@@ -971,7 +971,8 @@ class GaussianDataMechanism(Mechanism):
     ) -> DataRelease:
         """Return the simulated release of the sum and of the numbers of rows, with noise from the Generator `rng`.
 
-        The other arguments are those of `_secure_release`.
+        `total` is the sum of the clipped rows, rounded to integers by the `Lattice` `grid`, and `rows` is the number of
+        rows.
         """
         sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
         clipped_weight = CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0

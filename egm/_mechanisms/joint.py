@@ -87,7 +87,8 @@ class Joint:
         """Return the sensitivity of all that is released, divided by the result of `sensitivity`.
 
         This factor is k if a person may have k rows, or sqrt(m) for one row in each of m groups. If the number of
-        clipped rows is released, the factor is larger by about 0.8 percent.
+        clipped rows is released, the factor is larger by about 0.8 percent. `sensitivity` is for one row of each
+        person, and without the number of clipped rows.
         """
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
