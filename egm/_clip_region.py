@@ -82,9 +82,10 @@ def _descended(
     offset: Array,
     factors: Sequence[float],
 ) -> tuple[Array, float]:
-    """Make one search of `best_axes`, whose docstring explains the arguments.
+    """Search once for the semi-axes of least expected squared error, with the arguments of `best_axes`.
 
-    Return the changes of the logarithms of the semi-axes, and the relative decrease of the error.
+    The search begins at the semi-axes `start`. Return the changes of their logarithms, and the relative decrease of the
+    error.
     """
     pace = start / np.linalg.norm(start)
     down = np.log(_LEAST_NORM * min(factors) * np.linalg.norm(sigma / start))

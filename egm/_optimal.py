@@ -1,6 +1,8 @@
 """Compute the scaling of least noise, `egm.scaling.optimal`, by a fixed-point iteration with Anderson mixing.
 
-The docstring of `optimal` explains the noise factor F, the weights w, and the letters q, Q, Z and g.
+The noise factor F is proportional to the total variance of the noise, and depends on the weights w_j = (b_j sigma_j)^2.
+Q is the sum of w_j Z_j^2 for independent standard normal Z_j, q is its upper p-quantile for the clip probability p, and
+g_j is E[Z_j^2 | Q = q]. The docstring of `optimal` has the formulas.
 """
 
 from __future__ import annotations
@@ -174,7 +176,7 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
 
 
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
-    """Compute the bound of `excess_bound` from each coordinate's shares in the noise and in a row's squared norm.
+    """Bound how far the logarithm of the noise factor is above its minimum, from two shares of each coordinate.
 
     With the shares tau = `noise_share` in the variance of the noise and pi = `ratio` * tau in the squared norm of a row
     at the clipping radius, the bound is log(1 + sum((pi - tau)**2 / tau)). It is accurate even if pi and tau nearly
@@ -186,12 +188,12 @@ def excess_of_shares(ratio: Array, noise_share: Array) -> float:
 def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Array:
     """Return weights w that approximately make the noise factor F of `optimal` stationary, by one step from `weights`.
 
-    `share` and `count` are as in `_stationary_weights`, and the Z_j, Q and q as in `optimal`. F is stationary if w_j is
-    proportional to share_j / sqrt(g_j). Here g_j = E[Z_j^2 | Q = q] depends on w, and `pull` has the g_j for the given
-    `weights`. Given Q = q, Z_j is close to normal with the variance ``1 / (1 - 2 w_j s_j)`` for some s_j. With s_j kept
-    fixed, the condition is ``w_j**2 = a_j (1 - 2 w_j s_j)`` with a_j proportional to share_j**2; its solution w_j is
-    the result. The simpler iteration w = share / sqrt(g) would overshoot, because in a far tail g_j changes many times
-    as much as w_j.
+    All arrays have one entry for each group of equal standard deviations: `share` is proportional to these, and `count`
+    has the numbers of columns in the groups. F is stationary if w_j is proportional to share_j / sqrt(g_j). Here g_j =
+    E[Z_j^2 | Q = q] depends on w, and `pull` has the g_j for the given `weights`. Given Q = q, Z_j is close to normal
+    with the variance ``1 / (1 - 2 w_j s_j)`` for some s_j. With s_j kept fixed, the condition is ``w_j**2 = a_j (1 - 2
+    w_j s_j)`` with a_j proportional to share_j**2; its solution w_j is the result. The simpler iteration w = share /
+    sqrt(g) would overshoot, because in a far tail g_j changes many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 

@@ -367,8 +367,8 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
 
     The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An object without names
     is returned unchanged, and other columns of `X` are left out. If `gaps` is true, a missing entry of a data frame
-    becomes NaN. The errors are those of `check`; for a data frame there is also a TypeError for a column that holds
-    neither numbers nor booleans, and a ValueError for an entry that is infinite or, unless `gaps` is true, missing.
+    becomes NaN. Raise ValueError if the names are not those in `columns`, or if an entry of a data frame is infinite
+    or, unless `gaps` is true, missing. Raise TypeError if a column of a data frame holds neither numbers nor booleans.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
@@ -481,7 +481,8 @@ def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray
     """Yield blocks of rows of `frame`, a data frame of the library narwhals, as arrays with the columns `place`.
 
     `place` has the indices of the columns in the wanted order, or is None for all columns as they are. Only one block
-    is copied at a time. `gaps` and the errors are those of `arranged`.
+    is copied at a time. Raise ValueError for an entry that is infinite or, unless `gaps` is true, missing, and
+    TypeError for a column that holds neither numbers nor booleans.
     """
 
     def chosen(rows: Any) -> Any:

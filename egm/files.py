@@ -148,10 +148,10 @@ def rows(
         `columns`, all files of a folder must have the columns of the first.
     header : {"auto", "yes", "no"}, default "auto"
         Whether the first line of a CSV file has names. "auto" takes the line for values if all its
-        cells are numbers that cannot be names. Numbers cannot be names if two of them are equal.
-        Neither can they be names if one of them is not whole and they are not sorted, upwards or
-        downwards. "auto" takes the line for names if no cell is a number and, unless `columns` is
-        given, all cells are in `known`. For any other first line "auto" raises a FileError.
+        cells are numbers that cannot be names: two of them are equal, or one of them is a fraction
+        and they are neither in ascending nor in descending order, as in 3,1.5,2. "auto" takes the
+        line for names if no cell is a number and, unless `columns` is given, all cells are in
+        `known`. For any other first line "auto" raises a FileError.
     known : collection of str, optional
         Names of columns that are public already. If `known` is None, "auto" takes any text in the
         first line for names; this is meant for a caller who will not publish the names.

@@ -293,7 +293,7 @@ def loss_of_a_row(
 def _loss_of_a_row(
     sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
 ) -> tuple[Array, Array]:
-    """Compute the two results of `loss_of_a_row` for a single vector of standard deviations `sigma`."""
+    """Compute variance and squared mean of the error of one row by clipping, as `loss_of_a_row` does."""
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))

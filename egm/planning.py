@@ -282,8 +282,9 @@ def _error_of(
 ) -> Callable[[float], float]:
     """Check the arguments of `solve` and `curve`; return a function from the value of a field to the forecast error.
 
-    The name of the field, such as "epsilon", is passed by the keyword `for_` or `of`. The other arguments are those of
-    `solve`.
+    The name of the field, such as "epsilon", is passed by the keyword `for_` or `of`. `measure`, `column` and
+    `confidence` say which error is meant; `sigma` and `center` are the standard deviations and the mean of the rows for
+    the forecast of an AdaptiveDataMechanism.
     """
     ((name, field),) = named.items()
     fields = _fields(mechanism)
@@ -366,7 +367,7 @@ def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
 def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, float]:
     """Return the smallest and the largest value of `field`, a field of `mechanism`, that `solve` tries.
 
-    `sigma` is the argument of `solve`, which says how many columns an AdaptiveDataMechanism has.
+    For an AdaptiveDataMechanism, `sigma` has the standard deviations of the columns; only their number matters.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         if mechanism.ranges is not None:  # no budget is refused
