@@ -1,9 +1,9 @@
 """`python -m benchmarks.bases`: compare a learned basis with published methods for rows with correlated columns.
 
-There are six sets of 10 000 rows. Two have 30 normal columns: in "neighbors" the correlation of two columns falls with
-their distance, and in "spectrum" the covariance matrix has random eigenvectors. Four are drawn at random from the rows
-of the four real sets of chapter 17. Each method gets the same budget rho in zCDP, for
-neighboring data sets in which one row is replaced. The methods without a basis treat each column by itself.
+There are six data sets of 10 000 rows. Two have 30 normal columns: in "neighbors" the correlation of two columns falls
+with their distance, and in "spectrum" the covariance matrix has random eigenvectors. Four are drawn at random from the
+rows of the four real data sets of chapter 17. Each method gets the same budget rho in zCDP, for neighboring data sets
+in which one row is replaced. The methods without a basis treat each column by itself.
 
     egm                         AdaptiveDataMechanism without a basis
     egm, learned                with basis="learn"
@@ -95,7 +95,8 @@ def draw(name, source, run):
 def ours(X, rho, name, rng, basis=None):
     """Return egm's estimate of the mean of the rows `X`, for the zCDP budget `rho`, and whether a basis was used.
 
-    `name` is the set of the rows, `rng` draws the noise, and `basis` is an argument of `AdaptiveDataMechanism`.
+    `name` is the name of the data set, `rng` draws the noise, and `basis` is the basis for `AdaptiveDataMechanism`, or
+    "learn", or None.
     """
     _, radius, low = RANGES[name]
     mechanism = AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(low, 10 * radius), basis=basis)
@@ -104,7 +105,10 @@ def ours(X, rho, name, rng, basis=None):
 
 
 def learned(X, rho, name, rng):
-    """Return what `ours` returns if egm's mechanism looks for a basis itself; the arguments are those of `ours`."""
+    """Return egm's estimate of the mean of `X` if it looks for a basis itself, and whether a basis was used.
+
+    `rho` is the budget in zCDP, `name` is the name of the data set, and `rng` draws the noise.
+    """
     return ours(X, rho, name, rng, "learn")
 
 
@@ -118,17 +122,19 @@ def basis_of(X, rho, rng):
 
 
 def ours_along(X, rho, name, rng, share=0.05):
-    """Return what `ours` returns along a private basis, for which the part `share` of the budget `rho` is spent.
+    """Return egm's estimate of the mean of `X` along a private basis, and whether the basis was used.
 
-    The basis is that of `basis_of`, and the other arguments are those of `ours`.
+    The basis is that of `basis_of`, and costs the part `share` of the budget `rho`. `name` is the name of the data set,
+    and `rng` draws the noise.
     """
     return ours(X, (1 - share) * rho, name, rng, basis_of(X, share * rho, rng))
 
 
 def ours_along_better(X, rho, name, rng):
-    """Return what `ours` returns along a private basis, for which a quarter of the budget `rho` is spent.
+    """Return egm's estimate of the mean of `X` along a private basis that costs a quarter of the budget `rho`.
 
-    The basis is that of `basis_of`, and the arguments are those of `ours`.
+    The second result is whether the basis was used. The basis is that of `basis_of`, `name` is the name of the data
+    set, and `rng` draws the noise.
     """
     return ours_along(X, rho, name, rng, 0.25)
 
@@ -136,8 +142,8 @@ def ours_along_better(X, rho, name, rng):
 def plan_along(X, rho, name, rng):
     """Return the mean of `X` as the published method PLAN estimates it along a private basis, and True for the basis.
 
-    The basis, that of `basis_of`, costs a quarter of the budget `rho`. `name` is the set of the rows, and `rng` draws
-    the noise.
+    The basis, that of `basis_of`, costs a quarter of the budget `rho`. `name` is the name of the data set, and `rng`
+    draws the noise.
     """
     basis = basis_of(X, rho / 4, rng)
     radius = RANGES[name][1] * np.sum(np.abs(basis), axis=1)
@@ -147,9 +153,9 @@ def plan_along(X, rho, name, rng):
 def coinpress(X, rho, name, rng):
     """Return the mean of `X` as the published method CoinPress estimates it along a basis, and True for the basis.
 
-    The basis is that of a private covariance matrix. The constants are those of the authors' public code. With
-    the constants of their theorems, errors are far larger here. `rho` is the budget, `name` is the set of the rows, and
-    `rng` draws the noise.
+    The basis is that of a private covariance matrix. The constants are those of the authors' public code. With the
+    constants of their theorems, errors are far larger here. `rho` is the budget, `name` is the name of the data set,
+    and `rng` draws the noise.
     """
     differences = (X[::2] - X[1::2]) / math.sqrt(2)
     n, d = differences.shape
@@ -178,7 +184,7 @@ def coinpress(X, rho, name, rng):
 def plan(X, rho, name, rng):
     """Return the mean of `X` as the published method PLAN estimates it, and False, because PLAN uses no basis here.
 
-    `rho` is the budget, `name` is the set of the rows, and `rng` draws the noise.
+    `rho` is the budget, `name` is the name of the data set, and `rng` draws the noise.
     """
     return rivals.plan(X, rho, radius=RANGES[name][1], rng=rng), False
 
@@ -211,7 +217,7 @@ def rows_needed(X):
 
 
 def lines(runs):
-    """Yield one tuple for each set and method, with the entries that `COLUMNS` names, from `runs` runs.
+    """Yield one tuple for each data set and method, with the entries that `COLUMNS` names, from `runs` runs.
 
     Errors of the mean are divided by the root mean square error of the mean of N independent rows, the sampling error.
     """
@@ -231,7 +237,7 @@ def lines(runs):
 
 
 def main():
-    """Measure all methods on all sets, and write the table of results to the CSV file `TABLE`."""
+    """Measure the errors of all methods on all data sets, and write the table of results to the CSV file `TABLE`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bases", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two runs of each method; writes nothing")
     quick = parser.parse_args().quick

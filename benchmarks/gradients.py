@@ -167,9 +167,10 @@ class AdaCliP(Transform):
     squares: float | np.ndarray = 10**-5.5
 
     def learn(self, mean, noise_std):
-        """Update the center and the factors `b` after a step of the training.
+        """Update `center`, which is subtracted from gradients, and the factors `b` of the difference, after a step.
 
-        `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviations of its noise.
+        `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviation of the noise in
+        each entry of `mean`.
         """
         seen = np.clip((mean - self.center) ** 2 - noise_std**2, 1e-12, 10.0)
         self.center = 0.99 * self.center + 0.01 * mean
@@ -191,9 +192,10 @@ class Noisy(Transform):
     errors: float | np.ndarray = 0.0
 
     def learn(self, mean, noise_std):
-        """Update the factors `b` after a step of the training.
+        """Update the factors `b`, by which gradients are multiplied, after a step of the training.
 
-        `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviations of its noise.
+        `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviation of the noise in
+        each entry of `mean`.
         """
         self.steps += 1
         self.squares = self.squares + mean**2 - noise_std**2
@@ -207,7 +209,8 @@ class Public(Transform):
     def prepare(self, gradients, private, public):
         """Compute the factors `b` before a step of the training, from the gradients of the rows `public`.
 
-        `public` is a pair (X, Y), and `gradients` is a function of X and Y that returns the gradient of each row.
+        `public` is a pair (X, Y), and `gradients` is a function of X and Y that returns the gradient of each row. The
+        training rows `private` are not used.
         """
         self.b = lemma(np.sqrt(np.mean(gradients(*public) ** 2, axis=0)))
 
@@ -218,7 +221,8 @@ class Exact(Transform):
     def prepare(self, gradients, private, public):
         """Compute the factors `b` before a step of the training, from the gradients of 300 of the rows `private`.
 
-        `private` is a pair (X, Y), and `gradients` is a function of X and Y that returns the gradient of each row.
+        `private` is a pair (X, Y), and `gradients` is a function of X and Y that returns the gradient of each row. The
+        rows `public` are not used.
         """
         X, Y = private
         self.b = lemma(np.sqrt(np.mean(gradients(X[:300], Y[:300]) ** 2, axis=0)))

@@ -1,10 +1,11 @@
-"""Compute tails and quantiles of random forms by egm.gx2; count failures, and errors larger than egm.gx2 estimates.
+"""Compute tails and quantiles of random forms by egm.gx2; count failures, and errors that are larger than estimated.
 
 A form is a random variable: a weighted sum of chi-square variables, to which a normal variable and a constant may be
 added. It has 1 to 300 weights of one sign or of both, spread over up to twenty powers of ten. Its degrees of freedom
 may be fractions, and its chi-square variables may be noncentral. For each form the quantile x at a random probability,
-down to exp(-2000), is computed, and then the tail at x. The tail is compared with the integral along the same contour
-with sixteen times as many nodes. With `--certify K` every K-th tail is also compared with bounds that are proved by
+down to exp(-2000), is computed, and then the tail at x. egm.gx2 computes a tail as a sum over nodes of a contour in the
+complex plane, and estimates its error. The tail is compared with the sum over sixteen times as many nodes of the same
+contour. With `--certify K` every K-th tail is also compared with bounds that are proved by
 ball arithmetic.
 
 Run it by `python -m benchmarks.random_forms --count 100000`, which takes some minutes.
@@ -44,9 +45,9 @@ def random_form(rng):
 def finer_tail(crossing, y):
     """Compute the logarithm of a tail with sixteen times as many nodes as `egm._gx2.tails.log_tail_at` takes.
 
-    The tail at `y` is that of the weighted chi-square sum `crossing.form`, in whose units `y` is. It is the lower tail
-    if `crossing.lower` is true, and a contour integral; `crossing` has the point at which the contour crosses the real
-    axis.
+    The tail is that of the weighted chi-square sum `crossing.form`, and `y` is in the units of this sum. It is the
+    lower tail if `crossing.lower` is true. The tail is a contour integral, and `crossing` has the point at which the
+    contour crosses the real axis.
     """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at
