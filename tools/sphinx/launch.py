@@ -55,7 +55,7 @@ installed = cache(packages_distributions)  # which takes a third of a second
 class LaunchError(Exception):
     """Error for a project from which no notebooks for Colab can be made.
 
-    The project has no public address, no commit, or changes that are not committed.
+    The project lacks a public address or a commit, or it has uncommitted changes.
     """
 
 
