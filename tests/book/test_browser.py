@@ -221,8 +221,8 @@ def focused(page):
 def test_tab_reaches_everything(book, browser, name, width):
     """The Tab key moves a visible focus to each link, button, fold and scrolling box of a page, in their order in HTML.
 
-    A fold is a box that a reader opens and closes. `name` is the page's path without suffix, and `width` a key of
-    WIDTHS.
+    A fold is a box that a reader opens and closes. `name` is the page's path without suffix in `book`, the folder of
+    the HTML, and `width` a key of WIDTHS.
     """
     with opened(browser, book / f"{name}.html", width) as page:
         expected = page.evaluate("looking.stops().map(looking.named)")

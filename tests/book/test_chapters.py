@@ -251,7 +251,7 @@ def write_chapter(project, name, *cells):
 
 
 def test_failing_chapter_stops_the_build(project):
-    """If a chapter fails, the build ends with an error that names the chapter, the cell and the reason.
+    """If a chapter fails, the build ends with an error that names the chapter, its failed cell and the reason.
 
     Chapters that are still running are stopped, so that the build ends soon. The HTML of an earlier build is removed,
     and the failed chapter is not stored.

@@ -241,7 +241,7 @@ def test_notebooks_for_colab_need_a_clean_commit(tmp_path):
 def test_binder_finds_what_it_needs():
     """The files that Binder needs, `environment.yml` and `postBuild`, are in the folder of the project.
 
-    `postBuild` is executable and valid. There is no Dockerfile and no folder for Binder, with which Binder would ignore
+    `postBuild` is executable and valid. There is no Dockerfile, `binder` or `.binder`, because Binder would then ignore
     these files.
     """
     assert (ROOT / "environment.yml").is_file()

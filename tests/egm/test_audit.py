@@ -136,7 +136,8 @@ def test_direction_is_that_of_the_likelihood_ratio():
 def test_a_replayed_release_is_distributed_like_a_release(neighbors, path):
     """`replay` makes many releases from few calls of a mechanism, and they have the distribution of true releases.
 
-    Kolmogorov-Smirnov tests compare three projections. `path` says whether the noise is secure or simulated.
+    Kolmogorov-Smirnov tests compare three projections. `path` says whether the noise is secure or simulated, and
+    `neighbors` is the neighbor relation of the mechanism.
     """
     options = {"center": [5.0, -1.0], "clip_probability": 0.1, "neighbors": neighbors}
     it, X = GaussianDataMechanism([1.0, 0.2], 2, 1.0, 0.3, **options), np.array([[4.0, -1.0], [9.0, 9.0]])

@@ -98,7 +98,7 @@ def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
     """`Lattice.sum_and_clipped` clips each row along the basis vectors, and adds the clipped rows.
 
     The sum agrees with NumPy's, up to rounding. It does not depend at all on the order of the rows, on how they are
-    divided into blocks, or on their layout in memory.
+    divided into blocks, or on their layout in memory. `name` is a key of BASES.
     """
     X, basis = rows(), as_basis(BASES[name], D)
     y = basis.forward(X - CENTER) * SCALING
@@ -149,7 +149,8 @@ def drawn_near(d, spread, rng):
 def test_no_integer_vector_is_longer_than_the_radius(d, spread):
     """A clipped row that is rounded to integers has at most the norm `radius`, which stands for the clip norm.
 
-    So rounding a row cannot increase the sensitivity of a sum. The rows have `d` columns and come from `drawn_near`.
+    So rounding a row cannot increase the sensitivity of a sum. The rows have `d` columns and come from `drawn_near`;
+    the largest entry of the scaling is `spread` times the smallest one.
     """
     basis, scaling, X = drawn_near(d, spread, np.random.default_rng(d))
     way = unrotated(basis, scaling, CLIP_NORM)
@@ -165,7 +166,10 @@ def test_no_integer_vector_is_longer_than_the_radius(d, spread):
 
 @pytest.mark.parametrize("d", [1, 3, 8, 33])
 def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
-    """A row adds the same integers with and without the fast test that finds rows too short to be clipped."""
+    """A row adds the same integers with and without the fast test for rows that are too short to be clipped.
+
+    The rows have `d` columns.
+    """
     basis, scaling, X = drawn_near(d, 40.0, np.random.default_rng(d))
     found = []
     for surely in (unrotated_kernel._SURELY, 0.0):
@@ -185,7 +189,8 @@ def test_rounding_the_sum_is_charged(neighbors, grouped):
     """A secure release has (s + r) / s times the noise for the sensitivity s, as the rotated sum is rounded again.
 
     Sums are integers, and s is their sensitivity without this rounding. For d columns, r is sqrt(2 d g), rounded up.
-    Here g is the number of groups in which a person may have rows, or 1 without groups.
+    Here g is the number of groups in which a person may have rows, or 1 if `grouped` is false and there are no groups.
+    `neighbors` is the neighbor relation.
     """
     options = {"basis": "dct", "neighbors": neighbors, "per_person": "sum"}
     inner = it = GaussianDataMechanism(np.ones(D), 100, 1.0, 1e-6, **options)
@@ -426,7 +431,8 @@ def noise(basis, S, sigma):
 def test_no_rotation_beats_the_eigenvectors(seed):
     """The sum of the standard deviations along the vectors of a basis is least for the eigenvectors of the covariance.
 
-    The theorem of Schur and Horn says so. The other bases are random ones, and the unit vectors.
+    The theorem of Schur and Horn says so. The other bases are random ones, and the unit vectors. `seed` determines the
+    covariance and the bases.
     """
     S = covariance_of(7, seed)
     best, rng = bases.from_covariance(S), np.random.default_rng(seed)
@@ -457,8 +463,8 @@ def tables():
 def test_thirty_public_rows_help_and_never_hurt(name):
     """With a basis from 30 public rows, the noise is at most 5 % larger than without a basis, for every covariance.
 
-    For correlated columns, the noise with the basis is on average less than 0.4 times (image) or 0.8 times (others)
-    that without it. `name` is a case of `tables`.
+    `name` is the key of a covariance in `tables`. For the correlated columns of "image", the noise with the basis is on
+    average less than 0.4 times that without it; for those of "series" and "factors" it is less than 0.8 times.
     """
     S, ratios = tables()[name], []
     for seed in range(6):

@@ -616,7 +616,7 @@ def test_releases_are_those_of_the_mechanism_and_charged_once():
 
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
-    """A budget that is not for simulation refuses a release with a NumPy generator, at no cost.
+    """An ordinary budget refuses a simulated release, one with a NumPy generator, and records no cost.
 
     Whoever knows the generator could subtract its noise and would have the exact sum. `on_disk` says whether the budget
     is in a file or in memory.

@@ -243,7 +243,10 @@ def wide(law, y, upper, density=False):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_more_bits_give_a_ball_inside(parameters, y, upper):
-    """With fewer bits, the ball of a tail or density becomes larger, and contains the ball that more bits give."""
+    """With fewer bits, the ball of a tail or density becomes larger, and contains the ball that more bits give.
+
+    The tail is the upper one if `upper` is true, and otherwise the lower one.
+    """
     law = law_of(**parameters)
     for density in (False, True):
         narrow = wide(law, y, upper, density)
@@ -260,8 +263,9 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 def test_any_contour_is_right(parameters, y, upper):
     """The ball of a tail or density contains the true value even if the contour of its integral is badly chosen.
 
-    The ball is a sum along the contour, plus and minus a bound on its error. Some of the random contours give a sum
-    that is wrong by more than a relative 1e-6, so that too small a bound would be noticed.
+    The ball is a sum along the contour, plus and minus a bound on its error. The tail is the upper one if `upper` is
+    true. Some of the random contours give a sum that is wrong by more than a relative 1e-6, so that too small a bound
+    would be noticed.
     """
     law, rng, far = law_of(**parameters), np.random.default_rng(3), 0
     for density in (False, True):
@@ -330,7 +334,7 @@ def test_bound_of_the_rest(parameters, y, upper):
 def test_clusters_change_nothing(upper, monkeypatch):
     """If more than 500 similar weights are gathered in clusters to save time, a tail's ball stays right and narrow.
 
-    The ball with clusters overlaps the one without them.
+    The ball with clusters overlaps the one without them. The tail is the upper one if `upper` is true.
     """
     rng = np.random.default_rng(4)
     weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])
@@ -436,7 +440,10 @@ def test_median_of_a_symmetric_law_is_0():
 
 @pytest.mark.parametrize("p", [0.5, 1e-12])
 def test_results_of_gx2_with_many_weights(p):
-    """For 10,000 weights, `gx2.isf` agrees with the certified quantile, and `gx2.sf` with the certified tail."""
+    """For 10,000 weights, `gx2.isf` agrees with the certified quantile, and `gx2.sf` with the certified tail.
+
+    The tail at the quantile has the probability `p`.
+    """
     weights = np.arange(1, 10_001.0) ** -0.3
     x = gx2.isf(p, weights)
     assert gx2.certify(p, weights, of="isf").value == pytest.approx(x, rel=1e-14)
@@ -502,7 +509,7 @@ def test_without_flint_the_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize("number", [1.0, 0.1, -0.1, 1e300, -1e-300, 3e-320, 0.0])
 def test_rounding_is_outwards(number):
-    """`rounded` returns two doubles around a ball. Both are the same double if the ball is exactly this double."""
+    """`rounded` returns two doubles around a ball; both are `number` if the ball contains only the double `number`."""
     ball = flint.arb(number)
     assert rounded(ball) == Enclosure(number, number)
     with flint.ctx.workprec(4000):

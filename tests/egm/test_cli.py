@@ -196,7 +196,10 @@ HABITS = {  # name of the file, content, options
 
 @pytest.mark.parametrize("name", HABITS)
 def test_files_of_other_habits_give_the_same_sum(released, silent, name):
-    """`egm sum` releases the same sum if the CSV file has another delimiter, decimal sign, encoding or compression."""
+    """`egm sum` releases the same sum if the CSV file has another delimiter, decimal sign, encoding or compression.
+
+    `name` is a key of HABITS, which has the bytes of such files and the options of the command.
+    """
     file, content, options = HABITS[name]
     Path(file).write_bytes(content(rows()))
     assert released("sum", file, *SUM[2:], *options)["estimate"] == mechanism().release(rows()).estimate.tolist()
@@ -1367,7 +1370,10 @@ def test_what_does_not_go_with_groups_costs_nothing(egm, people, command, option
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, (*SUM_OF_PEOPLE, *GROUPS), ADAPTIVE_OF_PEOPLE])
 def test_persons_out_of_order_cost_nothing(egm, people, command):
-    """A release fails before its cost is recorded if the file is not sorted by person, and succeeds if it is sorted."""
+    """A release fails before its cost is recorded if the file is not sorted by person, and succeeds if it is sorted.
+
+    `command` has the arguments of `egm` for the release.
+    """
     people(np.arange(N) % 200)
     code, out, err = egm(*command, "--budget", "b.budget")
     assert (code, out, len(err)) == (2, b"", 1)
@@ -1397,7 +1403,10 @@ def test_a_private_number_of_persons_is_not_compared(egm, people, options):
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
 def test_a_missing_person_is_charged(egm, people, command):
-    """A row without a person makes a release fail after its cost is recorded, because the error is about the data."""
+    """A row without a person makes a release fail after its cost is recorded, because the error is about the data.
+
+    `command` has the arguments of `egm` for the release.
+    """
     people(["", *range(N - 1)])
     code, out, err = egm(*command, "--rows", "400", "--budget", "b.budget")
     assert (code, out) == (2, b"")
@@ -1418,7 +1427,10 @@ def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
 @pytest.mark.parametrize("command", ["sum", "mean", "plan"])
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_ranges_in_the_place_of_estimates_are_told(egm, form, command):
-    """`egm` warns in one line if it reads center and sigma from a release that took both from the declared ranges."""
+    """`egm` warns in one line if it reads center and sigma from a release that took both from the declared ranges.
+
+    `command` is the command that reads them, and `form` is the format of the file of the release.
+    """
     ranges = [text for name in NAMES for text in ("--range", f"{name}=-60:60")]
     options = ("--sigma", f"found.{form}", "--center", f"found.{form}", *BUDGET, "--rows", "400")
     data = () if command == "plan" else ("data.csv",)
@@ -1453,7 +1465,7 @@ def test_releases_are_charged_until_the_budget_is_spent(egm, adaptive, monkeypat
 def test_a_charge_is_made_before_values_are_read_and_stays(egm, folder, command):
     """If a release fails because a value is missing, its cost stays recorded in the budget.
 
-    The reason is that the error reveals something about the values.
+    The reason is that the error reveals something about the values. `command` has the arguments of `egm`.
     """
     write_csv("data.csv", np.where(np.arange(N)[:, None] == 7, np.nan, rows()))
     assert egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6") == (0, b"", [])
@@ -1506,6 +1518,8 @@ def test_budget_is_shown(egm, total):
 @pytest.mark.parametrize("command", ["sum", "mean"])
 def test_a_sample_is_charged_and_shown(egm, released, command):
     """With --sample 0.25, `egm sum` and `egm mean` use a random sample of the rows, and `egm budget show` shows 0.25.
+
+    `command` is "sum" or "mean".
 
     The release is that of a mechanism for a quarter of the rows, and its noisy count is about 100 of the 400 rows.
     """

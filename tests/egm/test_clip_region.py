@@ -53,8 +53,8 @@ def error_of(mechanism, axes, mean, factors):
     """Return the expected squared error of `mechanism` if its clip region were the ellipsoid with the semi-axes `axes`.
 
     It is the variance of the noise plus the squared error by clipping. `mean` is the true mean of the rows. Their true
-    standard deviations are sigma times each of the `factors` in turn, and the error by clipping is averaged over these
-    cases.
+    standard deviations are sigma times each of the `factors` in turn, and the error by clipping is averaged over the
+    factors.
     """
     z, center = mechanism.noise_multiplier, mechanism.center
     size = np.sum(axes**2)
@@ -73,7 +73,8 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon
     """No pair of scaling and clip norm has less expected error than the "optimal" pair, up to a relative 1e-8.
 
     The error is strongly convex in the semi-axes of the clip region, so its gradient bounds how far it is above the
-    minimum (chapter 15). The true mean is `offset` sigma from the center, and `factor` is `sigma_factor`.
+    minimum (chapter 15). The true mean is `offset` sigma from the center. `factor` is the argument `sigma_factor` of
+    the mechanism, and `n`, `epsilon` and `neighbors` are arguments, too.
     """
     sigma, center = np.array([5.0, 1.0, 1.0, 0.02]), np.array([3.0, -1.0, 0.5, 0.0])
     options = BEST | {"center_std": offset * sigma, "sigma_factor": factor, "neighbors": neighbors, "center": center}

@@ -134,7 +134,7 @@ def test_a_table_in_another_order_is_not_copied_as_a_whole(make):
 
 
 def test_vectors_are_matched_by_their_names():
-    """Vectors with names, such as `sigma` and `center`, are put into the order of the mechanism's columns."""
+    """If the entries of a vector such as `sigma` or `center` have names, they are put into the order of the columns."""
     named = mechanism(center=dict(zip(OTHER, [5.0, 45.0, 2500.0], strict=True)))
     assert named == mechanism() == GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER, columns=NAMES)
     assert named.columns == NAMES
@@ -320,7 +320,8 @@ def test_flags_and_columns_that_could_have_gaps_are_numbers_in_dask_frames():
 def test_missing_and_infinite_values_are_named_by_row_and_column(library, dtype, value):
     """A missing or an infinite value raises a ValueError with the index of its row and the name of its column.
 
-    The row is counted over all rows of the data frame, and not within a block of rows.
+    The row is counted over all rows of the data frame, and not within a block of rows. `value` is in a column of the
+    type `dtype` in a data frame of `library`.
     """
     row = 395
     values = [value if i == row else flag for i, flag in enumerate(FLAGS.tolist())]

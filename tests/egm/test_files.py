@@ -191,7 +191,10 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_spellings_of_one_table(tmp_path, name):
-    """`files.rows` reads the same table from CSV files that differ in quotes, spaces, line ends or forms of numbers."""
+    """`files.rows` reads the same table from CSV files that differ in quotes, spaces, line ends or forms of numbers.
+
+    `name` is a key of SPELLINGS, which has the texts of these files.
+    """
     (tmp_path / "t.csv").write_bytes(SPELLINGS[name].encode())
     it = files.rows(tmp_path / "t.csv", header="no" if name == "no header" else "auto")
     assert it.names == (("1", "2") if name == "no header" else ("a", "b"))
@@ -362,7 +365,7 @@ def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch
 def test_an_open_quote_does_not_fetch_the_whole_file(tmp_path):
     """If a quote in a CSV file is never closed, `files.rows` raises an error that names the line of the quote.
 
-    It does not read the rest of the file as one cell first: no record is longer than the limit of Python's module csv.
+    The rest of the file is not joined to one cell: each record is at most as long as Python's module csv allows.
     """
     (tmp_path / "t.csv").write_text('a,b\n1,2\n"3,4\n' + "5,6\n" * 100_000)
     with pytest.raises(FileError, match="line 3: a quote is not closed"):

@@ -130,7 +130,10 @@ def test_a_million_weights_are_as_good_as_a_hundred(p):
 )
 @pytest.mark.parametrize("options", [{}, {"dof": 2.5}, {"nc": np.linspace(0, 3, 3000)}], ids=["plain", "dof", "nc"])
 def test_clusters_change_nothing(weights, options, monkeypatch):
-    """Tails, densities and conditional means do not change if similar weights are gathered in clusters to save time."""
+    """Tails, densities and conditional means do not change if similar weights are gathered in clusters to save time.
+
+    `options` are the degrees of freedom or the noncentralities of the chi-square sum with the 3000 `weights`.
+    """
     p = np.array([0.5, 1e-3, 1e-30, 1e-300])
     x, low = gx2.isf(p, weights, **options), gx2.ppf(p, weights, **options)
     clustered = gx2.logsf(x, weights, **options), gx2.logcdf(low, weights, **options), gx2.logpdf(x, weights, **options)

@@ -320,7 +320,8 @@ def test_round_trip(form):
 def test_quantiles_of_many_probabilities_are_those_of_each(name):
     """For 80 probabilities at once, the tail at each quantile is the probability, and no two quantiles are equal.
 
-    More than 48 quantiles are mostly interpolated, and fewer are searched one by one.
+    More than 48 quantiles are mostly interpolated, and fewer are searched one by one. `name` is the key of a
+    distribution in FORMS.
     """
     p = np.concatenate([np.linspace(0.01, 0.99, 40), np.geomspace(1e-100, 1e-3, 40)])
     for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
@@ -350,7 +351,7 @@ def test_noncentral_is_a_poisson_mixture(name):
     """The upper tail with a noncentral first term is a Poisson mixture of tails with a central first term.
 
     The degrees of freedom are dof + 2 N, where N is a Poisson variable whose mean is half the noncentrality. The
-    tolerance is a relative 1e-10.
+    tolerance is a relative 1e-10. `name` is the key of a distribution in FORMS.
     """
     full = changed(FORMS[name])
     dof, x, nc = np.broadcast_to(full["dof"], full["weights"].shape), points(FORMS[name])[:6], 1.5
@@ -441,7 +442,10 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
     ],
 )
 def test_estimated_error_covers_a_certified_one(x, form):
-    """The upper tail from `gx2.sf` is within its estimated error of the interval that `gx2.certify` proves."""
+    """The upper tail at `x` from `gx2.sf` is within its estimated error of the interval that `gx2.certify` proves.
+
+    `form` has the parameters of the distribution.
+    """
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)
     assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)
@@ -466,7 +470,8 @@ def slope(function, at, step):
 def test_gradients_are_slopes(name, p):
     """The derivatives of the upper tail from `gx2.gradients` agree with finite differences, to a relative 1e-8.
 
-    They are the derivatives by x and by each parameter, at the point where the upper tail is `p`.
+    They are the derivatives by x and by each parameter of the distribution FORMS[name], at the x where its upper tail
+    is `p`.
     """
     full = changed(FORMS[name])
     d = full["weights"].size
@@ -520,7 +525,10 @@ def test_gradients_know_the_scale(form):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_gradient_of_a_noncentrality_is_half_a_difference(name):
-    """The derivative of the upper tail by nc_j is half of what the tail gains if dof_j grows by 2."""
+    """The derivative of the upper tail by nc_j is half of what the tail gains if dof_j grows by 2.
+
+    `name` is the key of a distribution in FORMS.
+    """
     full = changed(FORMS[name])
     dof = np.broadcast_to(full["dof"], full["weights"].shape)
     for p in (0.5, 1e-6, 1e-100):
@@ -637,7 +645,10 @@ def test_product_of_two_normal_variables(rho):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_other_basis_changes_nothing(seed):
-    """The distribution of a quadratic form is the same in another orthonormal basis, to a relative 1e-11."""
+    """The distribution of a quadratic form is the same in another orthonormal basis, to a relative 1e-11.
+
+    `seed` determines the form and the basis.
+    """
     form = example(seed)
     basis = stats.ortho_group.rvs(4, random_state=seed)
     other = {
@@ -774,13 +785,13 @@ def test_bad_confidence_is_named(confidence):
 
 @pytest.mark.parametrize("dof", [0.3, 0.8, 1.0])
 def test_density_where_it_is_infinite(dof):
-    """`gx2.pdf` is infinite at 0 for the difference of two chi-square variables with at most one degree of freedom."""
+    """`gx2.pdf` is infinite at 0 for the difference of two chi-square variables with `dof` <= 1 degrees of freedom."""
     assert gx2.pdf(0.0, [1.0, -1.0], dof) == np.inf
 
 
 @pytest.mark.parametrize("x", [1e-5, -1e-10])
 def test_density_near_a_pole_is_refused(x):
-    """`gx2.pdf` raises an AccuracyError near a point where the density is infinite.
+    """`gx2.pdf` raises an AccuracyError at `x` near 0, where the density is infinite.
 
     Near such a point, the integrand of the density falls too slowly for any step of the quadrature.
     """
@@ -797,7 +808,7 @@ def test_round_trip_near_a_pole(p):
 def test_smallest_quantiles(sign):
     """For a weight of 1 and two degrees of freedom, the lower quantile for the probability 1e-200 is 2e-200.
 
-    For a weight of -1, the upper quantile is -2e-200.
+    For a weight of -1, the upper quantile is -2e-200. `sign` is the weight.
     """
     find = gx2.ppf if sign > 0 else gx2.isf
     assert find(1e-200, [sign], 2) == pytest.approx(sign * 2e-200, rel=1e-12, abs=0)

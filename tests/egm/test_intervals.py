@@ -165,7 +165,7 @@ def test_the_ends_solve_the_equation_of_fieller(options):
 
     The equation says that |sum - t * count| is half of the length of an interval for the noise in sum - t * count and
     for the bound of the bias. Without a bias, this is the normal quantile times the standard deviation of that noise.
-    The count is the number of rows.
+    The count is the number of rows, and `options` are those of the mechanism.
     """
     made = mechanism(40, neighbors="add_remove", **options)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))

@@ -118,10 +118,11 @@ def test_labels_of_no_allowed_type_cost_nothing(column):
 
 
 def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
-    """`codes`, which finds the group of each row, finds no row for a date that the rows' unit of time cannot express.
+    """`codes` puts no row into the group of a date that the unit of time of the rows' labels cannot express.
 
-    For rows in nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be confused with the date in 1715
-    that has the same 64 bits.
+    `codes` gets the labels of the rows and those of the groups, and returns the group of each row. For labels of rows
+    in nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be confused with the date in 1715 that has
+    the same last 64 bits.
     """
     labels = np.array(
         ["2262-01-01", "1715-06-13T00:25:26.290448384"], "M8[ns]"

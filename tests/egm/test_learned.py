@@ -52,7 +52,7 @@ def test_shrinking_makes_the_error_smaller(seed):
     """The estimate of a correlation matrix from noisy moments has less than half of the error of the noisy matrix.
 
     Its error is also less than half of that of the identity matrix, in the Frobenius norm. The estimate is symmetric
-    and positive definite, with ones on the diagonal.
+    and positive definite, with ones on the diagonal. `seed` is that of the noise.
     """
     d, std = 60, 1.0
     R = 0.7 + 0.3 * np.eye(d)

@@ -94,10 +94,11 @@ def errors(law, n, d, reach, runs):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_few_rows_have_the_error_of_a_clipped_sum(law):
-    """If the budget is small for the number of rows, a release is the noisy sum of rows that are clipped to the ranges.
+    """If there are too few rows for a search with the budget, a release is the noisy sum of rows clipped to the ranges.
 
-    There is no search for center and spread, so that the forecast is exactly the error that `clipped` computes. The
-    mean squared error is at most 10 % above it, plus four standard errors. `law` is the name of a distribution in LAWS.
+    There is no search for center and spread, so that the forecast is exactly the expected error of such a sum, which
+    `clipped` computes. The mean squared error is at most 10 % above it, plus four standard errors. `law` is the name of
+    a distribution in LAWS.
     """
     for n, d, reach in FEW:
         error, forecast, search = errors(law, n, d, reach, 40)
@@ -200,7 +201,7 @@ def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch
 
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
-    """A release with ranges does not fail or exceed its budget if the private results have nothing to do with the data.
+    """A release with ranges succeeds within its budget, even if the private results have nothing to do with the data.
 
     The results are random numbers with this `seed`. The estimates are within the ranges, and all other numbers are
     finite.
@@ -434,7 +435,7 @@ def test_without_names_a_table_has_its_own_order(tmp_path):
 @pytest.mark.parametrize("kind", ["csv", "an array", "dask, small chunks"])
 @pytest.mark.parametrize("mode", MODES)
 def test_there_is_one_pass_for_each_question(kind, mode, tmp_path, monkeypatch, small_blocks):
-    """A release reads all rows once to check them, and once for each private query, fewer than 60 times in these cases.
+    """A release reads all rows once to check them, and once for each private query, fewer than 60 times in all.
 
     With few rows there is one query. `kind` is a key of HELD, which holds the rows, and `mode` is a key of MODES.
     """

@@ -107,8 +107,8 @@ def test_one_release_costs_no_less_than_the_truth_and_hardly_more(z, q, delta):
 def two_releases(epsilon, z, q, added):
     """Return the exact delta at `epsilon` of two releases from samples, by an integral over the result of the first.
 
-    `z` is the noise multiplier, `q` the sampling probability, and `added` exchanges the neighbors, as in
-    `hockey_stick`.
+    `z` is the noise multiplier, `q` the sampling probability, and if `added` is true, the data sets with and without a
+    certain person are exchanged.
     """
     z, q = mp.mpf(z), mp.mpf(q)
 
@@ -534,7 +534,10 @@ def test_coins_are_compared_with_64_bits(probability, monkeypatch):
 
 
 def people_and_rows():
-    """Return a vector of persons in ascending order, 1 to 5 rows each, and a column of numbers that tell rows apart."""
+    """Return two vectors with an entry for each row: the number of its person, in ascending order, and its own number.
+
+    A person has 1 to 5 rows.
+    """
     persons = np.repeat(np.arange(300), 1 + np.arange(300) % 5)
     return persons, np.arange(float(persons.size))
 
@@ -641,7 +644,10 @@ def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
 
 @pytest.mark.parametrize("as_blocks", [False, True])
 def test_rows_and_groups_are_those_of_the_sample(as_blocks):
-    """A sample of half of the rows (an array or blocks) has about half of the rows, and about half of each group."""
+    """A sample of half of the rows has about half of the rows, and about half of each group.
+
+    The rows are blocks of a data frame if `as_blocks` is true, and otherwise an array.
+    """
     rng = np.random.default_rng(3)
     X, by = rng.normal(0, 1, (4000, 1)), np.repeat(["a", "b"], 2000)
     data = GaussianDataMechanism(

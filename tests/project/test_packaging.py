@@ -64,7 +64,7 @@ def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
 
 
 def test_sdist_is_the_whole_project(unpacked):
-    """The sdist (source archive) has every file that git knows unchanged, and no other files but metadata.
+    """The sdist (source archive) has an unchanged copy of every file that git tracks, and no other files but metadata.
 
     So a user of the sdist can run the tests and build the book.
     """

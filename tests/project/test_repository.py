@@ -163,7 +163,7 @@ def known():
 
 
 def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
-    """No file of the project tells a user to install a package by a name that is not in the set `known`.
+    """If a file of the project tells a user to install a package by its name, the name is in the set `known`.
 
     For instance, "egm" on the registry of packages is the name of another project.
     """

@@ -94,10 +94,10 @@ def twice(function, first, second, digits):
 
 
 def curve_case(eps, z):
-    """Return a point of the privacy curve as a dictionary with epsilon, noise multiplier and log delta.
+    """Return a point of the privacy curve as a dictionary for calibration.json.
 
-    The point is computed by the formula of the curve and written to calibration.json. Raise an ArithmeticError if the
-    formula and the integral give different values of log delta.
+    The point consists of epsilon, the noise multiplier z and log delta. log delta is computed by the formula of the
+    curve, and checked by the integral of `log_delta_integral`. Raise an ArithmeticError if the two values differ.
     """
     text = twice(log_delta, eps, z, 25)
     with mp.workdps(60):

@@ -1,4 +1,4 @@
-"""Write improvement.json: squared noise without scaling over that with the scaling of Lemma 4.1, for many settings.
+"""Write improvement.json: squared noise without scaling, divided by that with Lemma 4.1's scaling (Poulsen's report).
 
 A setting is a number of coordinates d, an exponent alpha, and a number of rows n. The standard deviations sigma_i are
 proportional to i^-alpha. The ratio is d q(sigma^2) / (sum(sigma) q(sigma)), where q(w) is the upper quantile of sum_j
@@ -25,18 +25,20 @@ def quantile(weights, n):
 
 
 def improvement(d, alpha, n):
-    """Return the squared noise without scaling over that with the scaling of Lemma 4.1, for d coordinates and n rows.
+    """Return the squared noise without scaling, divided by that with the scaling of Lemma 4.1 of Poulsen's report.
 
-    The standard deviations are j^-alpha for j = 1, ..., d; alpha is text, such as "0.1".
+    There are d coordinates and n rows. The standard deviations are j^-alpha for j = 1, ..., d; alpha is text, such as
+    "0.1".
     """
     sigma = [mpf(j) ** -mpf(alpha) for j in range(1, d + 1)]
     return d * quantile([s * s for s in sigma], n) / (mp.fsum(sigma) * quantile(sigma, n))
 
 
 def main():
-    """Write improvement.json: squared noise without scaling over that with the scaling of Lemma 4.1, for `SETTINGS`.
+    """Write improvement.json: the results of `improvement` for `SETTINGS`.
 
-    A setting is a triple of d, alpha and n.
+    `improvement` computes by what factor the scaling of Lemma 4.1 reduces the squared noise. A setting is a number of
+    coordinates d, the exponent alpha of standard deviations j^-alpha, and a number of rows n.
     """
     cases = [{"d": d, "alpha": a, "n": n, "ratio": mp.nstr(improvement(d, a, n), DIGITS)} for d, a, n in SETTINGS]
     write("improvement.json", {"improvement": cases})

@@ -101,11 +101,12 @@ def test_errors_of_l2_noise_are_printed(monkeypatch):
 
 
 def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
-    """`l2.noise` calls the program dp_l2 with d, epsilon, delta, two numbers of spheres and the tolerance.
+    """`l2.noise` calls the program dp_l2 with the arguments that its authors used, and prints the error of its noise.
 
-    A function that checks these arguments stands in for that of dp_l2, and returns the scale of l2 noise for delta = 0.
-    `l2.noise` must print the mean squared error of this noise, divided by that of Gaussian noise. egm's noise has no
-    larger error.
+    dp_l2 computes the scale of l2 noise by sums over spheres. Here a function stands in for it, which checks epsilon,
+    delta, the two numbers of spheres and the tolerance of its search, and returns the scale for delta = 0. `l2.noise`
+    must print the mean squared error of noise with this scale, divided by that of Gaussian noise; and beside it the
+    error of egm's l2 noise, which is not larger.
     """
 
     def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):
@@ -249,9 +250,9 @@ def test_what_is_lost_was_not_to_be_seen():
     """In the table `tables.searches()`, errors above five times their forecasts occur for certain kinds of data only.
 
     Among the "ten laws", these are the laws of infinite variance. Among the "strange tables", they are those with
-    Pareto or Cauchy columns, and those that `laws.TABLES` marks as hidden: not as declared, or with so few outlying
-    rows that the budget cannot show them. Of the runs of "mixed columns", at most one in a thousand has such an error.
-    No run of any kind failed, or left the declared ranges.
+    Pareto or Cauchy columns, and those that `laws.TABLES` marks as hidden, because the data are not as declared, or
+    because the outlying rows are too few to be noticed with the budget. Of the runs of "mixed columns", at most one in
+    a thousand has such an error. No run of any kind failed, or left the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])

@@ -454,7 +454,10 @@ def test_median_wins_at_low_budget_in_high_dimension():
 
 @pytest.mark.parametrize("sigma", [SIGMA, np.geomspace(1, 0.01, 40)], ids=["in all entries", "separately"])
 def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
-    """All Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm gets the rest."""
+    """All Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm gets the rest.
+
+    `sigma` has the standard deviations of the columns.
+    """
     recorder = Recorder(monkeypatch)
     second_moments(rows(2000, mean=0.0, sigma=sigma), 0.4, clip_norm=50.0, rng=np.random.default_rng(2))
     assert sum(recorder.costs) == pytest.approx(7 / 8 * 0.4, rel=1e-12)
