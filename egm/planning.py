@@ -170,7 +170,7 @@ def solve(
     >>> round(solve(mechanism, 0.5, column="age").epsilon, 4)
     0.9642
     >>> round(solve(mechanism, 50, measure="interval", column="income").epsilon, 4)
-    0.14
+    0.1359
 
     With epsilon = 0.5 the error of the mean age is half a year for this many rows:
 

@@ -151,7 +151,7 @@ class RowSum(ABC):
         >>> release = mechanism.release(X, rng=np.random.default_rng(2))
         >>> low, high = release.interval(0.95, of="mean")
         >>> print(low.round(1), X.mean(axis=0).round(1), high.round(1))
-        [  39.9 2427.2] [  40.8 2438.5] [  41.8 2445.6]
+        [  39.9 2428.2] [  40.8 2438.5] [  41.8 2444.7]
         """
         return self._ends(self._parts(), confidence, of, simultaneous)
 
