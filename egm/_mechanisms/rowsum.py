@@ -135,10 +135,10 @@ class RowSum(ABC):
         takes always has the same sign, and the interval of the mean is too short where this sum
         exceeds the noise.
         ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with guesses as wrong
-        as declared and two columns. Of the intervals with 95 percent confidence, 96.5 percent contain
-        the mean of normal rows, 97 to 98 percent that of bounded rows, 89 percent that of rows with a
-        Poisson law or a t law with 10 degrees of freedom, 67 percent that of exponential rows and 41
-        percent that of lognormal rows. Set `count_clipped` and look at
+        as declared and two columns. Of the intervals with 95 percent confidence, 94.4 percent (with a
+        standard error of 0.8) contain the mean of normal rows, 95 to 97 percent that of uniform,
+        triangular or even binary rows, 87 percent that of rows with a Poisson law or a t law with 10
+        degrees of freedom, 65 percent that of exponential rows and 39 percent that of lognormal rows. Set `count_clipped` and look at
         `GaussianDataMechanism.excess_clipped` to find out about this, or take an
         `egm.adaptive.AdaptiveDataMechanism`, which estimates how many rows are long.
 
