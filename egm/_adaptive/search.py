@@ -53,6 +53,7 @@ _CHEAP = 0.005  # share of the budget for a locating step, if this is enough for
 _LOCATE = 0.6  # largest share for all locating steps; a budget for which they may need more is refused
 _SETTLE = 0.01, 0.05  # least and greatest share for the last locating step
 _REMEASURED = 0.01  # share of the budget for the second moments
+_MEDIAN, _LONG_TAILED = 1.15, 1.5  # see `Search.remeasure_columns`
 _MEDIANS = 0.3  # largest share of the budget for the medians of the columns
 _SHARES = (0.01, 0.03, 0.1, 0.2)  # shares of the budget that are tried for the rounds of refining
 _TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho of a tail query: (TAIL_SURE / n)**2, within these shares
@@ -199,7 +200,7 @@ class Search:
         if self.basis is not None:
             self.reweigh()
         elif not alike:
-            self.remeasure()
+            self.remeasure_columns()
         return True
 
     def cost(self, sure: float) -> float:
@@ -393,6 +394,22 @@ class Search:
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
         self.set_sigma(spread * np.sqrt(np.maximum(mean, max(0.1, std))))
+
+    def remeasure_columns(self) -> None:
+        """Correct the standard deviations of the columns by mean squares, also if the tails of some columns are long.
+
+        A column that is zero in most rows has a median near zero, and `remeasure` limits its few large squares, so that
+        these rows would be long. So if the budget is large enough, `reweigh` measures the mean squares. But a long tail
+        increases the root mean square of a column more than the best scaling allows for. So a standard deviation is
+        what the median says, plus the error of the median, but at least a part of the root mean square.
+        """
+        if not self.measurable:
+            self.remeasure()
+            return
+        by_median = self.spread()
+        self.reweigh()
+        root = self.spread()
+        self.set_sigma(np.minimum(root, np.maximum(_MEDIAN * by_median, root / _LONG_TAILED)))
 
     @property
     def measurable(self) -> bool:
