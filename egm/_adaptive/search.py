@@ -17,7 +17,8 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
    basis are measured, and again after step 4.
 4. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of the report, at most twice. The shares of the
    budget for this are those for which the final mean has the least predicted error. Only little is clipped, so that
-   the center stays good even if the clipped parts of all rows point in one direction.
+   the center stays good even if the clipped parts of all rows point in one direction. Then the mean squares of the
+   columns correct the medians of step 2, from which the spread of a column that is mostly zero cannot be seen.
 """
 
 from __future__ import annotations
