@@ -119,7 +119,7 @@ class Model:
 
 
 def lemma(spread):
-    """Return factors b_j proportional to 1 / sqrt(spread_j), the scaling of Lemma 4.1 of the report.
+    """Return factors b_j proportional to 1 / sqrt(spread_j), the scaling of Lemma 4.1 of Poulsen's report.
 
     `spread` has the standard deviations of the coordinates. The common factor is chosen so that the scaling does not
     change the total variance of the noise for a given clip norm; then clip norms can be compared. Very small standard

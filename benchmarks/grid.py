@@ -1,19 +1,20 @@
-"""`python -m benchmarks.grid`: run every method on every grid point of PLAN's experiments, at equal budgets.
+"""`python -m benchmarks.grid`: run every mean estimator on the grids of the authors of the method PLAN.
 
     A   N(0, I),                                n = 4000,    d = 16 ... 2048,   range of a coordinate +-25 sqrt(d)
-    B   variances (d/i)**alpha, means 10,       n = 10_000,  d = 512,           +-50 d (largest variance)**(1/4)
+    B   means 10, variances (d/i)**alpha,       n = 10_000,  d = 512,           +-50 d (largest variance)**(1/4)
     C   as in B with alpha = 2,                 n = 10_000,  d = 16 ... 2048,   as in B
 
-In each grid the budget rho is 1/16 ... 1 in zCDP (zero-concentrated differential privacy), for neighboring data sets
-in which one row is replaced. A cell is one grid point (grid, d, alpha, rho). The results of a method in a cell, for all
-seeds, are one row of a table in the SQLite file `_build/grid.db`. A run of this program that is killed loses only its
-unfinished cells, and a second run waits for the first. A row has the version of its method: whoever changes the
-estimates of a method increases its version in METHODS, and its rows are computed again. Every random number depends
-only on grid, d, alpha, rho, seed and the method's name. So the result is the same, byte for byte, in any order and
-after any number of runs. When no row is missing, the result is written to `egm/study/data/rivals.csv`.
+The rows are normal, with independent columns i = 1 ... d. In B, alpha is 0, 0.5, 1, 1.5 or 2. The grids are those of
+Aumüller, Lebeda, Nelson and Pagh (2023). The budget rho is 1/16 ... 1 in zCDP (zero-concentrated differential privacy),
+for neighboring data sets in which one row is replaced. A cell is one grid point (grid, d, alpha, rho). The results of a
+method in a cell, for all seeds, are one row of a table in the SQLite file `_build/grid.db`. A run of this program that
+is killed loses only its unfinished cells, and a second run waits for the first. A row has the version of its method:
+whoever changes the estimates of a method increases its version in METHODS, and its rows are computed again. Every
+random number depends only on grid, d, alpha, rho, seed and the method's name. So the result is the same, byte for byte,
+in any order and after any number of runs. When no row is missing, the result is written to `egm/study/data/rivals.csv`.
 
-The grids are those of Aumüller, Lebeda, Nelson and Pagh (2023). The function of a method takes the rows `X`, the grid
-point `cell` and a random generator `rng`, and returns an estimate of the mean, shape (d,).
+The function of a method takes the rows `X`, the grid point `cell` and a random generator `rng`, and returns an estimate
+of the mean, shape (d,).
 """
 
 import argparse

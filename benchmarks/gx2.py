@@ -239,8 +239,8 @@ def grid(quick):
     """Measure how many times faster egm.gx2 finds quantiles than a search by Davies' algorithm; yield lines of text.
 
     The quantiles are those of weighted sums of 1000 squared normal variables. The weights are j**-alpha or their
-    squares, as in Figure 2 of the report, for nine values of alpha, or four if `quick` is true. The searches stop when
-    the upper tail at the quantile is known to about 1e-9 (see `equal_accuracy`).
+    squares, as in Figure 2 of Poulsen's report, for nine values of alpha, or four if `quick` is true. The searches stop
+    when the upper tail at the quantile is known to about 1e-9 (see `equal_accuracy`).
     """
     yield from heading("isf, d = 1000, weights sigma^2 and sigma, sigma_j = j^-alpha: how many times faster")
     if "fastlmmclib" in rivals.missing():

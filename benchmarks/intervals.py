@@ -74,7 +74,7 @@ def mechanism(kind, law, setting, wrong):
 
 
 def scales(setting):
-    """Return the factors, of mean 1, that multiply the two columns in the setting SETTINGS[`setting`]."""
+    """Return the two numbers, of average 1, by which the two columns are multiplied in SETTINGS[`setting`]."""
     return zipf_sigma(D, laws.ALPHAS[setting], total=D)
 
 

@@ -129,10 +129,9 @@ def pydp_wide(X):
 
 
 def pipelinedp_wide(X):
-    """Return the means of the ten columns of `X`, estimated by PipelineDP between the bounds -1e6 and 1e6.
+    """Return the means of the ten columns of `X`, estimated by PipelineDP from entries clipped to [-1e6, 1e6].
 
-    PipelineDP has no search for bounds, so the wide bounds that are known are given to `pipelinedp_guessed`, as a user
-    would do.
+    The user knows no better bounds, and PipelineDP has no private search for them.
     """
     return pipelinedp_guessed(X, np.zeros(COLUMNS), np.full(COLUMNS, BOUND / WIDTH))
 

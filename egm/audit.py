@@ -171,10 +171,11 @@ def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:
 
 
 def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
-    """Return a lower bound of epsilon from two counts in `m` releases each: log((p - delta) / q), or 0 if negative.
+    """Return a lower bound of epsilon from counts of one event in `m` releases of each of two neighboring data sets.
 
-    p is a lower confidence limit of the probability of an event that occurred `likely` times, and q an upper one of an
-    event that occurred `rare` times. Each is wrong with probability `error` / 2. The counts may be arrays.
+    The event occurred `likely` times for the first data set, and `rare` times for the second. With a lower confidence
+    limit p of its probability for the first and an upper limit q for the second, the bound is log((p - delta) / q), or
+    0 if that is not positive. Each limit is wrong with probability at most `error` / 2. The counts may be arrays.
     """
     p = np.where(likely > 0, betaincinv(np.maximum(likely, 0.5), m - likely + 1, error / 2), 0.0)
     q = np.where(rare < m, 1 - betaincinv(np.maximum(m - rare, 0.5), rare + 1, error / 2), 1.0)

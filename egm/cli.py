@@ -143,7 +143,7 @@ def _sum(args: Namespace) -> None:
 
 
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
-    """Return the noisy numbers of rows and of clipped rows that `release` holds, as a dictionary by name.
+    """Return the noisy numbers of rows and of clipped rows that `release` holds, as a dictionary from name to number.
 
     The dictionary is empty for a release of groups, where the noisy number of rows is among the results for each group.
     """

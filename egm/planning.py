@@ -382,8 +382,9 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
 def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Array:
     """Return the expected squared error of each entry of a release of `mechanism`.
 
-    `imagined` has the arguments of the forecast of an AdaptiveDataMechanism. For a mechanism that
-    does not know its number of entries, the result has one entry.
+    `imagined` has the standard deviations and the mean of the rows for which an AdaptiveDataMechanism makes its
+    forecast; for other mechanisms it is not used. For a mechanism that does not know its number of entries, the result
+    has one entry.
     """
     if isinstance(mechanism, GaussianDataMechanism):
         return mechanism.error_by_column()
@@ -402,8 +403,8 @@ def _half_widths(
 ) -> Array:
     """Return half of the width of the confidence interval of each entry of the sum that `mechanism` would release.
 
-    The interval may fail with the probability 2 `tail`. `imagined` has the arguments of the forecast of an
-    AdaptiveDataMechanism.
+    The interval may fail with the probability 2 `tail`. `imagined` has the standard deviations and the mean of the rows
+    for which an AdaptiveDataMechanism makes its forecast; for a GaussianDataMechanism it is not used.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)

@@ -44,8 +44,8 @@ LOCK = "# Digests of each statement and its check as they were last read; renewe
 class Entry:
     """Entry of the ledger: a statement or an error in print, its place in the source, and how a notebook checks it.
 
-    `id` is the entry's key, and `place` is the place in the report or the lecture notes. `kind` is the kind of the
-    check, such as "symbolic". `cell` is the name of the notebook cell that records the result, or None, and `also`
+    `id` is the entry's key, and `place` is the place in Poulsen's report or the lecture notes. `kind` is the kind of
+    the check, such as "symbolic". `cell` is the name of the notebook cell that records the result, or None, and `also`
     names further cells of the check. `figures` are numbers that the check must find: a dictionary from name to a number
     as a text.
     """
@@ -68,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(Entry):
-    """Entry of the ledger for a statement of the report or the lecture notes (a claim), with the result of its check.
+    """Entry of the ledger for a statement of Poulsen's report or the lecture notes (a claim), with its result.
 
     `source` is "report" or "notes", and `section` is the section in it. `begins` has the first words of the statement
     in the source, and `claim` says what it states. `result` is what the check found when somebody last looked.
@@ -90,9 +90,9 @@ class Claim(Entry):
 class Slip(Entry):
     """Entry of the ledger for an error in print (a slip): what is printed, what is correct, why, and what follows.
 
-    `versions` names the versions of the report and the lecture notes that print the error. `weight` says how serious it
-    is, and `final` what the final report did with it. `downstream` says what follows from the error. Each of the ten
-    errors that matter most has a `headline`.
+    `versions` names the versions of Poulsen's report and the lecture notes that print the error. `weight` says how
+    serious it is, and `final` what the final report did with it. `downstream` says what follows from the error. Each of
+    the ten errors that matter most has a `headline`.
     """
 
     versions: list[str]
@@ -213,9 +213,11 @@ def agrees(computed: float, written: str) -> bool:
 
 
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
-    """Return a list of messages about wrong values in those fields of `claim` that only statements have.
+    """Check the entry `claim` of a statement, and return a list of messages about fields with wrong values.
 
-    `claim` is an entry of `ledger`, the list of statements and errors in print.
+    The source of the statement must be the report or the lecture notes. The test and the errors in print that the entry
+    names must exist. The result must fit the kind of the check. There must be a correction if, and only if, the
+    statement does not hold as printed. `ledger` has all entries: statements and errors in print.
     """
     wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
     if claim.source not in SOURCES:
@@ -230,10 +232,12 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 
 
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
-    """Return a list of messages about wrong values in those fields of `slip` that only errors in print have.
+    """Check the entry `slip` of an error in print, and return a list of messages about fields with wrong values.
 
-    There is also a message if the recorded check finds that the printed form is correct, or does not check the
-    corrected form. `slip` is an entry of `ledger`, the list of statements and errors in print.
+    The versions and the weight (how serious the error is) must exist. The field `final` must say what the final report
+    did with the error or, if only the lecture notes print it, be None. There is also a message if the recorded check
+    finds that the printed form is correct, or does not check the corrected form. `ledger` has all entries: statements
+    and errors in print.
     """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
@@ -260,7 +264,7 @@ def strangers(ledger: Ledger) -> list[str]:
     """Return a list of messages about keys that do not have exactly one entry in `ledger`.
 
     These are keys with several entries, recorded results without an entry, and statements in a chapter without an
-    entry. Only statements that have a number in the report are looked for.
+    entry. Only statements that have a number in Poulsen's report are looked for.
     """
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
@@ -273,7 +277,7 @@ def strangers(ledger: Ledger) -> list[str]:
 
 @cache
 def labels_of(source: str) -> list[str]:
-    """Return the ledger's keys, such as lemma-4-1, of the statements in a cell that have a number in the report.
+    """Return the ledger's keys, such as lemma-4-1, of the statements in a cell that have a number in Poulsen's report.
 
     `source` is the text of the cell.
     """

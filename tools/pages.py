@@ -100,7 +100,7 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 
 
 def count_claims(ledger: Ledger) -> str:
-    """Return a Markdown table that counts the statements (claims) in the report, in the notes, and in both together.
+    """Return a Markdown table that counts the statements (claims) in Poulsen's report, in the notes, and in both.
 
     The rows are: all statements of `ledger`, those checked by computing, those of each kind of computing, and those of
     each result.
@@ -116,7 +116,7 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """Return a Markdown table that counts the errors in print (slips) of each version of the report and the notes.
+    """Return a Markdown table that counts errors in print (slips) of Poulsen's report by version, and of the notes.
 
     The columns count the errors of each weight (how serious they are), those that a notebook cell demonstrates, and
     those that the final report still has, has corrected, or has removed. A last row counts each error of `ledger` once.
@@ -150,7 +150,7 @@ def simple_table(header: tuple, rows: Iterable[tuple], side: str = "--:") -> str
 def list_claims(ledger: Ledger) -> str:
     """Return, in Markdown, all checked statements (claims) of `ledger`, with the results of their checks.
 
-    There is a folded box for each section of the report, and then for each section of the lecture notes.
+    There is a folded box for each section of Poulsen's report, and then for each section of the lecture notes.
     """
     parts = []
     for source, name in SOURCES.items():
@@ -172,7 +172,7 @@ def list_failures(ledger: Ledger) -> str:
 
 
 def list_numbered(ledger: Ledger) -> str:
-    """Return a Markdown table of the statements, figures and equations that have a number in the report.
+    """Return a Markdown table of the statements, figures and equations that have a number in Poulsen's report.
 
     Each row has the number, a link to the place in the book, and the result of the check that `ledger` has.
     """

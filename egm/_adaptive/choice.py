@@ -80,12 +80,12 @@ def released(
     learn: bool = False,
     unseen: float = 0.0,
 ) -> LastRound:
-    """Release the mean of standardized `rows`, by a search or, if that promises too little, clipped to declared ranges.
+    """Release the mean of standardized `rows`: by a search or, if this is not far better, with entries cut to [-1, 1].
 
     The search finds center and spread of the rows, to clip them less. The result is a `LastRound`. `sigma_range` is the
     range of the standard deviations of the columns, `public` is a public basis or None, and `learn` says whether a
-    basis is found privately. `unseen` is the share of what is left for the sum that is spent on bounds on what clipping
-    takes if a few rows are far away.
+    basis is found privately. After a search, the share `unseen` of the remaining budget pays for noisy numbers of long
+    rows, which bound what clipping takes from the sum. The rest pays for the sum.
     """
     rho, account = rows.account.base, rows.account
     if rho < least(rows.n, rows.d, sigma_range):

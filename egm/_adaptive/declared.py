@@ -106,9 +106,10 @@ class Declared:
 
     @property
     def _sigma_range(self) -> tuple[float, float]:
-        """Return the declared range of the standard deviations of the columns, or a default one.
+        """Return the declared or default range of the standard deviations of the columns: the smallest and the largest.
 
-        If ranges of the columns are declared, these are the standard deviations of the standardized columns.
+        If ranges of the columns are declared, the unit of a standard deviation is half the range of its column. A
+        default is used only in this case.
         """
         return self.sigma_range or _SIGMA_RANGE
 

@@ -62,7 +62,10 @@ class ExpectedRows:
             self.sigma = self.along
 
     def standardize(self, half: float) -> None:
-        """Divide the rows by `half` in all later queries about them; only the query `within` may follow."""
+        """Divide the rows by `half`, so that the query `within` cuts the original entries to [-`half`, `half`].
+
+        No other query may be made after this.
+        """
         self.columns = self.columns / half
 
     def count(self, step: str, rho: float) -> tuple[float, float]:

@@ -13,8 +13,8 @@ budget.
 3. Aside. The clipped parts cancel in their sum only if the law of the rows is symmetric. This sum is measured if the
    effective dimension is at least 2.5, and if n sqrt(rho) is not small or a basis is used. Then
    `egm._adaptive.correction` corrects the sum of the rows or, if that is too noisy, the clip norm is increased.
-4. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of the report. The released mean is the last center
-   plus the noisy mean of the clipped differences of the rows from this center.
+4. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of Poulsen's report. The released mean is the last
+   center plus the noisy mean of the clipped differences of the rows from this center.
 5. Unseen. If a part of the budget was declared for this, the rows beyond the clip norm and the rows beyond a larger
    norm are counted. The answers bound what clipping takes, for all data in the declared ranges. This is asked before
    the sum.
@@ -181,8 +181,8 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
     """Check the norms of the rows, choose the clip norm, release the mean, and return it with a forecast of its error.
 
     `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
-    budget that is left. All of this part is spent here. The share `unseen` of what is left for the sum is spent on the
-    numbers of long rows from which the attribute `unseen` of the result, a `LastRound`, is computed.
+    budget that is left. All of this part is spent here. Before the sum, the share `unseen` of what is still left is
+    spent on noisy numbers of long rows, from which the attribute `unseen` of the result, a `LastRound`, is computed.
     """
     it, seen = _looked(search)
     return it.run(it.clip(seen), unseen)
@@ -191,8 +191,8 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
 def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
     """Return the result of `last_round`, or None if the squared error that is expected of the sum is above `limit`.
 
-    If the result is None, the sum is not released, and a part of the budget is left. `search` is the finished search,
-    and `unseen` the share of what is left for the sum that is spent on the numbers of long rows.
+    If the result is None, the sum is not released, and a part of the budget is left. `search` is the finished search.
+    Before the sum, the share `unseen` of the remaining budget is spent on noisy numbers of long rows.
     """
     it, seen = _looked(search, limit)
     if seen is not None:
@@ -277,9 +277,10 @@ class _LastRound:
         return clip or self.by_tail(seen or self.likeliest())
 
     def error(self, clip_norm: float, one_sided: float) -> float:
-        """Return the squared error that is expected of the sum for a clip norm, from noise and from long rows.
+        """Return the expected squared error of the sum for rows clipped to `clip_norm`, in the units of the data.
 
-        The parts that clipping removes from the scaled rows move their sum by `one_sided`.
+        It is the squared error due to noise, plus the square of a bias. `one_sided` is the bias in the units of the
+        scaled rows: the distance by which clipping is assumed to move their sum.
         """
         noise = self.noise(self.search.account.left) * min(clip_norm, 1e150)
         return _square(noise) + _square(self.unit * one_sided)

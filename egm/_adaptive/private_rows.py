@@ -249,12 +249,12 @@ def _sum_of_products(rows: Array, center: Array, spread: Array, clip_norm: float
 
 
 class PrivateRows:
-    """Answer queries about the private rows `X`, an array of shape (n, d) or `Passes`, within the budget `rho`.
+    """Answer queries about the private rows `X`, of shape (n, d), within the budget `rho`.
 
-    Each public method is one query. Before it reads the rows, it records its cost, a number of zero-concentrated
-    differential privacy, under the name of a step of the search. If `rng` is not None, all randomness comes from this
-    Generator; then the answers are simulations, fit for experiments only. If `middle` and `half` are given, the
-    queries are about the standardized rows (x - middle) / half.
+    `X` is an array or, for rows that are read block by block, a `Passes`. Each public method is one query. Before it
+    reads the rows, it records its cost, a number of zero-concentrated differential privacy, under the name of a step of
+    the search. If `rng` is not None, all randomness comes from this Generator; then the answers are simulations, fit
+    for experiments only. If `middle` and `half` are given, the rows x are standardized to (x - middle) / half.
 
     `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
     because then the number of rows is private, and one is added or removed.

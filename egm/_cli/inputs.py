@@ -110,10 +110,12 @@ def table(args: Namespace) -> files.Table:
 
 
 def labels_of(args: Namespace) -> dict[str, str]:
-    """Return the values of the options --person and --by, if they are given, as a dictionary of arguments of a release.
+    """Return the names of the columns with persons and groups, as a dictionary of arguments of a release.
 
-    Raise a `Mistake`, an error for the user, if only one of --person and --per-person or only one of --by and --keys is
-    given, if --rows is missing with one of these pairs, or if --groups-per-person is above 1 without --by.
+    The key "person" has the value of the option --person, and "by" that of --by; an option that is not given has no
+    key. Raise a `Mistake`, an error for the user, if only one of --person and --per-person is given, or only one of
+    --by and --keys. The same error is raised if --person or --by is given without --rows, or if --groups-per-person is
+    above 1 without --by.
     """
     for name, other in (("person", "per_person"), ("by", "keys")):
         given = {option for option in (name, other) if getattr(args, option, None) is not None}

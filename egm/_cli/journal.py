@@ -100,7 +100,7 @@ def contents(args: Namespace) -> dict[str, Any]:
 
 
 def _cost(cost: Loss | float) -> dict[str, float]:
-    """Return a cost, a `Loss` or a rho, as a dictionary of numbers by name."""
+    """Return a privacy cost as a dictionary with the keys "epsilon" and "delta" for a `Loss`, or "rho" for a number."""
     return cost._asdict() if isinstance(cost, Loss) else {"rho": cost}
 
 

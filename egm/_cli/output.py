@@ -105,7 +105,7 @@ def _finite(value: Any) -> Any:
 
 
 def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[str, Any]:
-    """Return the public numbers that `mechanism` was given or has computed, as a dictionary by name."""
+    """Return the public parameters that `mechanism` was given or has computed, as a dictionary from name to value."""
     if isinstance(mechanism, GroupedDataMechanism):
         groups = {"groups": len(mechanism.keys), "groups_per_person": mechanism.groups_per_person}
         return {**parameters(mechanism.mechanism), "mechanism": type(mechanism).__name__, **groups}
@@ -121,7 +121,7 @@ def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[
 
 
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
-    """Return the public numbers that `mechanism`, an AdaptiveDataMechanism, was given, as a dictionary by name."""
+    """Return the public parameters that the AdaptiveDataMechanism was given, as a dictionary from name to value."""
     ranges: dict[str, Any] = {"radius": mechanism.radius}
     if mechanism.ranges is not None:
         ranges = {name: [ends[i] for ends in mechanism.ranges] for i, name in enumerate(("range_low", "range_high"))}
@@ -134,7 +134,7 @@ def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
 
 
 def errors(forecast: ErrorForecast) -> dict[str, float]:
-    """Return the expected squared error in `forecast` and its three parts, as a dictionary of numbers by name.
+    """Return the expected squared error in `forecast` and its three parts, as a dictionary from name to number.
 
     The parts are due to the noise ("noise"), to the variation of what clipping removes ("clipping") and to a center
     that is not the mean ("center"). Their sum is "total".

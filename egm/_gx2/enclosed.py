@@ -291,9 +291,9 @@ class Edge:
             count, before = 2 * count, total
 
     def rest(self, end: Ball) -> Ball:
-        """Return a bound on the integral of |f| over u > `end`, a real ball, or infinity if no bound is proved.
+        """Return an upper bound of the integral of |f| over all u > `end`, or infinity if no bound is proved.
 
-        f is the integrand along the hyperbola, a function of its parameter u.
+        f is the integrand along the hyperbola, a function of its real parameter u. `end` and the result are real balls.
         """
         infinite, c = end.pos_inf(), end.cosh()
         fall, helped, noncentral = self.y * self.rho * self.sine, 0 * end, 0 * end

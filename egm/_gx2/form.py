@@ -45,7 +45,7 @@ class Form:
         """Return an array of the shape (4, groups) for `egm._gx2.kernel`: r, 1 - r, `k` and `nc` of each group.
 
         r is the center of a group of weights divided by the largest weight, and no digits of 1 - r are lost if r is
-        near 1.
+        near 1. `k` is the sum of the group's degrees of freedom, and `nc` that of its noncentralities.
         """
         largest = self.unit / 2
         return np.array([self.centers / largest, (largest - self.centers) / largest, self.k, self.nc])

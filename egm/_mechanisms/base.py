@@ -244,11 +244,10 @@ def std_of_rounded(mechanism: Any, sensitivity: float, size: int) -> float:
 
 
 def secure(value: Whole, unit: Array, std: float, law: NoiseLaw) -> Release:
-    """Return a secure release: `value`, rounded to multiples of `unit`, plus discrete noise of the law `law`.
+    """Return a secure release: `value` is rounded to multiples of `unit`, and discrete noise of the law `law` is added.
 
+    `unit` is an array in the shape of `value`, and `std` is the standard deviation of the noise in multiples of `unit`.
     The noise is made from random bits of the operating system, so that nobody can compute it from a seed.
-
-    `std` is the standard deviation of the noise in multiples of `unit`, an array in the shape of `value`.
     """
     estimate = from_lattice(value, unit, secure_noise(law, std, value.size))
     return Release(estimate, std * unit, simulated=False, noise_law=law)

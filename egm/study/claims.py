@@ -1,6 +1,6 @@
 """Record in a chapter the result of checking a claim, as a `Finding`.
 
-A claim is a statement of the report or of the lecture notes. A chapter has each finding in the
+A claim is a statement of Poulsen's report or of the lecture notes. A chapter has each finding in the
 output of a cell. The ledger, a list of all claims and their results, is compared with these
 findings. A check computes whether the statement holds as its source prints it and, if not, whether
 a correction holds. The result for the ledger follows from these two:

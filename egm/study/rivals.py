@@ -23,7 +23,7 @@ None of them changes `X`. All raise ValueError for a matrix that is not finite o
 rows and for a parameter outside its range, and TypeError if `rng` is not a numpy Generator.
 
 Where a paper leaves a constant open, the constant is that of the paper's public code. If that code spends more budget
-than it says, as PLAN's does, the function follows the paper, and its docstring states the difference.
+than it says, as that for `plan` does, the function follows the paper, and its docstring states the difference.
 """
 
 from egm.study._rivals.anisotropic import anisotropic

@@ -1,4 +1,4 @@
-"""Compute the tables of the report's experiments from their parameters, and read tables of measurements.
+"""Compute the tables of the experiments in Poulsen's report from their parameters, and read tables of measurements.
 
 A table is a structured NumPy array with one row for each combination of parameters, so that
 ``table["value"][table["d"] == 100]`` selects the values for d = 100.

@@ -42,7 +42,7 @@ def test_chapters_have_the_number_of_their_file(pages):
 
 
 def test_statements_of_the_report_have_its_numbers(pages):
-    """A lemma, theorem or equation of the report keeps its number in the book: the report's Lemma 4.1 is Lemma 4.1."""
+    """A lemma, theorem or equation of Poulsen's report (2023) keeps its number in the book: Lemma 4.1 is Lemma 4.1."""
     for page in pages.values():
         for box in page.select("div.proof[id], div.math[id]"):
             if number := reported(box["id"]):

@@ -370,7 +370,7 @@ def test_search_finds_the_chapter(book, browser, width):
     ],
 )
 def test_search_finds_what_the_report_numbers(book, browser, words, place):
-    """The first result of a search for a label of the report, such as "lemma 4.1", is that item's place in the book.
+    """A search for a label of Poulsen's report, such as "lemma 4.1", first finds the place of this item in the book.
 
     `words` is the label, and `place` is the end of the address of the first result.
     """

@@ -148,8 +148,8 @@ def test_one_statement_a_line(chapter):
 def test_findings_are_recorded_out_of_sight(chapter):
     """A call of `claims.record` or `glue` is in a code cell whose code the book does not show.
 
-    `claims.record` stores whether a statement of the report holds; its cells have the tags "record" and "remove-input".
-    `glue` stores a value for the text of the book; its cells have the tag "remove-cell".
+    `claims.record` stores whether a statement of Poulsen's report holds; its cells have the tags "record" and
+    "remove-input". `glue` stores a value for the text of the book; its cells have the tag "remove-cell".
     """
     for cell in code_cells(chapter):
         tags = cell.metadata.get("tags", [])

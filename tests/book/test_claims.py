@@ -80,7 +80,7 @@ def test_entry_was_read_since_its_check_changed(book_ledger, key):
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """Each recorded result of a chapter, and each statement with a number of the report, has one entry in the ledger.
+    """Each recorded result of a chapter and each numbered statement of Poulsen's report has one entry in the ledger.
 
     The ledger is a list of claims and errata. No two entries have the same id.
     """
@@ -91,7 +91,7 @@ def test_nothing_is_missing_and_nothing_double(book_ledger):
     "key", [*(f"{kind}-{number}" for kind, all_ in NUMBERED.items() for number in all_), *IN_THE_NOTES]
 )
 def test_numbered_statement_has_an_entry(key):
-    """Each statement with a number in the report or the lecture notes has an entry in the ledger of claims and errata.
+    """Each numbered statement of Poulsen's report or the lecture notes has an entry in the ledger of claims and errata.
 
     Equations, algorithms and figures are statements, too. `key` is the id of the entry, such as "lemma-4-1".
     """
@@ -381,7 +381,7 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """`pages.list_slips` lists, of the errors in one version of the report, first those that change a result.
+    """`pages.list_slips` lists, of the errors in one version of Poulsen's report, first those that change a result.
 
     The other errors are in the order of the file errata.yml. Each error of the report says what the final report did
     about it.
@@ -399,7 +399,7 @@ def test_slips_that_change_a_result_are_listed_first(project):
 
 
 def test_ten_slips_have_a_headline(book_ledger):
-    """`pages.list_headlines` lists the ten main errors in print of the report, each on one line with headline and link.
+    """`pages.list_headlines` lists the ten main errors in print of Poulsen's report, each with headline and link.
 
     The link leads to the whole entry of the error.
     """
@@ -411,7 +411,7 @@ def test_ten_slips_have_a_headline(book_ledger):
 
 
 def test_index_has_everything_that_the_report_numbers(book_ledger):
-    """`pages.list_numbered` returns a table with one row for each item that has a number in the report.
+    """`pages.list_numbered` returns a table with one row for each item that has a number in Poulsen's report.
 
     A row links to the place in the book where the item is stated, and shows the result of the item's check.
     """

@@ -333,7 +333,7 @@ def test_pair_same_as_the_package(page, setting):
 @pytest.mark.parametrize(("ratio", "r"), [(0.01, 0.3), (0.5, 0.0), (0.5, -0.8), (0.9, 0.99), (1.0, 0.5)])
 @pytest.mark.parametrize("p", [0.3, 1e-2, 1e-6, 1e-12])
 def test_no_angle_has_less_noise_than_the_eigenvectors(page, ratio, r, p):
-    """In the explorer's panel of two columns, no turned basis has less noise than the basis of the eigenvectors.
+    """In the explorer's panel for two columns, no turned basis has less noise than the basis of the eigenvectors.
 
     The basis is turned by each whole number of degrees from -90 to 90. `ratio` is the ratio of the standard deviations,
     `r` is the correlation, and `p` is the clip probability.
@@ -353,10 +353,12 @@ def test_no_angle_has_less_noise_than_the_eigenvectors(page, ratio, r, p):
 @pytest.mark.parametrize("p", ["1/n", "best", 0.02])
 @pytest.mark.parametrize(("basis", "angle"), [("columns", 0), ("eigenvectors", None), ("turned", -37.5)])
 def test_pair_shows_what_the_package_computes(page, basis, angle, p, noise):
-    """The panel of two columns shows the package's numbers to six digits, for the n, epsilon and delta set above it.
+    """The explorer's panel for data with two columns shows the same noise as the package computes, to six digits.
 
-    `basis` is the basis that the test chooses, and `angle` is its angle in degrees, or None for the angle of the
-    eigenvectors. `p` is the clip probability: for "best", the panel takes 1/n. `noise` is the law of the noise.
+    The noise is the sum of its variances, in the basis of the columns and in the basis `basis`, for the n, epsilon and
+    delta above the panel. The clip norms agree within 0.5 percent. `angle` is the angle of the basis in degrees, or
+    None for the angle of the eigenvectors. `p` is the clip probability: for "best", the panel takes 1/n. `noise` is the
+    law of the noise.
     """
     start(page)
     setting = {"n": 54321, "epsilon": 0.3, "delta": 1e-9}
@@ -386,7 +388,7 @@ def test_pair_shows_what_the_package_computes(page, basis, angle, p, noise):
 
 
 def test_pair_is_drawn_to_scale(page):
-    """The ellipses in the panel of two columns have the angles and the semi-axes that the function `egm.pair` computes.
+    """The ellipses in the panel for two columns have the angles and semi-axes that the function `egm.pair` computes.
 
     All ellipses of a figure are drawn to one scale.
     """
@@ -417,7 +419,7 @@ def test_pair_is_drawn_to_scale(page):
     [("ratio", 0.01, 1, 0.1, 0.11), ("r", -0.99, 0.99, 0, 0.01), ("angle", -90, 90, 0, 1)],
 )
 def test_keys_move_the_sliders_of_the_pair(page, name, low, high, some, following):
-    """The keys move each slider of the panel of two columns; the results of the first panel are not computed again.
+    """The keys move each slider of the panel for two columns; the results of the first panel are not computed again.
 
     `name` is the slider, and its range is from `low` to `high`. An arrow key leads from the value `some` to
     `following`.
@@ -447,7 +449,7 @@ def test_keys_move_the_sliders_of_the_pair(page, name, low, high, some, followin
     ],
 )
 def test_pair_refuses_bad_values(page, name, value, words):
-    """If a bad value is typed into a field of the panel of two columns, a message says what is allowed.
+    """If a bad value is typed into a field of the panel for two columns, a message says what is allowed.
 
     The results do not change. `name` is the field, `value` the bad value, and `words` the expected message.
     """
@@ -460,7 +462,7 @@ def test_pair_refuses_bad_values(page, name, value, words):
 
 
 def test_address_keeps_the_pair(book, browser, page):
-    """The explorer's address contains the setting of the panel of two columns: a new window shows the same results.
+    """The explorer's address contains the setting of the panel for two columns: a new window shows the same results.
 
     In place of bad values in an address, the panel takes the values with which it starts.
     """

@@ -59,8 +59,8 @@ def upper_tail(x, weights):
 def gain(n, d=100):
     """Return the squared noise without scaling over that with scaling, for standard deviations 1, 1/2, ..., 1/`d`.
 
-    The scaling is that of Lemma 4.1 of the report. A normal row exceeds the clip norm with probability 1/`n`, where `n`
-    is the number of rows.
+    The scaling is that of Lemma 4.1 of Poulsen's report. A normal row exceeds the clip norm with probability 1/`n`,
+    where `n` is the number of rows.
     """
     spread = 1 / np.arange(1, d + 1)
     share = spread / spread.sum()

@@ -215,10 +215,10 @@ def test_figures_are_vectors(typeset, pages):
 
 
 def fonts(resources, seen):
-    """Yield the font dictionaries in `resources`, the resources of a PDF page, and of the figures on the page.
+    """Yield the font dictionaries of a PDF page and of the figures on the page.
 
-    `seen` is a set of ids of figures: figures with these ids are left out, and the ids of all others are added to the
-    set.
+    `resources` are the resources of the page. `seen` is a set of ids of figures: figures with these ids are left out,
+    and the ids of all others are added to the set.
     """
     for font in resources.get("/Font", {}).values():
         font = font.get_object()

@@ -538,9 +538,9 @@ def test_errors_are_those_that_are_forecast(law):
 def test_at_the_least_budget_searches_find_their_way(d):
     """At the least budget `least_rho(d)`, 15 releases of normal rows with `d` columns are near the exact sum.
 
-    The declared radius, a bound of the means, is 1e4, and the true mean is 3000. The error is the Euclidean distance
-    between the estimate and the exact sum. It is at most five times the root of the forecast squared error. It is also
-    less than n sqrt(d) / 2, where n is the number of rows, and the standard deviations of the columns have the mean 1.
+    The declared radius, a bound of the means, is 1e4, and the true mean is 3000. The average of the columns' standard
+    deviations is 1. The error is the Euclidean distance between the estimate and the exact sum. It is at most five
+    times the root of the forecast squared error, and less than n sqrt(d) / 2, where n is the number of rows.
     """
     n, sigma = 1000, zipf_sigma(d, 0.5, total=d)
     wide = {"radius": 1e4, "sigma_range": (1e-3, 1e4)}
@@ -770,7 +770,8 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
 
     `model_holds` says whether the norms of the rows look like those of normal rows. The squared error is between 1/25
     of its forecast and 4 times its forecast. If the test replaces the step that examines the long rows by one that does
-    nothing, `model_holds` is True, and the squared error is more than ten times as large.
+    nothing, the rows are clipped more: `model_holds` is True, and the squared error is more than ten times that with
+    this step.
     """
     errors, unmoved = {}, last_round._Shift()
     for doubt in (True, False):
@@ -824,7 +825,8 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
     times its mean forecast. At least the share `covered` of the 95 % intervals of the skewed column contains the exact
     sum. Along a `basis`, the bias is spread over all coordinates, so `most` is larger and `covered` smaller (over sixty
     other runs, the error for the lognormal law is 2.2 times the forecast). Without the correction, the mean squared
-    error is more than `worse` times as large and more than 3 times its forecast, and no interval contains the sum.
+    error is more than `worse` times that with the correction, and more than 3 times its forecast, and no interval
+    contains the sum.
     """
 
     def runs():

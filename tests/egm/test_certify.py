@@ -310,8 +310,9 @@ def test_bounds_hold_on_boxes(parameters, y):
 def test_bound_of_the_rest(parameters, y, upper):
     """`Edge.rest` returns an upper bound of the integral of |f| from a point of a contour to its end, or infinity.
 
-    f is the integrand of the tail or of the density at `y`. Every finite bound is compared with the integral, which the
-    trapezoid rule computes.
+    f is the integrand of a tail or of the density at `y`. The contour is the one for the upper tail if `upper` is true,
+    and otherwise for the lower tail. Every finite bound is compared with the integral, which the trapezoid rule
+    computes.
     """
     law, y, finite = law_of(**parameters), flint.arb(y), 0
     contour = choice.contour_of(law, y, upper, 60)

@@ -260,8 +260,8 @@ def test_optimal_clip_probability_beats_the_report_by_far():
     """If center and sigma are right, the default clip probability 1/n and scaling give much more error than the best.
 
     The best ones are those of clip_probability="optimal" and scaling="optimal", with guesses that are declared to be
-    exact (by `SURE`). The expected squared error with the defaults is more than 4 times as large for n = 1000, and more
-    than 1.5 times for n = 10**6.
+    exact (by `SURE`). The ratio of the expected squared errors is more than 4 for n = 1000, and more than 1.5 for n =
+    10**6.
     """
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)

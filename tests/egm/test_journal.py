@@ -196,7 +196,10 @@ def fork(function):
 
 
 def ended(child, out):
-    """Wait for the end of the forked process `child`, a process id, and return the text that it wrote to `out`."""
+    """Wait until a forked process ends, and return the text that it wrote.
+
+    `child` is the id of the process, and `out` is the stream of its text: the pair that `fork` returns.
+    """
     with out:
         text = out.read()
     os.waitpid(child, 0)

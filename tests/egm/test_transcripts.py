@@ -413,7 +413,9 @@ class Transcript:
     def index(self, scores, epsilon):
         """Draw an index by the exponential mechanism with `scores` and `epsilon`, in place of the secure sampler.
 
-        In the second run the index is that of the first run, and `loss` and `costs` are increased.
+        In the second run, return the index of the first run. Then `loss` is increased by the logarithm of the ratio of
+        this index's probabilities in the two runs. `costs` is increased by the zCDP cost epsilon**2 / 8, or by 0 if all
+        probabilities are equal in both runs.
         """
         log_p = epsilon / 2 * np.array(scores, dtype=float)
         log_p -= logsumexp(log_p)
@@ -536,7 +538,11 @@ RHO = 1.0
 
 
 def transcripts(case, number, seed=1):
-    """Return a list of `number` `Transcript` objects for the pair of neighboring data sets `case` in NEIGHBORS."""
+    """Run a mechanism `number` times on both data sets of a pair of neighbors, and return a list of `Transcript`.
+
+    `case` is the name of the pair in NEIGHBORS, and `seed` is the seed of the noise. Each `Transcript` is one run on
+    the first data set, repeated on the second with the same noisy answers, and has the privacy loss and costs.
+    """
     X, before, after = NEIGHBORS[case]
     basis = "learn" if "correlated" in case else "dct" if "basis" in case else None
     relation = "replace_one" if after is not None else "add_remove"

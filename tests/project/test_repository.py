@@ -236,7 +236,7 @@ def test_least_permissions(workflow):
 def test_form_for_errata_mirrors_the_ledger():
     """The form for errata on GitHub asks for each field of an entry in ledger/errata.yml that a reader can fill in.
 
-    ledger/errata.yml lists the errors of the report and of the lecture notes. The form names all versions of the
+    ledger/errata.yml lists the errors of Poulsen's report and of the lecture notes. The form names all versions of the
     report.
     """
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())

@@ -103,10 +103,10 @@ def test_errors_of_l2_noise_are_printed(monkeypatch):
 def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
     """`l2.noise` calls the program dp_l2 with the arguments that its authors used, and prints the error of its noise.
 
-    dp_l2 computes the scale of l2 noise by sums over spheres. Here a function stands in for it, which checks epsilon,
-    delta, the two numbers of spheres and the tolerance of its search, and returns the scale for delta = 0. `l2.noise`
-    must print the mean squared error of noise with this scale, divided by that of Gaussian noise; and beside it the
-    error of egm's l2 noise, which is not larger.
+    dp_l2 computes the scale of l2 noise. Here a function stands in for it, which checks that all its arguments except
+    the dimension are those of the authors' experiments, and returns the scale for delta = 0. `l2.noise` must print the
+    mean squared error of noise with this scale, divided by that of Gaussian noise; and beside it the error of egm's l2
+    noise, which is not larger.
     """
 
     def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):

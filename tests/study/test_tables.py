@@ -1,4 +1,4 @@
-"""Test the tables for the report's experiments in `egm.study.tables`, among others by reference values to 18 digits."""
+"""Test the tables for the experiments in Poulsen's report in `egm.study.tables`, also by values to 18 digits."""
 
 import json
 from pathlib import Path
