@@ -138,9 +138,9 @@ class RowSum(ABC):
         as declared and two columns. Of the intervals with 95 percent confidence, 94.4 percent (with a
         standard error of 0.8) contain the mean of normal rows, 95 to 97 percent that of uniform,
         triangular or even binary rows, 87 percent that of rows with a Poisson law or a t law with 10
-        degrees of freedom, 65 percent that of exponential rows and 39 percent that of lognormal rows. Set `count_clipped` and look at
-        `GaussianDataMechanism.excess_clipped` to find out about this, or take an
-        `egm.adaptive.AdaptiveDataMechanism`, which estimates how many rows are long.
+        degrees of freedom, 65 percent that of exponential rows and 39 percent that of lognormal rows.
+        Set `count_clipped` and look at `GaussianDataMechanism.excess_clipped` to find out about this,
+        or take an `egm.adaptive.AdaptiveDataMechanism`, which estimates how many rows are long.
 
         Examples
         --------
