@@ -30,6 +30,7 @@ _PUSHED = 2.0  # the other columns are corrected if their squared norm is too la
 # Expected clipped parts beyond the larger clip norm, over those found below it: first in a column that is corrected by
 # itself, then in the other columns.
 _FURTHER = 0.6, 0.2
+_AT_MOST = 1.5, 1.0  # upper estimate of this ratio, in the same order: that of lognormal columns is large
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,12 @@ def correct(parts: Array, variance: Array, chance: Array, noise: Array, ratio: f
             kept[small] = share = more / (more + float(np.sum(chance[small])))
             rest = (1 - share) ** 2 * more
     further = kept * np.abs(parts)
-    beyond = np.where(clear, *_FURTHER) * further
+    beyond, at_most = (np.where(clear, *ratio) * further for ratio in (_FURTHER, _AT_MOST))
     if np.sum(kept**2 * variance) + rest > (ratio**2 - 1) * np.sum(noise**2):
         nothing = np.zeros(parts.size)
-        return Correction(True, nothing, nothing, beyond, further, nothing)
+        return Correction(True, nothing, nothing, beyond, at_most, nothing)
     left = np.hypot(np.where(small, math.sqrt(rest / max(int(small.sum()), 1)), 0.0), beyond)
-    hidden, unknown = (1 - kept) * np.abs(parts) + further, np.sqrt((1 - kept**2) * variance)
+    hidden, unknown = (1 - kept) * np.abs(parts) + at_most, np.sqrt((1 - kept**2) * variance)
     return Correction(False, kept * parts, kept * np.sqrt(variance), left, hidden, unknown)
 
 
