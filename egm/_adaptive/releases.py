@@ -93,7 +93,7 @@ class AdaptiveRelease(RowSum):
     normal rows, 1.6 in the median). For the other four, which have few rows far from all others, it
     contains 42 to 81 percent. The interval for the mean of the population contains this mean in 94.6
     to 100 percent of the releases for 48 laws, and in 47 and 54 percent for two of those four.
-    Intervals with ``unseen=True`` contain both means in 98.8 percent or more for each of the fifty
+    Intervals with ``unseen=True`` contain both means in 98.6 percent or more for each of the fifty
     laws.
 
     What is beyond the necessary length comes from `bias`, since clipped parts seldom point in one

@@ -872,7 +872,7 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     assert np.all([nothing.hidden, nothing.unknown] == np.full((2, 16), 2.0))  # what was seen, and its noise
     assert one.added.tolist() == [9, *[0] * 15]
     assert one.std.tolist() == [2, *[0] * 15]
-    assert (one.hidden[0], one.unknown[0]) == (9, 0)  # as much again may be beyond the larger norm
+    assert (one.hidden[0], one.unknown[0]) == (13.5, 0)  # 1.5 times as much may be beyond the larger norm
     assert all_of_them.larger
     assert not all_of_them.added.any()
     assert np.all(all_of_them.left > 0)
