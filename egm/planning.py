@@ -143,7 +143,7 @@ def solve(
 
     The measure "interval" is half of the width of the interval that a release has for
     column j (`egm.mechanisms.DataRelease.interval`), for normal noise and a public number of rows. It
-    is :math:`T / n`, where T is the least number with
+    is :math:`T / n`. For a confidence of 0.5 or more, T is the least number with
 
     .. math::
 

@@ -10,8 +10,9 @@ numbers m for which this difference is not too large (Fieller 1954):
     |S - N (m - c)| \le q \sqrt{v_S + (m - c)^2 v_N} + \beta,
 
 where :math:`v_S` and :math:`v_N` are the variances of S and N, and :math:`\beta` bounds the mean of what clipping took.
-If :math:`\beta = 0`, then q is the quantile of the noise for both tails. It is smaller for a larger :math:`\beta`,
-because the interval then fails only if the noise has the sign of what clipping took (`half_lengths`). The interval is
+If :math:`\beta = 0`, then q is the quantile of the noise for both tails. For normal noise, q is smaller for a larger
+:math:`\beta`, because the interval then fails only if the noise has the sign of what clipping took (`half_lengths`,
+which also allows for noise in :math:`\beta`). For l2 noise, q is that for :math:`\beta = 0`. The interval is
 right for small numbers of rows, too. It is unbounded if the exact number of rows may be zero, in view of N and its
 noise.
 """
@@ -37,7 +38,7 @@ __all__ = ["Parts", "RowSum", "half_lengths", "table"]
 
 Of: TypeAlias = Literal["sum", "mean", "population"]
 
-_STEPS = 8  # of Newton's method, of which six are enough; also of the iteration for a private number of rows
+_STEPS = 60  # at most: mostly six of Newton's method, and four of the iteration for a private number of rows
 
 
 class Parts:
@@ -270,8 +271,10 @@ def half_lengths(std: Array, bias: Array, bias_std: Array | float, tail: float) 
         \Phi(-(T - \text{bias}) / s) + \Phi(-(T + \max(\text{bias}, 0)) / \text{std}) \le 2 \, \text{tail},
         \qquad s^2 = \text{std}^2 + \text{bias\_std}^2,
 
-    where z is the quantile of the normal law :math:`\Phi` for `tail`. The first term is the probability of a failure on
-    the side of the bias. The second term is that on the other side, where the noise in the bias does not matter.
+    where z is the quantile of the normal law :math:`\Phi` for `tail`. The first term stands for a failure on the side
+    of the bias. The second one stands for a failure on the other side, where the noise in the bias does not matter.
+    Without this noise both are exact. With it they are not, since T depends on the noise; but quadrature shows that no
+    interval fails more often than it may, for any B, `bias_std` and `tail`.
     """
     both, z = np.hypot(std, bias_std), float(-ndtri(tail))
     up, down, ratio = bias / both, np.maximum(bias, 0.0) / both, both / std
@@ -279,7 +282,10 @@ def half_lengths(std: Array, bias: Array, bias_std: Array | float, tail: float) 
     for _ in range(_STEPS):  # Newton's method; the left side is convex, so no step goes beyond the solution
         near, far = half - up, (half + down) * ratio
         slope = (np.exp(-(near**2) / 2) + ratio * np.exp(-(far**2) / 2)) / math.sqrt(2 * math.pi)
-        half = half + np.maximum(ndtr(-near) + ndtr(-far) - 2 * tail, 0.0) / slope
+        step = np.maximum(ndtr(-near) + ndtr(-far) - 2 * tail, 0.0) / slope
+        half = half + step
+        if np.all(step <= 1e-15 * half):
+            break
     return both * half
 
 
@@ -289,8 +295,9 @@ def _ratio(
     """Return the least and the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2).
 
     `S` and both results are vectors, and `variance` is a vector or a matrix with one row for each result. The function
-    `half` returns half of the length of an interval, which is at most z standard deviations plus the bias. If the exact
-    count may be zero, because its noise is large, the results are infinite.
+    `half` returns half of the length of an interval. It is at most z standard deviations plus the bias, because the
+    bias is not negative or `half` is exactly this. If the exact count may be zero, because its noise is large, the
+    results are infinite.
     """
     variance, bias, bias_std = (np.broadcast_to(part, (2, S.size)) for part in (variance, parts.bias, parts.bias_std))
     count_variance = parts.count_std**2
@@ -299,13 +306,13 @@ def _ratio(
         return (S - halves[0]) / N, (S + halves[1]) / N
     if z * parts.count_std >= N:
         return np.full(S.size, -math.inf), np.full(S.size, math.inf)
-    # With a fixed q, N t - S = q sqrt(variance + bias_std^2 + t^2 count_variance) + bias is a quadratic equation; and q
-    # depends so little on t that a few repetitions find it.
+    # With a fixed q, N t - S = q sqrt(variance + bias_std^2 + t^2 count_variance) + bias is a quadratic equation. It is
+    # solved again with the q of the solution. The first q is too large, and so are all others but in rare cases.
     sign, q = np.array([[-1.0], [1.0]]), np.full((2, S.size), z)
     for _ in range(_STEPS):
         shifted = sign * S + bias
-        a, c = N**2 - q**2 * count_variance, shifted**2 - q**2 * (variance + bias_std**2)
-        ends = sign * (N * shifted + np.sqrt(np.maximum((N * shifted) ** 2 - a * c, 0.0))) / a
+        a = N**2 - q**2 * count_variance
+        ends = sign * (N * shifted + q * np.sqrt(a * (variance + bias_std**2) + count_variance * shifted**2)) / a
         at = variance + ends**2 * count_variance
         q, before = (half(at) - bias) / np.sqrt(at + bias_std**2), q
         if np.allclose(q, before, rtol=1e-12, atol=0.0):

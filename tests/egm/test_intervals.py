@@ -181,6 +181,24 @@ def test_the_ends_solve_the_equation_of_fieller(options):
             np.testing.assert_allclose(distance / spread, stats.norm.isf(0.05), rtol=1e-9)
 
 
+@pytest.mark.parametrize("count", [10.0, 1e6, 1e9])
+def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count):
+    """For any noisy number of rows, `count`, both ends of a mean's interval solve Fieller's equation.
+
+    The smallest number is 1.1 times as large as the one below which the interval is unbounded.
+    """
+    made = mechanism(40, neighbors="add_remove", clip_probability=0.1)
+    release = made.release(np.tile(CENTER, (40, 1)), rng=np.random.default_rng(1))
+    tail = stats.norm.sf(count / 1.1 / release.count_std) if count < 40 else 0.025
+    release = dataclasses.replace(release, count=count, estimate=count * (CENTER + 0.3 * SIGMA))
+    parts = release._parts()
+    for end in release.interval(1 - 2 * tail, of="mean"):
+        t = end - CENTER
+        spread = np.sqrt(parts.std**2 + (t * release.count_std) ** 2)
+        distance = np.abs(count * 0.3 * SIGMA - count * t)
+        np.testing.assert_allclose(distance, half_lengths(spread, parts.bias, 0.0, tail), rtol=1e-6)
+
+
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
 @pytest.mark.parametrize("bias_std", [0.0, 0.2, 0.5, 1.0, 2.0, 5.0])
 def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
