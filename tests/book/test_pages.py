@@ -212,19 +212,21 @@ def test_interval_is_as_wide_as_the_page_says():
     """The 95 % intervals of `AdaptiveDataMechanism` are as wide as the page about practice says, within 25 %.
 
     The test compares half of the width, divided by the number of rows, in the median of nine releases, for four numbers
-    of rows. All intervals contain the exact sum.
+    of rows. At least 95 percent of all these intervals contain the exact sum.
     """
     assert (
-        "is about ±330 for each of the\n  three columns with 962 rows, ±9 years, ±90 and ±10 visits with 2000, "
-        "±0.9, ±10 and ±0.8 with 10 000, and ±0.10, ±1.3 and ±0.04 with 100 000"
+        "is about ±300 for each of the\n  three columns with 962 rows, ±8 years, ±75 and ±8 visits with 2000, "
+        "±0.8, ±9 and ±0.8 with 10 000, and ±0.09, ±1.1 and ±0.04 with 100 000"
     ) in PRACTICE
     people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
-    said = {962: (330,) * 3, 2000: (9, 90, 10), 10_000: (0.9, 10, 0.8), 100_000: (0.10, 1.3, 0.04)}
+    said = {962: (300,) * 3, 2000: (8, 75, 8), 10_000: (0.8, 9, 0.8), 100_000: (0.09, 1.1, 0.04)}
+    inside = []
     for n, widths in said.items():
         X = people[:n]
         runs = [adaptive_release(X, zcdp_rho(1.0, 1e-6), seed) for seed in range(9)]
         assert np.median([(high - low) / 2 / n for _, low, high in runs], axis=0) == pytest.approx(widths, rel=0.25)
-        assert all(np.all((low <= X.sum(axis=0)) & (X.sum(axis=0) <= high)) for _, low, high in runs)
+        inside += [(low <= X.sum(axis=0)) & (X.sum(axis=0) <= high) for _, low, high in runs]
+    assert np.mean(inside) >= 0.95
 
 
 @pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1200, 0.05), (15_600, 60 / 15_600)])
@@ -260,7 +262,9 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, guesses of center and spread give a far smaller error than the search of `AdaptiveDataMechanism`.
 
     The forecast squared error of `AdaptiveDataMechanism` is 5 to 15 times that of `GaussianDataMechanism` with guesses
-    for 1000 rows, and 0.5 to 1 times for 100 000 rows. The tutorial says so in words.
+    for 1000 rows, and 0.5 to 1 times for 100 000 rows. The tutorial says so in words. It also says that a release may
+    forecast twice the squared error that was expected, and rarely four times: two of fifteen releases forecast more
+    than twice as much as the mechanism with guesses, and none as much as 4.5 times what was expected.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
@@ -270,9 +274,9 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
         it = egm.AdaptiveDataMechanism(n, zcdp_rho(1.0, 1e-6), radius=10_000, sigma_range=(0.1, 10_000))
         assert least < it.forecast(sigma, center).error.total / known < most
     people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
-    own = [adaptive_release(people, zcdp_rho(1.0, 1e-6), seed)[0].forecast.total for seed in range(15)]
-    assert max(own) < 2 * known
-    assert max(own) < 2.6 * it.forecast([16, 1300, 2], [47, 2200, 4]).error.total
+    own = sorted(adaptive_release(people, zcdp_rho(1.0, 1e-6), seed)[0].forecast.total for seed in range(15))
+    assert own[-3] < 2 * known
+    assert own[-1] < 4.5 * it.forecast([16, 1300, 2], [47, 2200, 4]).error.total
 
 
 def test_sum_stops_at_the_declared_radius():
