@@ -27,13 +27,13 @@ __all__ = ["AdaptiveDataMechanism", "AdaptiveForecast", "AdaptiveRelease"]
 
 
 class AdaptiveDataMechanism(Declared):
-    r"""Mechanism for the sum of n nearly normal rows if only ranges of their means and standard deviations are known.
+    r"""Mechanism that needs only ranges of the columns' means and standard deviations to sum n nearly normal rows.
 
     Parameters
     ----------
     n : int
-        Number of rows, public, >= 2. For "add_remove" it is only a guess, by which the budget is
-        judged: see `least_rho` and `forecast`.
+        Number of rows, public, >= 2. If `neighbors` is "add_remove", it is only a guess, which
+        `least_rho` and `forecast` use.
     rho : float
         Whole budget in zero-concentrated differential privacy, > 0 and at most 1e6.
         `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
@@ -68,9 +68,9 @@ class AdaptiveDataMechanism(Declared):
         the budget buys a noisy number of rows, which is released.
     unseen : float, default 0.0
         Share, from 0 to 0.9, of the budget that the search leaves for the sum; this share is spent
-        on noisy counts of the rows that are longer than each of two norms. The counts are needed
-        for ``interval(unseen=True)``, which also holds if a few rows are far away from all others
-        (see `AdaptiveRelease.interval`).
+        on two noisy counts: of the rows that are longer than the clip norm, and of those that are
+        longer than a larger norm. The counts are needed for ``interval(unseen=True)``, which also
+        holds if a few rows are far away from all others (see `AdaptiveRelease.interval`).
 
     Raises
     ------
@@ -115,10 +115,11 @@ class AdaptiveDataMechanism(Declared):
     the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken. If no search
     was made, or a search was given up, the error is a little larger than if all of `rho` went into the
     clipped sum. In simulations of fifty laws in ranges of three widths, the expected squared error of
-    these releases was 1.04 times as large in the mean, and more than 1.2 times in a hundredth of them.
-    If few rows are far from all others, a search may not see them. With one such row in a hundred, in
-    narrow ranges, the squared error of a search was up to 9 times that of the clipped sum. Entries
-    outside the ranges are cut if there is no search: choose ranges that hold nearly all the data.
+    these releases was 1.04 times that of the clipped sum in the mean, and more than 1.2 times in a
+    hundredth of them. If few rows are far from all others, a search may not see them. With one such row
+    in a hundred, in narrow ranges, the squared error of a search was up to 9 times that of the clipped
+    sum. Entries outside the ranges are cut if there is no search: choose ranges that hold nearly all the
+    data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
@@ -135,11 +136,12 @@ class AdaptiveDataMechanism(Declared):
     standard deviations along it can be measured. With "learn" the mechanism asks for noisy second
     moments of the columns, divided by their standard deviations and clipped, and keeps the directions
     that stand out of the noise [3]_. It takes the eigenvectors of the resulting covariance matrix if
-    the noise, by Lemma 4.1, is then expected to be less by a fifth or more. Before the sum, it counts
-    long rows, once by their norms along this basis and once by those in the columns. It does without
-    the basis if the counts do not promise a smaller error with it, as for columns of zeros and ones. A
-    basis is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000, which
-    is 13 000 rows for epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
+    the noise, by Lemma 4.1 of Poulsen's report (2023), is then expected to be less by a fifth or more.
+    Before the sum, it counts long rows, once by their norms along this basis and once by those in the
+    columns. It does without the basis if the counts do not promise a smaller error with it, as for
+    columns of zeros and ones. A basis is learned for at most 1024 columns, and only if
+    :math:`n \sqrt{\rho}` is above 2000, which is 13 000 rows for epsilon = 1 and delta = 1e-6; otherwise
+    nothing is asked for it.
 
     References
     ----------
@@ -212,9 +214,9 @@ class AdaptiveDataMechanism(Declared):
     def least_rho(self, d: int) -> float:
         """Compute the least budget rho for which a search is made for the center and the spread of d columns.
 
-        With `radius`, a release with less is refused. With `ranges`, a search is considered from
-        this budget on. Under "add_remove" the result includes the cost of the number of rows, and
-        is enough if the noisy number is at most a tenth less than `n`.
+        With `radius`, `release` refuses a smaller budget. With `ranges`, a search is considered from
+        this budget on. Under "add_remove" the result includes the cost of the noisy number of rows,
+        and is enough for a search if this number is at least 0.9 `n`.
 
         Parameters
         ----------
@@ -262,14 +264,15 @@ class AdaptiveDataMechanism(Declared):
         Returns
         -------
         AdaptiveForecast
-            Expected error, probability that the search succeeds, the budget that each step takes,
-            and whether there is a search.
+            Expected squared error, probability that the search succeeds, the budget that each step
+            takes, and whether there is a search.
 
         Raises
         ------
         ValueError
             If a parameter is outside its range or has another shape, if not exactly one of `sigma`
-            and `covariance` is given, or if `rho` is below ``least_rho(d)``.
+            and `covariance` is given, or if `rho` is below ``least_rho(d)`` and there are no
+            `ranges`.
         TypeError
             If a parameter is not made of real numbers.
 
@@ -277,9 +280,9 @@ class AdaptiveDataMechanism(Declared):
         -----
         The steps of the search are computed with the expected answers to its queries, without
         data. These are the answers for normal rows with the mean `center`, and either the standard
-        deviations `sigma` and independent coordinates, or the covariance matrix `covariance`. If
-        there is no search, because `ranges` are given and it would not pay, the forecast is the
-        error of the noise, which is exact; there is no other error if the data lie in the ranges.
+        deviations `sigma` and independent coordinates, or the covariance matrix `covariance`. With
+        `ranges` there is no search if it would not pay. Then the forecast is the variance of the
+        noise, which is exact if the data lie in the ranges.
 
         Examples
         --------
@@ -335,9 +338,9 @@ class AdaptiveDataMechanism(Declared):
         Raises
         ------
         ValueError
-            If `X` has another shape, other names or another number of rows, if `rho` is below
-            ``least_rho(d)`` and there are no `ranges`, or if `person` is given and the mechanism has
-            no `per_person`, or the other way round.
+            If `X` is not a matrix with the declared columns and number of rows, if `rho` is below
+            ``least_rho(d)`` and there are no `ranges`, or if only one of `person` and the
+            mechanism's `per_person` is given.
         TypeError
             If `X` is an iterator, or if its type shows that it does not hold real numbers.
 
@@ -369,13 +372,14 @@ class AdaptiveDataMechanism(Declared):
         X : array_like, table or function, shape (n, d)
             Real numbers: an array; a table of pandas, polars, pyarrow or `egm.files.rows`; a dask
             array or data frame; or a function without arguments that returns a new iterator over
-            blocks of the rows, arrays or data frames, each time it is called. They are read several
-            times and never changed. With `person`, they are read once, and may be an iterator.
+            blocks of the rows, arrays or data frames, each time it is called. The rows are read
+            several times and never changed. With `person`, they are read once, and `X` may also be
+            an iterator over blocks.
         person : hashable or array_like, shape (n,), optional
             Person to whom each row belongs: the name of a column of `X`, which is not summed, or an
             array with one entry for each row. It is given if and only if the mechanism has
             `per_person`. Then the sum or the mean of the rows of each person is held in memory, and
-            blocks of rows that are read one after the other must be sorted by person.
+            rows that are read block by block must be sorted by person.
         rng : numpy.random.Generator, optional
             Generator that makes the release a simulation. By default all randomness is secure.
 
@@ -387,11 +391,12 @@ class AdaptiveDataMechanism(Declared):
         Raises
         ------
         ValueError
-            If `X` has another shape or number of rows, if its names are not those of `columns`, if a
+            If `X` is not a matrix with the declared columns and number of rows, if a
             value is not finite, or if `rho` is below ``least_rho(d)`` and there are no `ranges`.
         TypeError
-            If `X` is an iterator, which can be read only once, if it is a function that does not
-            return a new iterator each time, or if it does not hold real numbers.
+            If `X` is an iterator, which can be read only once, and `person` is not given, if `X` is a
+            function that does not return a new iterator each time, or if it does not hold real
+            numbers.
 
         Warns
         -----

@@ -8,9 +8,9 @@ procedure. Then
 for every event S, and likewise with P and Q exchanged. So each event gives a lower bound of
 epsilon, :math:`\log((P(S) - \delta) / Q(S))`, and many releases give confidence limits of P(S) and
 Q(S). The event is chosen by means of some of the releases and counted in the others. Therefore the
-bound is too large with at most the stated probability, for any procedure and however the event is
-chosen. A bound above the promised epsilon shows that the promise is broken. A bound below the
-promised epsilon is not a proof of privacy.
+bound is above the true epsilon with probability at most 1 - `confidence` (see `lower_bound`), for any
+procedure and however the event is chosen. A bound above the promised epsilon shows that the promise
+is broken. A bound below the promised epsilon is not a proof of privacy.
 
 `egm.study.planted` makes mechanisms with known bugs, and such bounds find these bugs.
 """
@@ -129,7 +129,7 @@ def project(one: Array, other: Array) -> Array:
     -------
     ndarray, shape (k,)
         Direction. The products ``one @ direction`` and ``other @ direction`` are, for normal noise,
-        the numbers that tell the two data sets apart best.
+        the numbers that tell the two data sets apart best; those of `one` have the larger mean.
 
     Notes
     -----
@@ -303,7 +303,7 @@ def _played(
 ) -> tuple[Array, Asked, tuple[float, ...]]:
     """Make a release with the numbers `noises` (zeros for None) as its noise, and record the noise that it asks for.
 
-    `release` gets a substitute for `rng`, or None if that is None. The results are the release, shape (k,), a tuple
+    `release` gets a substitute for `rng`, or None if `rng` is None. The results are the release, shape (k,), a tuple
     with the law and the scale of each number, and a tuple with the shapes of the gamma variables (random variances).
     """
     tape = _Tape(noises)
@@ -317,8 +317,8 @@ def _played(
 def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> Array:
     """Draw `size` times the noise of one release from the Generator `rng`; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale that asked[j] names. l2 noise is normal noise times a random factor, the root of
-    a gamma variable divided by its mean; `shapes` has the shapes of these variables.
+    Column j has the law and the scale that asked[j] names. l2 noise is normal noise times a random factor,
+    sqrt(g / k), where g is a gamma variable of shape k; `shapes` has the shapes.
     """
     factors = [np.ones(size), *(np.sqrt(rng.gamma(shape, size=size) / shape) for shape in shapes)]
     return np.transpose([getattr(rng, law)(0.0, scale, size) * factors[last] for law, scale, last in asked])
@@ -328,8 +328,8 @@ def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> 
 def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
     """Draw `size` times the noise of one release from the secure samplers; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale that asked[j] names. l2 noise is normal noise times a random factor, the root of
-    a gamma variable divided by its mean; `shapes` has the shapes of these variables. A second call with equal arguments
+    Column j has the law and the scale that asked[j] names. l2 noise is normal noise times a random factor,
+    sqrt(g / k), where g is a gamma variable of shape k; `shapes` has the shapes. A second call with equal arguments
     returns the same draws.
     """
     gammas = [samplers._half_gamma(round(2 * shape), size) / shape for shape in shapes]

@@ -1,10 +1,10 @@
-r"""Make orthonormal bases of rows for `egm.mechanisms.GaussianDataMechanism`, and compare their errors.
+r"""Make orthonormal bases in which `egm.mechanisms.GaussianDataMechanism` adds noise, and compare their errors.
 
 Where columns are correlated, noise in another basis has a smaller total variance. Lemma 4.1 of
 Poulsen's report (2023) compares scalings by the product of two numbers: the mean squared length of
-a scaled row, and the variance of noise of a fixed size in the scaled space. For normal rows with the
-covariance matrix :math:`\Sigma`, an orthogonal matrix U and this lemma's scaling along the rows of U,
-the product is
+a scaled row, and the total variance, after the scaling is undone, of noise of variance 1 in each
+scaled coordinate. For normal rows with the covariance matrix :math:`\Sigma`, an orthogonal matrix U
+and this lemma's scaling along the rows of U, the product is
 
 .. math::
 
@@ -84,19 +84,19 @@ def from_covariance(covariance: ArrayLike) -> Basis:
 
 
 def from_public(rows: ArrayLike) -> Basis:
-    r"""Make a basis from public rows that are like the private ones; a few tens of rows are enough to help.
+    r"""Make a basis from public rows with nearly the law of the private ones; a few tens of rows are enough to help.
 
     Parameters
     ----------
     rows : array_like, shape (m, d)
-        Public rows, at least 3, which are like the private ones. They must not be private.
+        Public rows, at least 3. They must not be private.
 
     Returns
     -------
     Basis
         The eigenvectors of a shrunk covariance matrix, or the columns themselves if no basis is
-        expected to save 5 percent of the noise. Its field `sigma` has the standard deviations along
-        the vectors.
+        expected to reduce the variance of the noise by 5 percent. Its field `sigma` has the standard
+        deviations along the vectors.
 
     Raises
     ------
@@ -110,10 +110,10 @@ def from_public(rows: ArrayLike) -> Basis:
     The covariance matrix is :math:`(1 - s) S + s \operatorname{diag}(S)`, where S is the sample
     covariance. The share s is chosen by cross-validation, for least expected noise: if the
     eigenvectors U and the standard deviations :math:`\hat\sigma` come from a part of the rows, and
-    the remaining rows have the second moments :math:`v_j` along U, the noise is proportional to
-    :math:`\sum_j v_j / \hat\sigma_j \cdot \sum_j \hat\sigma_j`. The standard deviations from few
-    rows tend to be too small. If the remaining rows show this, all entries of `sigma` are enlarged
-    by one factor.
+    the remaining rows have the second moments :math:`v_j` along U, the variance of the noise is
+    taken to be proportional to :math:`\sum_j v_j / \hat\sigma_j \cdot \sum_j \hat\sigma_j`. The
+    standard deviations from few rows tend to be too small. If the remaining rows show this, all
+    entries of `sigma` are enlarged by one factor.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def _shrunk(S: Array, share: float) -> tuple[Array, Array]:
 def compare(
     bases: Mapping[str, Any], covariance: ArrayLike, n: int, epsilon: float, delta: float, **options: Any
 ) -> dict[str, ErrorForecast]:
-    """Forecast the error in each of several bases for rows with a known covariance matrix, the best basis first.
+    """Forecast the error of a released sum in each of several bases, for rows with a known covariance matrix.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
     .. math:: \sum_j w_j + \sqrt{8 \ln(1/p) \sum_j w_j^2}.
 
     It is Lemma 4.2 of [1]_, and follows from Bernstein's inequality ([2]_, Proposition 2.10), whose
-    constant is :math:`3 \max_j w_j` here.
+    parameter b is :math:`3 \max_j w_j` here.
 
     References
     ----------

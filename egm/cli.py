@@ -58,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Examples
     --------
-    Forecast the error of each column of a sum without data, as a share of the standard deviation of
-    this sum:
+    Forecast, without data, the error of the sum of each column, divided by the standard deviation
+    of this sum from sample to sample:
 
     >>> import json
     >>> import tempfile
@@ -143,9 +143,10 @@ def _sum(args: Namespace) -> None:
 
 
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
-    """Return the noisy numbers of rows and of clipped rows that `release` holds, as a dictionary from name to number.
+    """Return what `release` says about the numbers of rows and of clipped rows, as a dictionary from name to number.
 
-    The dictionary is empty for a release of groups, where the noisy number of rows is among the results for each group.
+    It has the noisy number of rows, if released, and the noisy number of clipped rows with its standard deviation and
+    its excess, if released. It is empty for a release of groups, whose numbers of rows are written for each group.
     """
     if isinstance(release, GroupedRelease):
         return {}
@@ -157,7 +158,7 @@ def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMecha
 
 
 def _adaptive(args: Namespace) -> None:
-    """Run `egm adaptive`: release the sum of the rows of a file if neither their center nor their spread is known."""
+    """Run `egm adaptive`: release the sum of the rows of a file after a private search for their center and spread."""
     budget = journal.opened(args)
     args.columns = args.columns or list(inputs.ranges(args) or ()) or None
     table = inputs.table(args)
@@ -254,7 +255,7 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Compute the expected error of a release by `egm sum`, also with other scalings and noise; write the result."""
+    """Write the expected error of a release by `egm sum`, and for comparison that with other scalings and noise."""
     names, sigma = inputs.planned(args)
     with explained(names):
         solved = target.reach(args, names, sigma, CONFIDENCE)

@@ -84,7 +84,7 @@ class Table:
         labels in each of them, without reading a row.
     labels : callable, optional
         Function that takes a list of names of columns, and reads these columns and no other. It
-        yields the lists of `labelled`.
+        yields the lists in the pairs of `labelled`, without the arrays of `blocks`.
 
     See Also
     --------

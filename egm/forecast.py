@@ -181,11 +181,11 @@ def correlated_clipping(
     Notes
     -----
     With a root R of the covariance matrix, :math:`\Sigma = R R^T`, and the diagonal matrix B of the
-    multipliers, let the columns of W be the eigenvectors of :math:`R^T B^2 R`. In their basis the
-    scaled row has independent coordinates, so its squared norm is a generalized chi-square variable
-    whose weights are the eigenvalues. The squared length of the removed part is a quadratic form in
-    these coordinates, times :math:`L^2` as in `egm.gx2.clip_moments`; its mean is a contour
-    integral like those of that function.
+    multipliers, let the columns of W be the eigenvectors of :math:`R^T B^2 R`. A row minus the center is
+    then :math:`R W V`, where V has independent normal entries of variance 1. So the squared norm of
+    the scaled row is a generalized chi-square variable whose weights are the eigenvalues. The squared
+    length of the removed part is a quadratic form in V, times :math:`L^2` as in
+    `egm.gx2.clip_moments`; its mean is a contour integral like those of that function.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def loss_of_a_row(
 def _loss_of_a_row(
     sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
 ) -> tuple[Array, Array]:
-    """Compute variance and squared mean of the error of one row by clipping, as `loss_of_a_row` does."""
+    """Compute the results of `loss_of_a_row` for `factors` = (1,); the other arguments are the same."""
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))

@@ -45,8 +45,8 @@ tails and the density are contour integrals over s:
    such as 1e-300 or exp(-1e6), and only its logarithm is computed. The other factor is a number of
    order one (`egm/_gx2/contour.py`).
 2. The contour is the hyperbola :math:`s = c + h r (t (\cosh(u/r) - 1) + i \sinh(u/r))` for real u. Its
-   constants h and r are chosen so that it follows the path of steepest descent to third order. There the
-   integrand falls like :math:`e^{-u^2/2}`. Further away the hyperbola keeps an angle to the vertical
+   constants h and r are chosen so that it follows the path of steepest descent to third order. Near c the
+   integrand falls like :math:`e^{-u^2/2}`. Far from c the hyperbola keeps an angle to the vertical
    whose tangent is t, so that it does not come near the cut. There equal steps in u become steps in s
    that grow exponentially, which is necessary because the integrand of few weights falls only like a
    power of s. The trapezoid rule in u converges geometrically: the step is halved until two rules agree
@@ -56,9 +56,9 @@ tails and the density are contour integrals over s:
    over nodes and weights are compiled by numba, whose import takes a quarter of a second in the
    first call of a process.
 4. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
-   saddlepoint formula to second order [2]_ gives the start: its relative error is a few percent in
-   a tail, and about a tenth elsewhere. Newton's rule with the tail itself ends the search after one or two
-   contours (`egm/_gx2/quantiles.py`).
+   search starts from the saddlepoint formula to second order [2]_, whose probability has a relative error
+   of a few percent in a tail, and of about a tenth elsewhere. Newton's rule with the tail itself ends the
+   search after one or two contours (`egm/_gx2/quantiles.py`).
 5. Many weights are put into clusters. Each cluster is replaced by a center and the moments about
    it, because :math:`\log(1 - 2 w s)` is analytic in w: with :math:`w = m (1 + e)` and
    :math:`V = 2 m s / (1 - 2 m s)`,

@@ -11,7 +11,7 @@ and `sigma_factor` of `GaussianDataMechanism`).
 =========== ====================================================================================
 Measure     Error
 =========== ====================================================================================
-"sum"       Root mean squared error of the sum of a column, or of the l2 norm over all columns.
+"sum"       Root of the expected squared error of the sum of a column, or of all sums together.
 "mean"      The error "sum", divided by n.
 "relative"  The error "sum" of a column, divided by the expected sum: n times the center.
 "interval"  Half of the width of a confidence interval for the mean of a column.
@@ -152,8 +152,9 @@ def solve(
 
     Here :math:`\mathrm{Var}_j` is the variance and :math:`\text{bias}_j` the mean of the part of a row
     that clipping removes (see `egm.forecast.loss_of_a_row`) if `sigma` is too small by the factor
-    `sigma_factor`. For an AdaptiveDataMechanism it is the interval that a release with the forecast
-    noise and bias would have. The errors of its single columns are in proportion to the noise.
+    `sigma_factor`. For an AdaptiveDataMechanism the interval is the one that a release with the
+    forecast noise and bias would have; for the other measures, the error of each of its columns is
+    taken to be in proportion to the noise of this column.
 
     Under "add_remove" the error of the mean is that of the sum divided by the declared n; the noisy
     number of rows is not taken into account.

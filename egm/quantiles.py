@@ -83,7 +83,7 @@ def quantile(
 
     where :math:`g` is the total length of the gaps between values in which the rank differs from
     :math:`q n` by at most :math:`s < t`. So the error in rank grows only with the logarithm of the
-    length of the range. Values that occur many times should be spread out first, because they leave
+    length of the range. The caller should first move equal values apart a little, because they leave
     gaps of length zero. A column takes a time of O(n log n).
 
     References
@@ -210,7 +210,7 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     -----
     Let n be the number of all values, and let r be q n, rounded to a whole number. An interval has the
     score 0 if it holds the r-th smallest value. Otherwise its score is minus the number of values
-    between the interval and this value:
+    between the interval and the r-th smallest one:
 
     .. math::
 
@@ -307,11 +307,12 @@ def epsilon_of_rho(rho: ArrayLike) -> Floats:
 def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.Generator) -> Array:
     """Draw a private quantile of each row of the matrix `rows`, shape (k, n), by the exponential mechanism.
 
-    The result has k points. In each row, the n values leave n + 1 gaps between `low` and `high`. A
-    gap is drawn with probability proportional to length * exp(-penalty), where the array `penalty`
-    has an entry for each gap; then a uniform point of this gap is drawn. The drawn gap is the one
-    for which log(length) - penalty + Gumbel noise is largest. The Gumbel noise is minus the
-    logarithm of a standard exponential variable. All randomness comes from the Generator `rng`.
+    The array `penalty` decides which quantile. The result has k points. In each row, the n values
+    leave n + 1 gaps between `low` and `high`. A gap is drawn with probability proportional to
+    length * exp(-penalty), where the array `penalty` has an entry for each gap; then a uniform
+    point of this gap is drawn. The drawn gap is the one for which log(length) - penalty + Gumbel
+    noise is largest. The Gumbel noise is minus the logarithm of a standard exponential variable.
+    All randomness comes from the Generator `rng`.
     """
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
     gaps = np.diff(edges, axis=1)

@@ -74,8 +74,8 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact, except for integers of size 2**63 or more, which are 32
-        standard deviations or more away.
+        The draws. Their law is exact, except that a draw beyond the 64-bit integers, at least
+        ``32 * std`` away from 0, becomes the last of these integers on its side of 0.
 
     Raises
     ------
@@ -110,8 +110,8 @@ def secure_l2(scale: float, size: int) -> list[int]:
     Parameters
     ----------
     scale : float
-        Scale s of the noise, > 0. Each entry has nearly the standard deviation ``s * sqrt(size + 1)``,
-        which is at most 2**53.
+        Scale s of the noise, > 0. The number ``s * sqrt(size + 1)``, which is nearly the standard
+        deviation of each entry, must be at most 2**53.
     size : int
         Number of entries d of the vector, >= 1.
 
@@ -171,8 +171,8 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact, except for integers of size 2**63 or more, which are 512
-        scales or more away.
+        The draws. Their law is exact, except that a draw beyond the 64-bit integers, at least
+        ``512 * scale`` away from 0, becomes the last of these integers on its side of 0.
 
     Raises
     ------

@@ -35,8 +35,8 @@ def elliptical(sensitivities: ArrayLike) -> Array:
     Parameters
     ----------
     sensitivities : array_like, shape (d,)
-        Sensitivities :math:`\Delta_j`, the largest change of each coordinate, finite and > 0, in
-        the units of the data.
+        Sensitivities :math:`\Delta_j`, the largest change of each coordinate between neighboring
+        data sets, finite and > 0, in the units of the data.
 
     Returns
     -------
@@ -199,8 +199,8 @@ def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
     sigma : array_like, shape (d,)
         Standard deviations of the columns, finite and > 0, in the units of the data.
     clip_probability : float
-        Probability p with which a row may be longer than the clipping radius, strictly between 0
-        and 1.
+        Probability p with which a normal row, scaled by `b`, is longer than the clipping radius,
+        strictly between 0 and 1.
 
     Returns
     -------
@@ -237,7 +237,7 @@ def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
 
 
 def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
-    r"""Compute the factor F(b) of the total variance of the noise that depends on the scaling b.
+    r"""Compute the factor F(b) by which the total variance of the noise depends on the scaling b.
 
     Parameters
     ----------
@@ -246,8 +246,8 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
     sigma : array_like, shape (d,)
         Standard deviations of the columns, finite and > 0, in the units of the data.
     clip_probability : float
-        Probability p with which a row may be longer than the clipping radius, strictly between 0
-        and 1.
+        Probability p with which a normal row, scaled by `b`, is longer than the clipping radius,
+        strictly between 0 and 1.
 
     Returns
     -------
@@ -282,7 +282,7 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
 
 
 def excess_bound(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
-    r"""Compute an upper bound on how far the logarithm of a scaling's noise factor is above the least value.
+    r"""Compute an upper bound on how far the logarithm of a scaling's noise factor is above that of the best scaling.
 
     Parameters
     ----------
@@ -291,8 +291,8 @@ def excess_bound(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
     sigma : array_like, shape (d,)
         Standard deviations of the columns, finite and > 0, in the units of the data.
     clip_probability : float
-        Probability p with which a row may be longer than the clipping radius, strictly between 0
-        and 1.
+        Probability p with which a normal row, scaled by `b`, is longer than the clipping radius,
+        strictly between 0 and 1.
 
     Returns
     -------

@@ -178,7 +178,7 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 
 
 def _recentered() -> list[Patch]:
-    """Return replacements of two methods, which use the mean of the private rows in place of the public center.
+    """Return replacements of two methods; the replacements use the mean of the private rows as the public center.
 
     The result is a list of tuples (class, name of the method, replacement).
     """

@@ -1,9 +1,9 @@
 """Record in a chapter the result of checking a claim, as a `Finding`.
 
-A claim is a statement of Poulsen's report or of the lecture notes. A chapter has each finding in the
-output of a cell. The ledger, a list of all claims and their results, is compared with these
-findings. A check computes whether the statement holds as its source prints it and, if not, whether
-a correction holds. The result for the ledger follows from these two:
+A claim is a statement of Poulsen's report (2023) or of Chan's lecture notes (2012). A chapter has
+each finding in the output of a cell. The ledger, a list of all claims and their results, is compared
+with these findings. A check computes whether the statement holds as its source prints it and, if
+not, whether a correction holds. The result for the ledger follows from these two:
 
 ====================  ==================  ======================
 as printed            corrected           result
@@ -38,7 +38,7 @@ class Finding:
     claim : str
         Key of the claim in the ledger, the list of all claims in ``ledger/claims.yml``.
     result : str
-        Result of the check: `HOLDS`, `CORRECTED` or `FAILS`.
+        Result of the check: `HOLDS`, `CORRECTED` (the claim holds after a correction) or `FAILS`.
     figures : dict of str to float, optional
         Numbers that the check computed, by their names.
 

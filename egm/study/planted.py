@@ -121,7 +121,7 @@ class Case:
 
 
 def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
-    """List the cases that are audited: all mechanisms but the adaptive one, and two parts of the adaptive one.
+    """List the cases that are audited: all mechanisms, but of the adaptive one only its noisy means and quantiles.
 
     Parameters
     ----------
@@ -206,9 +206,9 @@ def _added(mechanism: GaussianDataMechanism) -> tuple[Array, Array]:
 def _persons(mechanism: GaussianDataMechanism, groups: str = "") -> tuple[Any, ...]:
     """Return two neighboring data sets for an audit of `mechanism`, where the first has an additional person.
 
-    A data set is a pair: rows, and a dictionary of their labels. The additional person has two rows far away from the
-    center; the other person has one row at the center. If `groups` has two letters, they are two groups: the additional
-    person is in both, and the other person in the first.
+    A data set is a pair: rows, and a dictionary of the arguments of `release` that name the person (and group) of each
+    row. The additional person has two rows far away from the center; the other person has one row at the center. If
+    `groups` has two letters, they are two groups: the additional person is in both, and the other person in the first.
     """
     rows, _ = _replaced(mechanism)
     labels = {"person": [0, 1, 1], **({"by": [groups[0], *groups]} if groups else {})}
@@ -219,9 +219,10 @@ def _persons(mechanism: GaussianDataMechanism, groups: str = "") -> tuple[Any, .
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
     """Return a function (data set, number m of releases, random generator) that draws m releases of `mechanism`.
 
-    The function returns an array with one row for each release: its estimate and the noisy number of rows, if any, for
-    all groups. A data set is an array, or a pair of an array and a dictionary of labels. Without a generator, the noise
-    is secure. The releases are made in the context that `setting` returns.
+    The function returns an array with one row for each release: its estimate, and the noisy number of rows if released;
+    for a release of groups, these numbers of each group. A data set is an array, or a pair of an array and a dictionary
+    of further arguments of `mechanism.release`. Without a generator, the noise is secure. The releases are made in the
+    context that `setting` returns.
     """
 
     def once(data: Any, rng: Rng | None) -> Array:

@@ -97,7 +97,7 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
 
     See Also
     --------
-    egm.scaling.noise_factor : The expected squared error of the noise for any scaling.
+    egm.scaling.noise_factor : The factor of the expected squared error that depends on the scaling.
 
     Notes
     -----
@@ -395,7 +395,7 @@ def bases() -> StructuredArray:
       distance of the estimated mean to the mean of the rows, over the root mean square sampling error of this mean.
       `se` is the standard error of `rms`.
     - `used`: the share of runs in which the method used a basis other than the columns.
-    - `least`: how many rows the method of [1]_ would need for such rows and the same budget; there were 10 000.
+    - `least`: how many such rows the method of [1]_ needs at this budget to give a result at all; there were 10 000.
 
     References
     ----------

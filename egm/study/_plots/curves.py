@@ -79,7 +79,7 @@ def intervals(
     label: str | Mapping[Any, str] = "{}",
     between: tuple[str, str] | None = None,
 ) -> Axes:
-    """Draw points with error bars, with one line for each value of a column.
+    """Draw points with error bars, joined by one line for each value of the column `by`.
 
     By default, the bars reach two standard errors above and below each point. Each line is drawn a little
     to the right of the line before, so that no bar hides another.

@@ -27,9 +27,9 @@ def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Se
     ax : matplotlib.axes.Axes
         Axes whose lines are named.
     places : sequence of float, optional
-        Horizontal position of each name, as a fraction of the width of the axes; the name stands beside
-        its line there. By default a name stands at the right end of its line, or where the line leaves
-        the axes, and names that would overlap are moved apart.
+        Horizontal position of each name, from 0 at the left end of the axes to 1 at the right; the name
+        stands beside its line there. By default a name stands at the right end of its line, or where the
+        line leaves the axes, and names that would overlap are moved apart.
     sides : str or sequence of str, default "above"
         Side of the line on which the name stands, for all lines or for each: "above", "below", "left",
         "right", or two of them, such as "above left". It has an effect only with `places`.
@@ -110,7 +110,7 @@ def rule(
 ) -> Axes:
     """Draw a thin dotted line across the axes, with a text beside it.
 
-    If `x` is given, the line is vertical at `x`. If `y` is given, the line is horizontal at `y`.
+    Exactly one of `x` and `y` is given: the line is vertical at `x`, or horizontal at `y`.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def rule(
     y : float, optional
         Position of a horizontal line, in the coordinates of the data.
     place : float, default 1.0
-        Point of the line beside which the text stands, as a fraction of the length of the line.
+        Point of the line beside which the text stands, from 0 at its left or lower end to 1 at the other.
     side : str, default "above left"
         Side of the point `place` on which the text stands: "above", "below", "left", "right", or two of
         them.
@@ -175,7 +175,7 @@ def _visible(ax: Axes, one: Any) -> Array:
 
 
 def _along(ax: Axes, one: Any, place: float) -> Array:
-    """Return the point of the line `one` that lies at the fraction `place` of the width of the axes `ax`.
+    """Return the point of the line `one` that lies at the fraction `place` of the width of `ax`, from the left.
 
     The result is an array with the distances of this point from the left and lower edge of the page, in units of 1/72
     inch. The point is interpolated between those from which the line is drawn.

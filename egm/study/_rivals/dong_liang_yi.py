@@ -128,7 +128,7 @@ def _lost(squares: Array, norms: Array) -> Array:
 
 
 def _first(scores: Array, epsilon: float, rng: np.random.Generator) -> int:
-    """Return privately the index of the first of the `scores` above 0, or the last index.
+    """Return privately the index of the first of the `scores` above 0, or the last index if none is above 0.
 
     This is the sparse vector technique. It is epsilon-differentially private if a replaced row changes each score by at
     most 1 (Dwork and Roth 2014, Theorem 3.23), and so costs epsilon**2 / 2 in zCDP.

@@ -84,7 +84,7 @@ def huang_liang_yi(
        + \sqrt{\mathrm{steps} / (2 \rho_{\mathrm{clip}})}\right),
 
     where :math:`\rho_{\mathrm{clip}}` is the budget of the search for the clip norm and :math:`\rho_3` that of the
-    noise of the mean. With this rank noise and clipping cause about the same error. But the rank is only two or three
+    noise of the mean. With this rank, noise and clipping cause about the same error. But the rank is only two or three
     standard deviations of a noisy count below n. So sometimes the search takes a wrong step at a point above all
     norms, and the clip norm is many times too large. The published results show this as well.
 

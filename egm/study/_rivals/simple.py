@@ -85,8 +85,8 @@ def gaussian(
 def coordinate_median(X: ArrayLike, rho: float, *, radius: ArrayLike, rng: np.random.Generator) -> Array:
     r"""Estimate the mean by a private median of each coordinate.
 
-    The error of this method does not depend on a clip norm. So it is below that of other methods if d is large and
-    `rho` is small. For normal data the median has :math:`\pi / 2` times the variance of the mean, even without noise.
+    The method needs no clip norm, and its error is below that of other methods if d is large and `rho` is small. For
+    normal data the median has :math:`\pi / 2` times the variance of the mean, even without noise.
 
     Parameters
     ----------
