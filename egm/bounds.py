@@ -234,7 +234,7 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
 
 
 def theorem4(sigma: ArrayLike, n: int) -> float:
-    r"""Bound the noise of `egm.mechanisms.GaussianDataMechanism` by Theorem 4 of Poulsen's report (2023).
+    r"""Bound the mean squared noise of `egm.mechanisms.GaussianDataMechanism` by Theorem 4 of Poulsen's report (2023).
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
     See Also
     --------
     theorem4_limit : The largest n for which the theorem holds.
-    egm.scaling.noise_factor : A quarter of the exact value, for any scaling.
+    egm.scaling.noise_factor : A quarter of the number that is bounded here, exact and for any scaling.
 
     Notes
     -----

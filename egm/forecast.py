@@ -107,8 +107,8 @@ def clipping(
     copies : float or ndarray, shape (d,), default 1
         Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. Each result is a mean over these factors, of the results for
-        ``factor * sigma``.
+        Factors by which the true standard deviations may differ from `sigma`. Each result is the
+        mean, over these factors, of the results for ``factor * sigma``.
 
     Returns
     -------
@@ -257,8 +257,8 @@ def loss_of_a_row(
     copies : float or ndarray, shape (d,), default 1
         Number of equal coordinates for which each entry of `sigma` stands.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. Each result is a mean over these factors, of the results for
-        ``factor * sigma``.
+        Factors by which the true standard deviations may differ from `sigma`. Each result is the
+        mean, over these factors, of the results for ``factor * sigma``.
 
     Returns
     -------
@@ -339,8 +339,8 @@ def best_clip_norm(
     tolerance : float, default 1e-7
         Relative tolerance of the clip norm.
     factors : sequence of float, default (1.0,)
-        Factors of `sigma`. The error is a mean over these factors, of the errors for
-        ``factor * sigma``.
+        Factors by which the true standard deviations may differ from `sigma`. The error is the
+        mean, over these factors, of the errors for ``factor * sigma``.
 
     Returns
     -------

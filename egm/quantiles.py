@@ -130,7 +130,7 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
         Privacy parameter of the draw in each column, > 0.
     step : float
         Distance of neighboring points, in the units of the values, > 0. Only these points can be
-        drawn, so the result may differ from the quantile by this distance.
+        drawn, so even the best of them may differ from the quantile by up to this distance.
 
     Returns
     -------
