@@ -142,7 +142,7 @@ def calibrate(mechanism: Any, size: int) -> float:
     """Check epsilon, delta and the argument `noise` of `mechanism`, and return the noise multiplier.
 
     This is the smallest standard deviation of each of `size` coordinates that suffices for a query of sensitivity 1.
-    For the noise "best", it is that of the law with the smaller one. The function stores in `mechanism` the fields
+    If `noise` is "best", the law with the smaller multiplier is taken. The function stores in `mechanism` the fields
     `epsilon` and `delta` as floats, `noise_law`, the law of the noise, and `noise_size`, which is `size`.
     """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)

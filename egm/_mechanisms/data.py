@@ -946,12 +946,15 @@ class GaussianDataMechanism(Mechanism):
         return self._lattice(room(self.noise_law, noise))
 
     def _lattice(self, noise: float) -> lattice.Lattice:
-        """Return the `Lattice` that rounds clipped rows to integers, for noise of `noise` times the clip norm."""
+        """Return the `Lattice` that says how clipped rows are rounded to integers.
+
+        The standard deviation of the noise is `noise` times the clip norm.
+        """
         return lattice.Lattice(self.clip_norm, self.sigma.size, noise, self._unrotated)
 
     @cached_property
     def _unrotated(self) -> Unrotated | None:
-        """Return the object that rotates only the sum of the rows along the basis, which is faster than every row.
+        """Return the object that rotates only the sum of the rows along the basis, instead of every row, to save time.
 
         The result is None if there is no basis, or if each row must be rotated: for a basis without a matrix, with very
         many vectors or not quite orthogonal, or for a scaling with very different entries.

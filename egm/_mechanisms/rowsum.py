@@ -162,9 +162,9 @@ class RowSum(ABC):
         """Return the lower and the upper ends of the intervals that `interval` describes, as two vectors.
 
         `parts` says how far the noisy sum may be from the exact sum. If `proved` is true, each end alone is wrong with
-        at most half of the allowed probability; otherwise an interval may be shorter, so that one end alone may use up
-        all of it. `of` says what the intervals contain, such as "sum". Each interval holds with the probability
-        `confidence`; if `simultaneous` is true, all hold together with this probability.
+        at most half of the allowed probability; otherwise an interval may be shorter, and one end alone may be wrong
+        with all of this probability. `of` says what the intervals contain, such as "sum". Each interval holds with the
+        probability `confidence`; if `simultaneous` is true, all hold together with this probability.
         """
         if of not in ("sum", "mean", "population"):
             raise ValueError(f'of must be "sum", "mean" or "population", got {of!r}')
