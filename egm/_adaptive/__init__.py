@@ -1,1 +1,1 @@
-"""Implement `egm.adaptive`: queries about private rows, a search for center and spread that makes them, a release."""
+"""Implement `egm.adaptive`: queries about private rows, a search for their center and spread, and the release."""

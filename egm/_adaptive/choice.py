@@ -15,8 +15,8 @@ the rows are near each other, more if they are not, and a bias if many rows are 
    many rows are longer than normal rows would be. If they make the expected error too large, the clipped rows are
    summed as in step 2. The second time, the expected error must be at least 1.5 times that of the clipped sum, because
    the expected error assumes that all long rows point in one direction, and was too large for nearly all of the fifty
-   distributions that were tried. The clipped rows are also summed before a clip norm is tried whose noise alone is
-   larger than that of the clipped sum.
+   distributions that were tried. The search also ends, and the clipped rows are summed, if the next clip norm to be
+   tried has so much noise that this alone makes the error larger than that of the clipped sum.
 5. If the mean that the search releases differs from the first mean by more than noise explains, the first mean is the
    result.
 
@@ -60,10 +60,11 @@ Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the no
 
 
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
-    """Return the least budget rho for which a search for center and spread of `n` rows with `d` columns is considered.
+    """Return the least budget rho for which a search is considered for `n` rows with `d` columns.
 
-    This budget is enough for a search after a first mean of the clipped rows, the median distance from this mean, and a
-    second mean. `sigma_range` is the range of the standard deviations of the standardized columns.
+    With less, the rows are clipped to their ranges and summed. This budget is enough for a search after a first mean of
+    the clipped rows, the median distance from this mean, and a second mean. `sigma_range` is the range of the standard
+    deviations of the standardized columns.
     """
     return max((least_rho(n, d, 1.0, sigma_range[0]) + _cost(n)) / (1 - _FIRST - _NEAR), (_ENOUGH / n) ** 2)
 
@@ -84,8 +85,8 @@ def released(
 
     The search finds center and spread of the rows, to clip them less. The result is a `LastRound`. `sigma_range` is the
     range of the standard deviations of the columns, `public` is a public basis or None, and `learn` says whether a
-    basis is found privately. After a search, the share `unseen` of the remaining budget pays for noisy numbers of long
-    rows, which bound what clipping takes from the sum. The rest pays for the sum.
+    basis is found privately. After a search, the share `unseen` of the remaining budget pays for counting long rows,
+    with noise, to bound what clipping takes from the sum. The rest pays for the sum.
     """
     rho, account = rows.account.base, rows.account
     if rho < least(rows.n, rows.d, sigma_range):
@@ -121,12 +122,12 @@ def _error(rows: Answers) -> float:
 
 
 def _pays(search: Search, first: Mean, radius: float) -> bool:
-    """Return whether `search` promises a far smaller error than the sum of clipped rows, and two noisy means agree.
+    """Return whether `search` promises a far smaller error than the clipped sum, and a second mean agrees with `first`.
 
     `first` is the first noisy mean of the clipped rows, where the search begins, and `radius` is a noisy median of the
-    distances of the rows from it. The error of the search is a forecast for normal rows with this median. The second
-    mean is that of the rows clipped to the best norm for normal rows. If the result is true, the center of the search
-    has been moved to the second mean.
+    distances of the rows from this mean. The error of the search is forecast for normal rows with this median. The
+    second noisy mean is that of the rows clipped around `first` to the best norm for normal rows; it agrees if noise
+    explains its distance from `first`. If the result is true, the center of the search has been moved to this mean.
     """
     rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)

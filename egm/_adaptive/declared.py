@@ -120,7 +120,7 @@ class Declared:
 
     @property
     def _learns(self) -> bool:
-        """Return whether a basis is to be found privately."""
+        """Return whether `basis` is "learn": a basis for correlated columns is then found by private queries."""
         return isinstance(self.basis, str) and self.basis == "learn"
 
     def _least(self, n: int, d: int) -> float:
@@ -132,7 +132,7 @@ class Declared:
     def _least_declared(self, d: int) -> float:
         """Return the least budget of a search for center and spread, for the declared number of rows of `d` columns.
 
-        If the number of rows is private, this includes what its noisy number costs.
+        If the number of rows is private, the budget includes the cost of a noisy number of rows.
         """
         return self._least(self.n, d) / ((1 - COUNT) * _SURE**2 if self._counted else 1.0)
 
@@ -171,7 +171,8 @@ class Declared:
 def _checked_ranges(ranges: Any, columns: Columns) -> tuple[tuple[float, float], ...]:
     """Return the argument `ranges` of the mechanism as a tuple of pairs, in the order of the names in `columns`.
 
-    Raise a ValueError for a range that is not (low, high) with low < high, or that is too wide or too narrow.
+    Raise a ValueError unless each range is (low, high) with low < high, both between -1e100 and 1e100 and not nearer to
+    each other than 2e-100.
     """
     found = finite(ranges=_tables.ordered(columns, ranges=ranges))
     if found.ndim != 2 or found.shape[1:] != (2,) or not len(found):

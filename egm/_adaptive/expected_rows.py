@@ -26,12 +26,12 @@ class ExpectedRows:
 
     The deviations are the standard deviations of the columns. The columns are independent, unless the matrix
     `covariance` is given, whose diagonal is `sigma` squared. If `along` is given, the coordinates along a public basis
-    are independent and have these standard deviations. So a release can be forecast without data. Each public
-    method is one query. Its cost, a number of zero-concentrated differential privacy, is recorded under the name of
-    a step of the search. All queries together may cost at most the budget `rho`. The attribute `failure` is an upper
-    bound of the probability that some answer about real rows would be so wrong that the search fails. The attribute
-    `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is replaced, and 1 if a row is added or
-    removed.
+    are independent and have these standard deviations. So a release can be forecast without data. Each public method
+    except `turn` and `standardize` is a query. Its cost, a number of zero-concentrated differential privacy, is
+    recorded under the name of a step of the search. All queries together may cost at most the budget `rho`. The
+    attribute `failure` is an upper bound of the probability that some answer about real rows would be so wrong that the
+    search fails. The attribute `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is
+    replaced, and 1 if a row is added or removed.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ExpectedRows:
         self.columns, self.law = mu, (sigma, covariance)
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates along `basis`, or the columns if it is None, in all later queries about the rows."""
+        """Answer all later queries in the coordinates of the rows along `basis`, or in the columns if it is None."""
         self.mu, (self.sigma, self.covariance) = self.columns, self.law
         if basis is None:
             return
@@ -64,7 +64,7 @@ class ExpectedRows:
     def standardize(self, half: float) -> None:
         """Divide the rows by `half`, so that the query `within` cuts the original entries to [-`half`, `half`].
 
-        No other query may be made after this.
+        After this, only the query `within` may be made.
         """
         self.columns = self.columns / half
 
@@ -133,12 +133,12 @@ class ExpectedRows:
     def parts(
         self, step: str, center: Array, b: Array, clip_norm: float, outer: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the expected mean of what clipping to `clip_norm` removes from normal rows, and how noisy it would be.
+        """Return the expected mean of what clipping to `clip_norm` removes from rows, and how noisy an answer would be.
 
         The rows x are first scaled to b (x - center) and clipped to the norm `outer`. So the mean is that of the
-        differences between a row clipped to `outer` and clipped to `clip_norm`. The second result is the standard
-        deviation of the noise of an answer in each entry. The privacy cost `rho` (of zero-concentrated differential
-        privacy) is recorded under `step`, the name of a step of the search.
+        vectors clipped to `outer` minus the same vectors clipped to `clip_norm`. The second result is the standard
+        deviation of the noise that a private answer would have in each entry. The privacy cost `rho` (of
+        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         share = self._radial(center, b).excess(np.array([clip_norm, outer]))[2]
@@ -161,9 +161,10 @@ class ExpectedRows:
         """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy an answer would be.
 
         `center` and `spread` have one entry for each column, and so has the mean, which has no noise in it. The second
-        result is the standard deviation of the noise that a private answer would have in each entry. It is proportional
-        to `heavy`, the factor by which larger squares are allowed than for normal rows. The privacy cost `rho` (of
-        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+        result is the standard deviation of the noise that a private answer would have in each entry. For such an
+        answer, the squares of a row are limited to what is usual for normal rows, times the factor `heavy`, and so the
+        noise is proportional to `heavy`. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
+        under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         std = squares_std(self.n, self.d, rho, self.diameter) * heavy
@@ -226,12 +227,12 @@ class ExpectedRows:
         return Radial(spread, vectors.T @ (scaling * (self.mu - center)), np.ones(self.d))
 
     def _risk(self, rho: float, q: float, intervals: int) -> None:
-        """Add to `failure` a bound of the probability that a private q-quantile is below or above all its numbers.
+        """Add to `failure` a bound of the probability that a private q-quantile of n numbers is outside their range.
 
-        The quantile is that of n numbers, one for each row: a distance or an absolute difference, which `radius` and
-        `spreads` define. The private quantile is drawn at random. So it can be smaller than the smallest of the
-        numbers, or larger than the largest. The attribute `failure` is explained at the class. `rho` is the cost of the
-        quantile, and `q` is in (0, 1). `intervals` is the number of intervals from which the private quantile is drawn;
-        for several quantiles of equal cost, it is the number of the intervals of all quantiles together.
+        The numbers are one for each row: a distance or an absolute difference, which `radius` and `spreads` define. The
+        private quantile is drawn at random. So it can be smaller than the smallest of the numbers, or larger than the
+        largest. The attribute `failure` is explained at the class. `rho` is the cost of the quantile. `intervals` is
+        the number of intervals from which the private quantile is drawn; for several quantiles of equal cost, it is the
+        number of the intervals of all quantiles together.
         """
         self.failure += intervals * math.exp(-math.sqrt(8 * rho) * self.n * min(q, 1 - q) / 2)

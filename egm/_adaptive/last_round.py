@@ -7,7 +7,7 @@ budget.
 1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are more
    long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that the clipped parts of all rows
    point in one direction. If a basis was learned, the lengths of the rows without this basis are checked, too, and the
-   basis is given up unless it promises a smaller error.
+   expected errors with and without the basis decide whether it is given up.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
 3. Aside. The clipped parts cancel in their sum only if the law of the rows is symmetric. This sum is measured if the
@@ -83,13 +83,13 @@ class LastRound:
     the sum. `bias` estimates the largest amount by which clipping may have moved each entry, up or down, and `bias_std`
     is the standard deviation of the noise in this estimate. `forecast` is the expected squared error of the sum,
     divided into parts by their causes. `model_holds` is true if the norms of the rows looked like those of normal rows.
-    `share` is the share of each column in the parts of the error that clipping causes, in proportion to its variance.
-    `center` is the center that was found before the last sum, in the coordinates of the columns. `sigma` has the
-    standard deviations that were found before it, along `basis` if there is one. `spread` has the standard deviations
-    of the columns that follow from `sigma` or, if there are more long rows than normal ones, upper bounds: all that
-    these rows add to the squared norms may be in any one column. `unseen` bounds what clipping took, or is None if no
-    part of the budget was declared for this. `method` is "search", or "ranges" for rows that are clipped to declared
-    ranges without a search.
+    `share` has each column's share of the total variance, which is taken for its share of the error that clipping
+    causes. `center` is the center that was found before the last sum, in the coordinates of the columns. `sigma` has
+    the standard deviations that were found before it, along `basis` if there is one. `spread` has the standard
+    deviations of the columns that follow from `sigma` or, if more rows are long than in normal data, upper bounds: all
+    that the long rows add to the squared norms may be in any one column. `unseen` bounds what clipping took, or is None
+    if no part of the budget was declared for this. `method` is "search", or "ranges" for rows that are clipped to
+    declared ranges without a search.
     """
 
     mean: Array
@@ -226,11 +226,10 @@ def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail |
     larger than `limit`.
 
     If a basis was learned, the check is made along the basis and in the columns, because along the basis rows can be
-    longer: a rotation spreads a long tail of one column over many coordinates. Then the basis is given up unless it
-    promises a smaller error than the columns. If the norms in the columns look normal, the error that is expected in
-    the columns is most likely true, and the basis must promise an error that is smaller by a factor. Otherwise both
-    errors are rough estimates for the worst case, and the basis is given up only if the columns promise a far smaller
-    error.
+    longer: a rotation spreads a long tail of one column over many coordinates. If the norms in the columns look normal,
+    the error that is expected in the columns is most likely true, and the basis is given up unless it promises a
+    clearly smaller one. Otherwise both errors are rough estimates for the worst case, and the basis is given up only if
+    the columns promise a far smaller error.
     """
     it = _LastRound(search, limit=limit)
     seen = it.look()
@@ -248,9 +247,10 @@ def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail |
 class _LastRound:
     """Release the mean of the rows after a finished search; only the functions of this module make such objects.
 
-    When the object is made, it measures the scaling `b` by a private query. Other attributes follow from `b` and the
-    search: `weights` has the variance of each entry of a scaled row, `effective` is the effective dimension of the
-    scaled rows, and `unit` is the length in the units of the data that corresponds to the length 1 after scaling.
+    When the object is made, a private query corrects the standard deviations of the search by one common factor. The
+    scaling `b` and other attributes follow from the search: `weights` has the variance of each entry of a scaled row,
+    `effective` is the effective dimension of the scaled rows, and `unit` is the root mean square of the norm of a
+    centered row, in the units of the data, divided by that after scaling.
     """
 
     def __init__(self, search: Search, doubt: float | None = None, limit: float = math.inf) -> None:
@@ -269,9 +269,9 @@ class _LastRound:
     def clip(self, seen: Tail | None) -> _Clip:
         """Choose the clip norm, and return it as a `_Clip`; `seen` is the result of `look`, the check for long rows.
 
-        The length of a row x is ||b (x - center)||. There are too many long rows if chance and noise do not explain
-        their number for normal rows. The check, the choice and the mean see the rows only through private queries, the
-        methods of `self.rows`. Each answer about real rows has noise and is paid from the budget.
+        If `seen` is None, `by_model` chooses the clip norm as for normal rows. If `seen` is a model of the norms of the
+        rows, or if `by_model` finds no clip norm that only few rows exceed, `by_tail` chooses it for a model of the
+        norms. Both methods make private queries about the rows, which are paid from the budget.
         """
         clip = self.by_model() if seen is None else None
         return clip or self.by_tail(seen or self.likeliest())
@@ -427,7 +427,7 @@ class _LastRound:
         """Check by further queries which ranges of very large norms have rows, and return these ranges.
 
         A shell is a narrow range of norms. A range is a pair (start, stop): it has the shells with indices from start
-        to stop - 1. `windows` is the list of the ranges to be checked, in ascending order. The first query is how
+        to stop - 1. `windows` is the list of the ranges to be checked, in ascending order. The first query asks how
         many rows have a norm above the lower end of the last range. If noise explains the answer, this range is
         removed, and the range before it is checked in the same way. The check ends at the first range that certainly
         has rows, or when no more of the budget may be spent. The result is the list without the removed ranges.
@@ -469,10 +469,10 @@ class _LastRound:
         """Choose the clip norm of least squared error for rows with the norms of the model `tail`; return a `_Clip`.
 
         `tail` models the number of rows with a norm above t, for each t. A `_Clip` has the clip norm, and says how far
-        clipping may move the sum of the rows. First a smaller clip norm is tried: the method asks, at a cost, how many
-        rows are longer. If they are many, a few larger norms are tried. The first norm that only few rows exceed is the
-        result if it is below the best clip norm of the model. Otherwise the answers improve the model, and its best
-        clip norm is the result.
+        clipping may move the sum of the rows. First a clip norm is tried that few rows of the model exceed: the method
+        asks, at a cost, how many rows are longer. If they are many, a few larger norms are tried. The first norm that
+        only few rows exceed is the result if it is below the best clip norm of the model. Otherwise the best clip norm
+        of the model is the result; if many rows exceed all norms that were tried, the answers first improve the model.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
@@ -501,8 +501,8 @@ class _LastRound:
 
         A `_Clip` has the clip norm, says how far clipping may move the sum of the rows, and may have a correction of
         the sum. The first try is the clip norm of least forecast error for normal rows, or a larger one if it clips too
-        much of them. From a certain effective dimension on, `corrected` is tried first. Otherwise the clip norm is
-        increased, a limited number of times, until only few rows are longer.
+        much of them. If the effective dimension is large enough, `corrected` may find a clip norm and a correction. If
+        it does not, the first clip norm is increased, a limited number of times, until only few rows are longer.
         """
         search, n = self.search, self.n
         rho = search.account.left
@@ -550,11 +550,11 @@ class _LastRound:
 
         `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first result is the
         least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is the last index but
-        one, or None if clearly too many rows are longer than the last norm. The second result has a column for
-        each norm except the first, with the three numbers of a `_Shift`: how far clipping moves the sum. For
-        this, only those longer rows count that exceed the number expected of normal rows. The upper estimate adds one
-        standard deviation of the noise to their number, because the long rows of one skewed column can be longer than
-        is assumed.
+        one, or None if clearly too many rows are longer than the last norm. The second result has a column for each
+        norm except the first, with the three numbers of a `_Shift`: how far clipping to this norm moves the sum. For
+        this, only the number of longer rows in excess of that expected of normal rows counts. The upper estimate adds
+        one standard deviation of the noise to this excess, because the long rows of one skewed column can be longer
+        than is assumed.
         """
         counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
         more = np.cumsum(counts[::-1])[::-1] - self.n * np.array([self.share(norm) for norm in norms[1:]])
@@ -572,8 +572,8 @@ class _LastRound:
         The results are the last clip norm, whether only few rows are longer than it, and how far clipping these rows
         moves the sum. `noise` is the root mean square of the norm of the noise for the clip norm 1. If a `tail` (a
         model of the norms) is given, the first clip norm is not `clip_norm` but one that few rows of this model exceed.
-        In many dimensions and without a `tail`, only those longer rows count that exceed the number expected of normal
-        rows.
+        In many dimensions and without a `tail`, only the number of longer rows in excess of that expected of normal
+        rows counts.
 
         For each clip norm that is tried, the attribute `asked` gets the clip norm, the noisy number of longer rows, and
         the standard deviation of its noise.

@@ -21,11 +21,12 @@ from egm._validate import shown_shape, unread, unread_matrix
 
 
 def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]:
-    """Return the rows of `X`, which can be read several times, and the names of their columns or None.
+    """Return the rows of `X`, to be read several times, and the names of their columns, or None if they have no names.
 
     `X` has the rows in any of the forms that `egm.AdaptiveDataMechanism.release` accepts, and `person` says to whom
     each row belongs, or is None. With `person` the result has one row for each person. Raise a ValueError if the
-    numbers of rows and columns are not the declared ones, or if an entry is not finite.
+    numbers of rows and columns are not the declared ones, if the budget is too small for them, or if an entry is not
+    finite.
     """
     labels = people.label_names(X, person=person)
     first, held = _held(X, once=person is not None)
@@ -43,7 +44,10 @@ def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]
 
 
 def check(X: Any, person: object, declared: Declared) -> None:
-    """Raise the errors that `opened` would raise for the budget and for the type and shape of `X`, and read no row."""
+    """Raise the errors that a release would raise for the budget, `person`, and the type, shape and names of `X`.
+
+    No row is read.
+    """
     people.require_person(person, declared.per_person)
     labels = people.label_names(X, person=person)
     if isinstance(X, Iterator) and not labels:  # with labels it is read once
@@ -80,9 +84,10 @@ def check(X: Any, person: object, declared: Declared) -> None:
 def _held(X: Any, once: bool) -> tuple[Any, Any]:
     """Return an object that shows the names of the columns of `X`, and an object from which the rows can be read.
 
-    Both are `X` itself if it is an array or a table. If `X` is a function or an iterator and `once` is true, they are
-    the first block of rows, and an iterator over all blocks. If `X` is a function and `once` is false, both are a table
-    that can be read several times, but the first is None if the columns have no names.
+    Both objects are `X` itself if it is an array or a table. For a function or an iterator, `once` says whether it is
+    enough that the rows can be read once. If it is true, the objects are the first block of rows, and an iterator over
+    all blocks. Otherwise `X` is a function, and both objects are a table that can be read several times, but the first
+    one is None if the columns have no names.
     """
     if not _tables.is_read_later(X):
         return X, X

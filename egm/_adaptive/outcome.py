@@ -19,8 +19,8 @@ class Outcome(NamedTuple):
 
     `found` has the noisy mean in the units in which the rows were summed. In the units of the data, the mean of the
     rows is `middle` + `half` times this mean. `of_count` is None or, if the number of rows is private, the pair of the
-    noisy number and the standard deviation of its noise. `noise_std`, shape (d,), and `error` are the noise in each
-    entry of the sum and the expected squared error of the sum, in the units of the data.
+    noisy number and the standard deviation of its noise. `noise_std`, shape (d,), has the standard deviation of the
+    noise in each entry of the sum, and `error` is the expected squared error of the sum, both in the units of the data.
     """
 
     found: LastRound
@@ -32,14 +32,15 @@ class Outcome(NamedTuple):
 
     @property
     def center(self) -> Array:
-        """Return the center of the rows in the units of the data, shape (d,)."""
+        """Return the center that the search found or, without a search, `middle`, in the units of the data."""
         return np.asarray(self.middle + self.half * self.found.center)
 
 
 def outcome(declared: Declared, rows: Answers) -> Outcome:
-    """Make a release by private queries about standardized rows, which `rows` answers with noise; return the result.
+    """Make all queries about the standardized rows, and return the result in the units of the data.
 
-    `declared` has what the user declared about the rows.
+    The object `rows` answers the queries, for a release or for a forecast, and `declared` has what the user declared
+    about the rows.
     """
     found, of_count = _asked(declared, rows)
     middle, half = declared._standard

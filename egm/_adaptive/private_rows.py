@@ -251,10 +251,11 @@ def _sum_of_products(rows: Array, center: Array, spread: Array, clip_norm: float
 class PrivateRows:
     """Answer queries about the private rows `X`, of shape (n, d), within the budget `rho`.
 
-    `X` is an array or, for rows that are read block by block, a `Passes`. Each public method is one query. Before it
-    reads the rows, it records its cost, a number of zero-concentrated differential privacy, under the name of a step of
-    the search. If `rng` is not None, all randomness comes from this Generator; then the answers are simulations, fit
-    for experiments only. If `middle` and `half` are given, the rows x are standardized to (x - middle) / half.
+    `X` is an array or, for rows that are read block by block, a `Passes`. Each public method except `turn` and
+    `standardize` is a query. Before it reads the rows, it records its cost, a number of zero-concentrated differential
+    privacy, under the name of a step of the search. If `rng` is not None, all randomness comes from this Generator;
+    then the answers are simulations, fit for experiments only. If `middle` and `half` are given, the rows x are
+    standardized to (x - middle) / half.
 
     `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
     because then the number of rows is private, and one is added or removed.
@@ -275,7 +276,7 @@ class PrivateRows:
         self.n, self.d = self.rows.shape
 
     def turn(self, basis: BasisLike | None) -> None:
-        """Take the coordinates along `basis`, public or released, or the columns (None), in all later queries."""
+        """Answer later queries in coordinates along `basis` (public or released), or in the columns if it is None."""
         self.coordinates = replace(self.coordinates, basis=basis)
 
     def standardize(self, half: float) -> None:
@@ -286,7 +287,7 @@ class PrivateRows:
     def count(self, step: str, rho: float) -> tuple[float, float]:
         """Return the noisy number of rows, and the standard deviation of its noise.
 
-        The noisy number, but at least 2, becomes the number `n` of all later queries. The privacy cost `rho` (of
+        The noisy number, or 2 if it is smaller, becomes the number `n` of all later queries. The privacy cost `rho` (of
         zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search. What is left
         becomes `account.base`, the budget of which later steps take shares.
         """

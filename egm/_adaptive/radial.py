@@ -2,8 +2,8 @@
 
 One correct digit of a forecast is sufficient. The squared norm ||b x||**2 of a row x, scaled by b, is replaced by a
 gamma variable with the same mean and variance. The gamma variable is replaced by the cube of a normal variable (Wilson
-and Hilferty 1931). The share of a row that clipping removes is treated as a function of the row's norm alone, although
-it also depends on the direction of the row.
+and Hilferty 1931). The norm of a row is treated as independent of the direction of the row, so that clipping removes
+the same share of every coordinate, on average.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Radial:
         The errors are root mean squared errors in the units of the data, an array with one entry for each coordinate.
         The standard deviation of the noise in entry j of the mean is noise * C / b[j], where b[j] is the factor by
         which entry j of a row is scaled. A clip norm is not considered if clipping could move the mean by more than
-        `one_sided` times its total error, in the case that the parts that clipping removes from all rows point in one
-        direction.
+        `one_sided` times the root of the mean squared error of all entries together, in the case that the parts that
+        clipping removes from all rows point in one direction.
         """
         C = _CLIP_NORMS * self._norm(5.0)
         first, second, share = self.excess(C)

@@ -78,8 +78,8 @@ class AdaptiveRelease(RowSum):
     Half of the length of an interval for the sum is :math:`\text{bias} + q s`. Here :math:`s^2` is the
     sum of ``noise_std**2``, ``bias_std**2`` and the variance that clipping causes: all three are
     treated as normal. For 95 percent, q is mostly between 1.64 and 1.96, the normal quantiles for one
-    tail and for two. It is the smaller, the larger `bias` is, because an interval whose error has a
-    large bias can fail on one side only. The length is at least that for the noise without a bias.
+    tail and for two. A larger `bias` makes q smaller, because an interval whose error has a large
+    bias can fail on one side only. The length is at least that for the noise without a bias.
 
     What clipping removes from a row is called its clipped part. If a noisy sum of the clipped parts
     was measured, which needs three columns or more, `bias` is what this sum leaves uncorrected.
@@ -189,9 +189,9 @@ class AdaptiveRelease(RowSum):
         If no row is longer than C, the length is about :math:`2 z` times :math:`R / \sqrt{2 \rho_u}`
         or less in the mean, apart from the noise of the sum; :math:`\rho_u` is the entry "unseen" of
         `spent`. No interval that holds for all data can be much shorter than
-        :math:`R / \sqrt{2 \rho}`; chapter 12 proves it. With `ranges` and for 95 percent, the interval
-        fails for at most 10 percent of the releases, in theory: a sum of the clipped rows takes the
-        place of the one that follows a search if both differ too much, and both have noise.
+        :math:`R / \sqrt{2 \rho}`; chapter 12 proves it. With `ranges`, an interval for 95 percent may
+        in theory fail in up to 10 percent of the releases, because one of two noisy sums is released:
+        the one that follows the search or, if both differ too much, that of the clipped rows.
 
         Examples
         --------

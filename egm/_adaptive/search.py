@@ -11,10 +11,10 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
    standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
    factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
    Otherwise that of coordinate j is found by a median of |x_j - center_j|.
-3. Turn, if there is a basis and the budget is large enough. The coordinates along a public basis take the place of the
-   columns instead of step 2. To learn a basis, the noisy second moments of the columns, divided by their standard
-   deviations, give a covariance matrix, and its eigenvectors are the basis (`learned.py`). The mean squares along the
-   basis are measured, and again after step 4.
+3. Turn, if there is a basis and the budget is large enough. The coordinates along the basis take the place of the
+   columns; for a public basis, step 2 is left out. To learn a basis, the noisy second moments of the columns, divided
+   by their standard deviations, give a covariance matrix, and its eigenvectors are the basis (`learned.py`). The mean
+   squares along the basis are measured, and again after step 4.
 4. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of the report, at most twice. The shares of the
    budget for this are those for which the final mean has the least predicted error. Only little is clipped, so that
    the center stays good even if the clipped parts of all rows point in one direction. Then the mean squares of the
@@ -150,11 +150,11 @@ class Search:
     """Search for the center and the standard deviations of the columns, by queries to `rows` that have noisy answers.
 
     The state of the search is in three attributes of shape (d,): `center` is the estimated center, `center_std` is its
-    standard error, and `sigma` has the standard deviations of the columns. All three are computed from noisy answers
-    only, and so may be published. Every column has a mean from -radius to radius, and a standard deviation within
-    `sigma_range`. `public` is a public basis whose coordinates are used if the budget is large enough; `learn` says
-    whether a basis is found privately. The search begins at the center `start`, by default zero, and the attribute
-    `rho` is the budget that is left when it begins.
+    standard error, and `sigma` has the standard deviations, all of the columns or, once a basis is used, of the
+    coordinates along it. All three are computed from noisy answers only, and so may be published. Every column has a
+    mean from -radius to radius, and a standard deviation within `sigma_range`. `public` is a public basis whose
+    coordinates are used if the budget is large enough; `learn` says whether a basis is found privately. The search
+    begins at the center `start`, by default zero, and the attribute `rho` is the budget that is left when it begins.
     """
 
     def __init__(
@@ -336,10 +336,10 @@ class Search:
     def learned(self, alike: bool) -> bool:
         """Find a basis whose coordinates are nearly uncorrelated, take the coordinates along it, and return True.
 
-        The basis comes from a noisy matrix of second moments. If it would hardly reduce the noise of the sum, keep the
-        columns as coordinates, with standard deviations that have been measured again, and return False. Return False
-        at once if there are too many columns. The check before the final sum may give the basis up again: if `alike` is
-        true, all columns then get one common standard deviation.
+        The basis comes from a noisy matrix of second moments. If the basis would hardly reduce the noise of the sum,
+        keep the columns as coordinates, with standard deviations that have been measured again, and return False. If
+        there are too many columns, return False and ask nothing. The check before the final sum may give the basis up
+        again: if `alike` is true, all columns then get one common standard deviation.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -360,10 +360,10 @@ class Search:
         return True
 
     def in_columns(self) -> Search | None:
-        """Return this search with the columns as coordinates if a basis was learned, and otherwise None.
+        """Return a copy of this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        In the first case all later queries about the rows are about the columns, too. The standard deviations are
-        those from before the basis was learned.
+        If there is a copy, all later queries about the rows, also those of this search, are about the columns. The
+        standard deviations in the copy are those from before the basis was learned.
         """
         if self.columns is None:
             return None
@@ -401,9 +401,10 @@ class Search:
         """Correct the standard deviations of the columns by mean squares, also if the tails of some columns are long.
 
         A column that is zero in most rows has a median near zero, and `remeasure` limits its few large squares, so that
-        these rows would be long. So if the budget is large enough, `reweigh` measures the mean squares. But a long tail
-        increases the root mean square of a column more than the best scaling allows for. So a standard deviation is
-        what the median says, plus the error of the median, but at least a part of the root mean square.
+        these rows would be long. So if the budget is large enough, `reweigh` measures the mean squares. But for a
+        column with a long tail, the root mean square is larger than is best for the scaling. So a standard deviation is
+        what the median says, times a factor for the error of the median, but at most the root mean square and at least
+        a part of it.
         """
         if not self.measurable:
             self.remeasure()
@@ -415,7 +416,7 @@ class Search:
 
     @property
     def measurable(self) -> bool:
-        """Return whether the budget is large enough to measure the mean squares along a basis, and to learn a basis."""
+        """Return whether d > 1 and the budget is enough to learn a basis and to measure the mean squares along it."""
         cost = _REMEASURED * self.rho
         noise = squares_std(self.n, self.d, cost, self.rows.diameter)
         needed = _LEARN * self.rho + 2 * self.once + 3 * (cost + self.cost(self.far))
@@ -444,19 +445,19 @@ class Search:
         self.remeasure(max(1.0, far**2 / chdtri(self.d, 1 - q)))
 
     def spread(self) -> Array:
-        """Return the root mean square of each column about the estimated center, shape (d,).
+        """Return the root mean square of each coordinate about the estimated center, shape (d,).
 
-        The square of the result is the variance of the column plus the squared standard error of the center.
+        The square of the result is the variance of the coordinate plus the squared standard error of the center.
         """
         spread: Array = np.hypot(self.sigma, self.center_std)
         return spread
 
     def set_sigma(self, spread: Array) -> None:
-        """Set `sigma` from `spread`, the root mean square of each column about the estimated center.
+        """Set `sigma` from `spread`, the root mean square of each coordinate about the estimated center.
 
-        The attribute `sigma` has the standard deviations of the columns. The variance of a column is the square of its
-        `spread` minus the squared standard error of the center, but at least 0.09 times the square of `spread`. The
-        standard deviations are clipped to their declared range.
+        The attribute `sigma` has the standard deviations of the coordinates: those of the columns or along the basis. A
+        variance is the square of `spread` minus the squared standard error of the center, but at least 0.09 times the
+        square of `spread`. The standard deviations are clipped to the range `sigma_range`.
         """
         sigma = np.sqrt(np.maximum(spread**2 - self.center_std**2, (0.3 * spread) ** 2))
         self.sigma = np.clip(sigma, *self.sigma_range)
@@ -509,11 +510,11 @@ class Search:
         return tuple(share * left for share in min(errors, key=lambda shares: float(errors[shares])))
 
     def groups(self) -> tuple[Array, Array, Array]:
-        """Divide the columns into at most 64 groups of similar spread, to save time in forecasts.
+        """Divide the coordinates into at most 64 groups of similar spread, to save time in forecasts.
 
         The results are three arrays with one entry for each group. The first two have the root mean squares of the
-        standard deviations (`sigma`) and of the standard errors of the center (`center_std`) over the columns of the
-        group. The third has the number of columns in the group.
+        standard deviations (`sigma`) and of the standard errors of the center (`center_std`) over the coordinates in
+        the group. The third has the number of coordinates in the group.
         """
         groups = np.array_split(np.argsort(self.spread()), min(self.d, 64))
         squares = [[np.mean(v[group] ** 2) for group in groups] for v in (self.sigma, self.center_std)]

@@ -54,8 +54,8 @@ class Tail:
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
         the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
         clearly above the noise. `std` is the standard deviation of the noise in each number. If `ends` is true, it was
-        checked that few rows are beyond the next edge. Then the power is so large, up to a limit, that the number of
-        rows falls, from one edge to the next, to what the noise can hide, even if it fell more slowly before.
+        checked that few rows are beyond edges[last + 1]. Then the power is so large, up to a limit, that at this edge
+        the number of rows has fallen to what the noise can hide, even if it fell more slowly before.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -72,9 +72,9 @@ class Tail:
     def counted(self, lengths: Array, counts: Array, std: float) -> Tail:
         """Return this model with new noisy counts: counts[i] rows are longer than lengths[i], and the lengths ascend.
 
-        `std` is the standard deviation of the noise in each count. The counts replace the numbers of rows at the edges
-        between the lengths. The model ends at the first length whose count is not clearly above the noise, and its
-        power follows from the counts before. If there is no such length, the edges beyond the last length are kept.
+        `std` is the standard deviation of the noise in each count. The lengths take the place of the edges between
+        them. The model ends at the first length whose count is not clearly above the noise, and its power is fitted to
+        the numbers of rows before this length. If there is no such length, the edges beyond the last length are kept.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
@@ -147,8 +147,8 @@ class Tail:
     def parted(self, clip_norm: float, farthest: float) -> float:
         """Return the length t >= clip_norm for which a bound on what clipping takes from long rows is least.
 
-        In the bound, clipping takes t - clip_norm from each row longer than `clip_norm`, and besides `farthest`, the
-        most that is possible, from each row longer than t.
+        The bound is t - clip_norm for each row longer than `clip_norm`, plus `farthest`, the most that clipping can
+        take from a row, for each row longer than t.
         """
         t, rows = self._fine()
         t = t * self.edges[0]
@@ -159,7 +159,7 @@ class Tail:
     def length(self, rows: float) -> float:
         """Return the length t for which `rows` is the number of rows with a norm above t.
 
-        If more than this number of rows have a norm above the last of the `edges`, this edge is returned.
+        The result is never below the first of the `edges` or above the last one.
         """
         within = np.flatnonzero(self.rows <= rows)
         if within.size == 0:

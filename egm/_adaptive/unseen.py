@@ -23,5 +23,5 @@ class Unseen(NamedTuple):
     square: Array
 
     def times(self, half: Floats) -> Unseen:
-        """Return these bounds on what clipping takes for columns multiplied by `half`, a number or an array, (d,)."""
+        """Return the bounds for columns that are multiplied by `half`, which is a number or an array of shape (d,)."""
         return Unseen(half * self.most, half * self.std, half**2 * self.square)

@@ -118,7 +118,7 @@ def fix(mechanism: object, /, **values: Any) -> None:
 
 
 def ordinary(noise: T, **parameters: Any) -> T:
-    """Return `noise`, a scale or an array of scales, or raise a ValueError unless each is between 1e-300 and 1e300.
+    """Return `noise`, a scale or an array of scales, if each is between 1e-300 and 1e300; else raise a ValueError.
 
     Outside this range doubles lose digits. The error message shows the `parameters` from which the noise was computed.
     """
@@ -139,11 +139,11 @@ def match(columns: Columns, **named: Array) -> None:
 
 
 def calibrate(mechanism: Any, size: int) -> float:
-    """Check the privacy parameters and the noise of `mechanism`, and return the noise multiplier.
+    """Check epsilon, delta and the argument `noise` of `mechanism`, and return the noise multiplier.
 
     This is the smallest standard deviation of each of `size` coordinates that suffices for a query of sensitivity 1.
-    The function stores `epsilon` and `delta` as floats, the law of the noise as `noise_law`, and `size` as
-    `noise_size`. The law of the noise "best" is the one with the smaller noise multiplier.
+    If `noise` is "best", the law with the smaller multiplier is taken. The function stores in `mechanism` the fields
+    `epsilon` and `delta` as floats, `noise_law`, the law of the noise, and `noise_size`, which is `size`.
     """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
@@ -194,7 +194,7 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 
 
 def room(law: NoiseLaw, noise: float) -> float:
-    """Return the standard deviation of normal noise for which the range of 64-bit integers must be large enough.
+    """Return the standard deviation of normal noise that must fit into 64-bit integers, so that noise of `law` fits.
 
     The result is `noise`, the standard deviation of each coordinate, or 16 times `noise` for l2 noise, which is normal
     noise with a random standard deviation.

@@ -199,8 +199,9 @@ class GaussianDataMechanism(Mechanism):
         Norm :math:`C` to which a centered and scaled row is shortened if it is longer.
     count_weight : float
         Number by which the number of rows is multiplied before it is released together with the
-        sum; at least a tenth of `clip_norm`. It is 0.0 if the number of rows is not released. Under
-        "replace_one" it is released only if `missing` is "drop_row" or `per_person` is a number.
+        sum; at least a tenth of `clip_norm`, but 0.0 if the number of rows is not released. Under
+        "replace_one" this number is released only if `missing` is "drop_row" or `per_person` is a
+        number.
     clipped_std : float or None
         Standard deviation of the noise in `Release.clipped`, the released number of clipped rows.
         None unless `count_clipped` is True.
@@ -945,14 +946,18 @@ class GaussianDataMechanism(Mechanism):
         return self._lattice(room(self.noise_law, noise))
 
     def _lattice(self, noise: float) -> lattice.Lattice:
-        """Return a `Lattice` for clipped rows plus noise whose standard deviation is `noise` times the clip norm."""
+        """Return the `Lattice` that says how clipped rows are rounded to integers.
+
+        The standard deviation of the noise is `noise` times the clip norm.
+        """
         return lattice.Lattice(self.clip_norm, self.sigma.size, noise, self._unrotated)
 
     @cached_property
     def _unrotated(self) -> Unrotated | None:
-        """Return the object that sums rows first and then rotates the sum along the basis, which is faster.
+        """Return the object that rotates only the sum of the rows along the basis, instead of every row, to save time.
 
-        The result is None if there is no basis, or if each row must be rotated by itself.
+        The result is None if there is no basis, or if each row must be rotated: for a basis without a matrix, with very
+        many vectors or not quite orthogonal, or for a scaling with very different entries.
         """
         return unrotated(self.basis, self.b, self.clip_norm)
 
@@ -1116,8 +1121,8 @@ def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, 
     """Replace the rows of each person by their sum, their mean or the first of them, then clip and sum what is left.
 
     The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism. The result is
-    the pair (sum, number of clipped vectors that were summed); `egm._rows.sums.clipped_sum` makes it from the vectors
-    and the arguments in `rule`.
+    that of `egm._rows.sums.clipped_sum` for these sums, means or first rows, with its further arguments in `rule`: the
+    pair (sum, number of vectors that were summed).
     """
     kept = people.gathered(source, how, rule[-1] != "error")
     return sums.clipped_sum((block.values for block in kept), *rule)

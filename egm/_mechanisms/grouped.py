@@ -146,7 +146,7 @@ class GroupedDataMechanism(Mechanism):
     groups_per_person : int, default 1
         Largest number m of groups in which the rows of one person count. If it is above 1, the
         `per_person` of the mechanism must be "sum" or "mean": the rows of one person in one group
-        become one row, and only the m groups in which a person has the first rows are kept.
+        become one row, and only the first m groups in the order of the person's rows are kept.
 
     Attributes
     ----------
@@ -455,9 +455,9 @@ def _of_groups(
 ) -> tuple[Whole, Whole]:
     """Return the sums (groups, d) of the rows of each group in `keys`, and how many rows of each group were summed.
 
-    `egm._rows.sums.group_sums` clips and sums the rows; `rule` has the arguments of this function after `groups`. If
-    `how` is not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered`, with the arguments
-    `how` and `most`, first replaces the rows of each person by fewer rows.
+    `egm._rows.sums.group_sums` clips and sums the rows; `rule` has those arguments of `group_sums` that follow
+    `groups`. If `how` is not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered`, with
+    the arguments `how` and `most`, first replaces the rows of each person by fewer rows.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)

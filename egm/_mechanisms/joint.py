@@ -73,8 +73,8 @@ class Joint:
         The released sum is the noisy sum of centered rows plus the center times the noisy number of rows. With the
         sensitivity s, noise of variance A s**2 is in the first term, and of variance B s**2 / w**2 in the second, and
         `ratio` is ``sqrt(B/A)``. Since s**2 is proportional to C**2 + w**2 for the clip norm C, the best weight is
-        ``sqrt(C*ratio)``. If a person is added or removed, the result is at least C / 10, which increases the variance
-        of the sum by one percent. If a person is replaced, it is at least the largest weight that does not increase s.
+        ``sqrt(C*ratio)``. If a person is added or removed, the result is at least C / 10, a weight that increases s**2
+        by one percent. If a person is replaced, the result is at least the largest weight that does not increase s.
         """
         if not self.counted:
             return 0.0
@@ -96,9 +96,9 @@ class Joint:
         """Return the weight of the number of clipped rows, an integer, and the sensitivity of all that is released.
 
         Rows are vectors of integers, of norm at most `radius`, and the number of rows is multiplied by the integer
-        `weight`. If sums are rounded to integers once more, after all rows have been added, `rounded` is the number of
-        entries of a sum; rounding can increase the change of each entry by one. The weight is 0 if the number of
-        clipped rows is not released.
+        `weight`. If a sum of rows is rotated along a basis and then rounded to integers once more, `rounded` is the
+        number of its entries; rounding can increase the change of each entry by one. The returned weight is 0 if the
+        number of clipped rows is not released.
         """
         joint = radius**2 + weight**2
         square = joint

@@ -161,10 +161,10 @@ class RowSum(ABC):
     ) -> tuple[Array, Array]:
         """Return the lower and the upper ends of the intervals that `interval` describes, as two vectors.
 
-        `parts` says how far the noisy sum may be from the exact sum. If `proved` is true, each of both ends alone is
-        wrong with at most half of the allowed probability. `of` says what the intervals contain, such as "sum". Each
-        interval holds with the probability `confidence`; if `simultaneous` is true, all hold together with this
-        probability.
+        `parts` says how far the noisy sum may be from the exact sum. If `proved` is true, each end alone is wrong with
+        at most half of the allowed probability; otherwise an interval may be shorter, and one end alone may be wrong
+        with all of this probability. `of` says what the intervals contain, such as "sum". Each interval holds with the
+        probability `confidence`; if `simultaneous` is true, all hold together with this probability.
         """
         if of not in ("sum", "mean", "population"):
             raise ValueError(f'of must be "sum", "mean" or "population", got {of!r}')
@@ -295,9 +295,8 @@ def _ratio(
     """Return the least and the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2).
 
     `S` and both results are vectors, and `variance` is a vector or a matrix with one row for each result. The function
-    `half` returns half of the length of an interval. It is at most z standard deviations plus the bias, because the
-    bias is not negative or `half` is exactly this. If the exact count may be zero, because its noise is large, the
-    results are infinite.
+    `half` returns, for a variance, half of the length of an interval, which is at most z standard deviations plus the
+    bias. If `N` is so small in view of its noise that the exact count may be zero, the results are infinite.
     """
     variance, bias, bias_std = (np.broadcast_to(part, (2, S.size)) for part in (variance, parts.bias, parts.bias_std))
     count_variance = parts.count_std**2
