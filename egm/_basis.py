@@ -53,7 +53,8 @@ class Basis:
     name : str
         Name of the basis, which messages show.
     sigma : ndarray, shape (d,), optional
-        Standard deviations of a row along the vectors of the basis, if they are known.
+        Standard deviations of a row along the vectors of the basis, if they are known or estimated,
+        for use as the `sigma` of a mechanism.
 
     Raises
     ------
@@ -207,7 +208,7 @@ class Basis:
         return std_along(self, covariance)
 
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
-        """Multiply `rows`, reshaped to the axes of the basis, by the matrix in `factors` for each axis."""
+        """Return `rows`, each multiplied along every axis of the basis by the matrix that `factors` has for it."""
         rows = finite(rows=rows)
         if rows.shape[-1:] != (self.size,):
             raise ValueError(f"rows must have the {self.size} columns of the basis, got shape {rows.shape}")
@@ -238,7 +239,7 @@ class Basis:
 class Operator:
     """Orthonormal basis that an operator defines, such as a `scipy.sparse.linalg.LinearOperator`.
 
-    The methods ``matvec`` and ``rmatvec`` of `operator` multiply a vector by the matrix of the basis and by the
+    The method ``matvec`` of `operator` multiplies a vector by the matrix of the basis, and ``rmatvec`` by the
     transposed matrix. Rows are multiplied one by one, so that the result for a row cannot depend on other rows.
     """
 
@@ -289,7 +290,7 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
     """Check that `covariance` is a covariance matrix, up to rounding, and return it as a symmetric array.
 
     Raise a ValueError for a matrix that is not square or not symmetric, for an entry that is not finite, for a variance
-    that is not from 1e-200 to 1e200, and for a negative eigenvalue or, if `singular` is false, one of zero.
+    that is not from 1e-200 to 1e200, for a negative eigenvalue and, if `singular` is false, for an eigenvalue of zero.
     """
     given = finite(covariance=covariance)
     if given.ndim != 2 or given.shape[0] != given.shape[1] or not given.size:
@@ -312,7 +313,7 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
 
 
 def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
-    """Return the covariance matrix of the coordinates along `basis`, for columns with the matrix `covariance`."""
+    """Return the covariance matrix of the coordinates along `basis`, where `covariance` is that of the columns."""
     found = finite(covariance=covariance)
     if found.shape != (basis.size, basis.size):
         raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {found.shape}")
@@ -325,7 +326,7 @@ def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
 
 
 def of_columns(basis: BasisLike | None, std: Array) -> Array:
-    """Return the standard deviations of the columns, for uncorrelated coordinates along `basis` with those in `std`.
+    """Return the standard deviations of the columns, from those in `std` of uncorrelated coordinates along `basis`.
 
     If `basis` is None, the coordinates are the columns, and the result is `std`.
     """
@@ -382,7 +383,7 @@ def _named(text: str, d: int) -> Basis:
 
 
 def _tested(operator: Any) -> Operator:
-    """Return the `Operator` of `operator`, or raise a ValueError if random vectors show that it is not orthogonal."""
+    """Return an `Operator` that holds `operator`; raise a ValueError unless random vectors show it to be orthogonal."""
     shape = tuple(operator.shape)
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"basis must be a square operator, got shape {shape}")
@@ -535,7 +536,7 @@ def _haar(m: int) -> Array:
 
 
 def _off(matrix: Array) -> float:
-    """Return how far the square array U, `matrix`, is from orthogonal: the largest entry of U U^T - I in size."""
+    """Return how far the square array U, `matrix`, is from orthogonal: the largest absolute value in U U^T - I."""
     return float(np.max(np.abs(matrix @ matrix.T - np.eye(len(matrix)))))
 
 

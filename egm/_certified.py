@@ -1,6 +1,6 @@
 """Prove between which two doubles the exact noise scale of Gaussian or l2 noise lies.
 
-A ball is an interval or, for complex numbers, a rectangle that contains the exact number.
+The proof computes with balls: intervals or, for complex numbers, rectangles that contain the exact results.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
     Returns
     -------
     Enclosure
-        Two doubles `low` and `high` next to each other, with ``low <= exact value <= high``. The value is that of
-        `analytic_noise_multiplier` for Gaussian noise, and of `l2_noise_scale` for l2 noise. So noise with the scale
-        `high` is (epsilon, delta)-private, and noise with a scale below `low` is not.
+        Two doubles `low` and `high` next to each other, with ``low <= exact value <= high``. The exact value is
+        what `analytic_noise_multiplier` approximates for Gaussian noise, and `l2_noise_scale` for l2 noise, for a
+        query of l2-sensitivity 1. So noise with the scale `high` is (epsilon, delta)-private, and noise with a scale
+        below `low` is not.
 
     Raises
     ------
@@ -66,11 +67,11 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
     -----
     For a given noise scale, the smallest delta is computed in ball arithmetic [1]_, in which each operation returns an
     interval that contains the exact result. The precision is raised until it is certain whether this delta is above
-    or below the given one. For Gaussian noise it is the difference of two normal probabilities (see
-    `egm.calibration`). For l2 noise it is the integral in `egm/_l2.py`, divided by the integral of the density over all
-    angles. flint bounds the error of the quadrature of the first integral. The second one is a sum of two integrals
-    with the closed form below, where :math:`z = 1 / (2 s)` for the scale s, and I is a modified Bessel function of the
-    first kind:
+    or below the given one. For Gaussian noise the smallest delta is the difference of two normal
+    probabilities (see `egm.calibration`). For l2 noise it is the integral in `egm/_l2.py`, divided by the integral of
+    the density over all angles. flint bounds the error of the quadrature of the first integral. The second one is a sum
+    of two integrals with the closed form below, where :math:`z = 1 / (2 s)` for the scale s, and I is a modified Bessel
+    function of the first kind:
 
     .. math::
 
@@ -119,7 +120,7 @@ def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, 
     flint, bits = ball_arithmetic(), _FIRST_BITS
 
     def suffices(scale: float) -> bool:
-        """Return whether the smallest delta for noise of the scale `scale` is proved to be at most `delta`."""
+        """Return True if the smallest delta at this noise scale is proved to be <= `delta`, and False if >= `delta`."""
         nonlocal bits
         while bits <= _MOST_BITS:
             with flint.ctx.workprec(bits):

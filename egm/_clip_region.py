@@ -29,7 +29,7 @@ def error_and_slopes(
 
     The rows are clipped to the ellipsoid with the semi-axes `axes`. The error is the sum of the two results of
     `egm.forecast.clipping`, which explains the other arguments: `n` is the number of rows, `sigma` has the standard
-    deviations, `offset` is the mean minus the center, and `factors` multiply `sigma`.
+    deviations, `offset` is the mean minus the center, and the error is averaged over the `factors` of `sigma`.
     """
     error, slopes = 0.0, np.zeros(axes.size)
     for factor in factors:
@@ -59,7 +59,7 @@ def best_axes(
     ``noise(axes)`` returns the total variance of the noise, and its derivative with respect to the sum of the squared
     semi-axes. The error at the result is never larger than at `start`, where the search begins. The other arguments are
     those of `egm.forecast.clipping`: the number `n` of rows, the standard deviations `sigma`, the `offset` of the mean
-    from the center, and the `factors` of `sigma`.
+    from the center, and the `factors` of `sigma`, over which the error is averaged.
 
     The search is a quasi-Newton method for the coordinates p_j log a_j, where a_j are the semi-axes and p_j is a_j /
     ||a|| at the start. In these coordinates the variance of the noise is equally curved in every direction. The search

@@ -40,7 +40,7 @@ class Enclosure:
 
     @property
     def value(self) -> float:
-        """Return a double in the middle of the interval, or one of its ends if the two ends are neighbors."""
+        """Return a double in the middle of the interval, or one of its ends if no double lies between them."""
         return self.low if self.low == self.high else self.low + (self.high - self.low) / 2
 
     @property

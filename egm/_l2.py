@@ -32,9 +32,9 @@ So the smallest delta for an epsilon is an integral of positive terms, in which 
     \delta = \int_0^{\varphi_c} f(\varphi) \, \bigl( 1 - e^{-2 z (\cos \varphi - c)} \bigr) \, d\varphi,
     \qquad c = \cos \varphi_c = \varepsilon s.
 
-The delta is 0 for :math:`\varepsilon s \ge 1`. It depends on s through the excess :math:`1 / s - \varepsilon` of the
-largest loss over epsilon. The functions `log_delta_at` and `log_excess` use the excess instead of the scale, because it
-may be far smaller than epsilon.
+The delta is 0 for :math:`\varepsilon s \ge 1`. It depends on s through the excess :math:`1 / s - \varepsilon`, by
+which the largest loss is above epsilon. The functions `log_delta_at` and `log_excess` use the excess instead of the
+scale, because it may be far smaller than epsilon.
 """
 
 from __future__ import annotations
@@ -276,8 +276,8 @@ def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
 
     `epsilon`, the logarithm `log_delta` of the given delta, and the number `d` of coordinates are arrays of one shape.
     The equation log_delta_at(epsilon, exp(u), d) = log_delta is solved by the secant method, with steps of bisection.
-    The search begins at the excess of Gaussian noise or, where that is not clearly positive, at an estimate from the
-    largest privacy losses.
+    The search begins at the scale that gives l2 noise the standard deviation of sufficient Gaussian noise or, where the
+    excess of this scale is not clearly positive, at an estimate from the largest privacy losses.
     """
     loss = np.sqrt(d + 1) / _curve.largest_noise_multiplier(epsilon, np.exp(log_delta))
     u: Array = np.log(np.maximum(np.maximum(loss - epsilon, loss * 1e-3), 1e-300))

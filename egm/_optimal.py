@@ -29,15 +29,15 @@ _DISTINCT = 1e-4  # least pivot of a Gauss rule: the squares of smaller ones are
 
 
 def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
-    r"""Compute the scaling that needs the least noise if a scaled row is clipped with a given probability.
+    r"""Compute the scaling that needs the least noise if a scaled normal row is clipped with a given probability.
 
     Parameters
     ----------
     sigma : array_like, shape (d,)
         Standard deviations of the columns, finite and > 0, in the units of the data.
     clip_probability : float
-        Probability p with which a row may be longer than the clipping radius, strictly between 0
-        and 1.
+        Probability p with which a scaled row may be longer than the clipping radius, strictly
+        between 0 and 1.
 
     Returns
     -------

@@ -45,7 +45,7 @@ class Law:
 
     `groups` has the weights in balls, and `variance` is that of the normal term. `largest` is twice the largest weight,
     or 0 if no weight is positive; `least` is twice the least weight, or 0 if no weight is negative. `twice`, `half` and
-    `shift` have the numbers of `groups` in doubles, and `tau` is the standard deviation of the normal term.
+    `shift` have these three fields of all `groups` in doubles, and `tau` is the standard deviation of the normal term.
     """
 
     groups: tuple[Group, ...]
@@ -146,8 +146,8 @@ def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
 def _cuts(values: Array) -> Indices:
     """Return the indices at which clusters of close weights begin in `values`, a sorted vector of different weights.
 
-    Let r be a weight, divided by the largest weight, in size, of the same sign. The numbers log(r / (1 - r)) of a
-    cluster lie in one interval of the length `_WIDTH`. A weight with r = 1 is a cluster by itself.
+    Let r be a weight divided by that weight of the same sign whose absolute value is largest. The numbers log(r / (1 -
+    r)) of a cluster lie in one interval of the length `_WIDTH`. A weight with r = 1 is a cluster by itself.
     """
     extreme = np.where(values > 0, values[-1], values[0])
     with np.errstate(divide="ignore"):

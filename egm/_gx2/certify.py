@@ -70,9 +70,9 @@ def certify(
     -------
     Enclosure
         Two doubles `low` and `high`, with ``low <= exact value <= high``. They differ by a factor of at most 1 + 1e-13,
-        and mostly are neighbors. The exception is a quantile near 0, of a size below 2**-26 standard deviations
-        of Q, if Q takes values on both sides of its constant :math:`\mu`: then the ends are about 2**-69 standard
-        deviations apart.
+        and mostly there is no double between them. The exception is a quantile near 0, of a size below 2**-26 standard
+        deviations of Q, if Q takes values on both sides of its constant :math:`\mu`: then the ends are about 2**-69
+        standard deviations apart.
 
     Raises
     ------
@@ -96,8 +96,8 @@ def certify(
     part of the contour that is left out are proved in `egm/_gx2/enclosed.py`, and are computed in balls, too. The
     contour is chosen in doubles; this choice influences only how narrow the enclosure is.
 
-    For a quantile, such as ``of="isf"``, the search is done without proof. Afterwards it is proved that P[Q > low] is
-    at least, and P[Q > high] at most, the given probability.
+    A quantile is searched without proof. Afterwards it is proved, for example for ``of="isf"``, that P[Q > low] is at
+    least, and P[Q > high] at most, the given probability.
 
     References
     ----------
@@ -128,9 +128,10 @@ def certify(
 
 
 class _Variable:
-    """Hold the checked parameters of Q, a chi-square sum, and enclose its tails, density and quantiles.
+    """Hold the parameters of Q, a weighted sum of chi-square variables, and enclose its tails, density and quantiles.
 
-    2 ** `exponent` is the least power of two that is above the size of every weight and above `normal`.
+    Q is divided by 2 ** `exponent`, the least power of two above the absolute values of the weights and above `normal`,
+    the standard deviation of the normal term.
     """
 
     def __init__(self, weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: float, shift: float) -> None:
@@ -149,7 +150,7 @@ class _Variable:
         self.laws: dict[tuple[bool, int], Law] = {}
 
     def _broadcast(self, check: Any, **named: ArrayLike) -> Array:
-        """Check the argument in `named` by the function `check`, and return it with an entry for each weight."""
+        """Check the only argument in `named` by the function `check`, and return it with one entry for each weight."""
         ((name, value),) = named.items()
         array = check(**{name: value})
         if array.ndim > 1 or array.size not in (1, self.weights.size):
@@ -184,7 +185,8 @@ class _Variable:
     def tail(self, y: Ball, bits: float) -> tuple[Ball, bool]:
         """Return a ball that contains a tail of Q at the scaled point `y`, and whether this is the upper tail.
 
-        About `bits` bits of the tail are certain.
+        The tail is the upper one if `y` is above the mean of Q, and otherwise the lower one. About `bits` bits of it
+        are certain.
         """
         mirrored = bool(y < 0)
         law = self.law(mirrored)
@@ -266,7 +268,7 @@ class _Quantile:
         self.contour: Contour
 
     def enclosure(self) -> Enclosure | None:
-        """Return a proved enclosure of the quantile x, or None if no narrow one is found at the precision in bits."""
+        """Return a proved enclosure of the quantile x, or None if no narrow one is found with `bits` bits."""
         flint, variable = ball_arithmetic(), self.variable
         y = self.searched()
         with flint.ctx.workprec(_EXACT):
@@ -313,9 +315,9 @@ class _Quantile:
         raise ArithmeticError("the search for a quantile did not end")
 
     def begin(self) -> Ball:
-        """Choose the tail for the search, and return a ball at which the search begins.
+        """Choose the smaller tail for the search, or the other one if this fails, and return a ball to begin at.
 
-        The beginning is computed by the saddlepoint formula, an approximation of the tail in closed form.
+        The ball is computed by the saddlepoint formula, an approximation of the tail in closed form.
         """
         law = self.variable.law(False)
         self.upper = bool(self.tails[0] <= 0.5)
@@ -327,7 +329,7 @@ class _Quantile:
         raise ArithmeticError("no start was found for the search of a quantile")
 
     def plan(self, y: Ball) -> None:
-        """Choose the contour for the scaled point `y`; if that is negative, for the opposite tail of -Q at -`y`."""
+        """Choose the contour for the scaled point `y` or, if `y` is negative, for the opposite tail of -Q at -`y`."""
         mirrored = bool(y < 0)
         if mirrored != self.mirrored:
             self.mirrored, self.upper = mirrored, not self.upper
@@ -340,7 +342,7 @@ class _Quantile:
         return self.tails[self.upper == self.mirrored]
 
     def exceeds(self, x: float) -> bool | None:
-        """Return True if P[Q > `x`] is proved to be at least the given tail, False if at most, and None if neither."""
+        """Return True if P[Q > `x`] is proved to be >= the given upper tail, False if <= it, and None if neither."""
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:
             return limit == 0

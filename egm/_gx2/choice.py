@@ -29,7 +29,7 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 
 
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
-    """Choose the contour for a tail of the variable of `law` at `y`, so that about `bits` bits of it are certain.
+    """Choose a contour by which about `bits` bits of a tail of the variable of `law` at `y` are certain.
 
     `y` is a real ball near a number >= 0. The tail is the upper one if `upper` is true. An ArithmeticError is raised if
     no contour is found.
@@ -155,9 +155,9 @@ class _Search:
         size = float(law.half @ abs(np.log1p(-law.twice * c)) + law.half.sum() + law.shift.sum() + abs(c * y))
 
         def excess(falling: int, level: float, t: float) -> float:
-            """Return log |F| - `level` at the point s(t) of the real axis, multiplied by `falling`, which is 1 or -1.
+            """Return log |F| - `level` at the point s(t) of the real axis, multiplied by `falling`.
 
-            F is the integrand of the tail.
+            F is the integrand of the tail, and `falling` is 1 or -1, so that the result falls as t grows.
             """
             return falling * (axis.log_size(axis.point(t), y) - level)
 
@@ -182,7 +182,7 @@ class _Search:
 
         The strip has the hyperbolas m + rho sin(phi + i u) for phi from `low` to `high`, and crosses the real axis
         between the two `ends`. The result is None if no such contour is possible. `tail` is an estimate of the
-        logarithm of the tail, and `size` one of the largest number in the exponent of the integrand.
+        logarithm of the tail, and `size` an estimate of the largest number in the exponent of the integrand.
         """
         rho = (ends[1] - ends[0]) / (math.sin(high) - math.sin(low))
         m = ends[0] - rho * math.sin(low)
@@ -202,11 +202,11 @@ class _Search:
         return count, Contour(self.law, self.upper, m, rho, low, high, step, count, reaches, whole + _SLACK - 3, bits)
 
     def _sizes(self, m: float, rho: float, angle: float, floor: float | None) -> tuple[Array, Array] | None:
-        """Compute log |f| at numbers u >= 0 along a hyperbola s(u); return the numbers and values, or None if it fails.
+        """Compute log |f| at numbers u >= 0 along a hyperbola s(u); return the numbers and the values, or None.
 
         f(u) is the integrand exp(K(s) - s y) / s of the tail times s'(u), and s(u) = m + rho sin(angle + i u). The
         numbers u have equal steps, and reach so far that log |f| is below `floor` or, if that is None, by more than
-        `_DEPTH` below its largest value.
+        `_DEPTH` below its largest value. The result is None if log |f| is not finite or no such numbers are found.
         """
         law, end = self.law, 4.0
         for _ in range(30):

@@ -191,7 +191,8 @@ def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
 
     That contour fails if nearly all rows are clipped, for example. `form` holds the parameters of the squared norm of
     the row, `x` is the squared norm to which it is clipped, divided by the unit of `form`, and `weights` are the
-    weights. The result is an array of means of the share and of its square, as `lost_in_tail` returns it.
+    weights of the chi-square variables. The result is an array of means of the share and of its square, as
+    `lost_in_tail` returns it.
     """
     return _lost(_by_complement(form, x), weights)
 
@@ -282,8 +283,9 @@ def _below(form: Form, low: float, x: float) -> Iterator[Point]:
 
 
 def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
-    """Return a list of `Point` for Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`.
+    """Return the points of Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`.
 
+    Each `Point` belongs to a value of Q: it has the quadrature that gives the density of Q there, and sqrt(x / Q).
     `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
     """
     points = []

@@ -1,8 +1,8 @@
-"""Find the saddle point of the integrand exp(K(s) - s x) / s, and integrate along a contour through it.
+"""Find the saddle point of the integrand of a tail, and integrate along a contour through this point.
 
-Q is a generalized chi-square variable, and K is the cumulant function of the variable Q / u, where u is twice the
-largest weight of Q. A `Form` holds the parameters of Q / u. x is a value of this variable, and s is complex. The
-docstring of `egm.gx2` explains the method.
+The integrand is exp(K(s) - s x) / s. Q is a generalized chi-square variable, and K is the cumulant function of the
+variable Q / u, where u is twice the largest weight of Q. A `Form` holds the parameters of Q / u. x is a value of this
+variable, and s is complex. The docstring of `egm.gx2` explains the method.
 """
 
 from __future__ import annotations
@@ -53,15 +53,14 @@ class AccuracyError(ArithmeticError):
     message : str
         Description of the step that failed.
     estimate : float
-        Best value that this step had found.
+        Last number that this step had found.
 
     Attributes
     ----------
     estimate : float
-        Best value that the failed step had found, for diagnosis. The estimate is not the tail. If a search failed, the
-        estimate is the argument at which the search ended. If the quadrature stayed too inaccurate, the estimate is the
-        integral divided by the height of the integrand. It is NaN if the integrand did not become negligible along the
-        contour.
+        Last number that the failed step had found, for diagnosis. It does not approximate the result. After a search,
+        it is the argument at which the search ended. After a quadrature that stayed too inaccurate, it is the integral
+        divided by the height of the integrand. It is NaN if the step had found no number.
 
     Examples
     --------
@@ -233,8 +232,9 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     s_i - c, the array of the m_i, an estimate of the relative error, and the list of Im sum_i m_i F(s_i) / |c| for F(s)
     = c / s, 1 and (s - c) / c. `x` is a point of the distribution, divided by the unit of its `Form`.
 
-    The estimated error is the larger one of that of the tail and `density` times that of the density. For an x far
-    below the mean and a contour with c > 0, the density is too small beside the upper tail, and `density` has to be 0.
+    The estimated error is the error of the tail or `density` times the error of the density, whichever is larger. For
+    an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and `density` has
+    to be 0.
     """
     x, form, compiled = float(x), crossing.form, kernel()
     best: Quadrature | None = None
@@ -285,7 +285,7 @@ def growth(crossing: Crossing, shift: Complex) -> Complex:
 
 
 def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weights: Array, most: int = 2) -> Array:
-    """Compute Im sum_i mass_i / (1 - r_j s_i)^k for every weight w_j, each power k = 1 ... `most` and several masses.
+    """Compute Im sum_i mass_i / (1 - r_j s_i)^k for every weight w_j, power k = 1 ... `most` and row of `masses`.
 
     Im is the imaginary part, and r_j is w_j divided by the largest weight. The nodes of the quadrature are s_i = c +
     shift_i, where c is the point of `crossing`. The array `shift` has an entry for each node, `masses` has a row of
@@ -334,10 +334,7 @@ def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:
 
 
 def _terms(form: Form) -> int:
-    """Return the number of terms of the power series for the weights of a cluster, which is 1 without clusters.
-
-    `form` holds the parameters of the distribution. Without `moments`, there are no clusters.
-    """
+    """Return the number of terms of the power series for the weights of a cluster, or 1 if `form` has no clusters."""
     return 1 + form.moments.shape[1]
 
 

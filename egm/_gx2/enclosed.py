@@ -103,9 +103,10 @@ class Contour:
     The hyperbola is s(u) = m + rho sin(phi + i u). The angle phi is the middle of `low` and `high`, the least and the
     largest angle of the strip. The integral of f(u) = F(s(u)) s'(u), where F is the integrand in the docstring of the
     module, gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u = j `step` for |j| <=
-    `count`. The integral of |f| is bounded along the hyperbola with the angle `low`, where one bound serves for all |u|
-    above about `ends[0]`, and along that with the angle `high`, with `ends[1]`. `level` is the logarithm of a bound
-    that is small enough for each of these two integrals, and `bits` is the precision in which the nodes are computed.
+    `count`. The integral of |f| is bounded along both edges of the strip, the hyperbolas with the angles `low` and
+    `high`. A single bound serves for all |u| above about `ends[0]` on the first edge, and `ends[1]` on the second one.
+    `level` is the logarithm of a bound that is small enough for each of these two integrals, and `bits` is the
+    precision in which the nodes are computed.
     """
 
     law: Law

@@ -28,7 +28,8 @@ class Form:
     center, `k` the sum of its degrees of freedom, and `nc` that of its noncentralities. If the weights of a group,
     center * (1 + e_j), may differ, `moments` has the sums of k_j e_j^p and of nc_j e_j^p over the group, for p = 1 ...
     ORDER, in the shape (2, ORDER, groups); otherwise it is empty. `normal` is the standard deviation of the normal
-    variable, divided by `unit`. `order` has the indices that sort the weights, if each weight is a group of its own.
+    variable, divided by `unit`. `order` has the indices that sort the weights if each weight is a group of its own, and
+    otherwise is None.
     """
 
     unit: float
@@ -54,9 +55,10 @@ class Form:
     def series(self) -> Array:
         """Return what the spread of weights within clusters adds to the cumulant function, as power series.
 
-        The result has one column for each group, with the coefficients of V, V^2, ..., where V = r s / (1 - r s). It
-        has no rows if there are no clusters. If k_p and n_p are the two numbers of a group in `moments` for the power
-        p, the series is the sum over p of k_p V^p / (2 p) + n_p (1 + V) V^p / 2.
+        The result has one column for each group, with the coefficients of V, V^2, ..., where V = r s / (1 - r s), s is
+        the argument of the cumulant function, and r is the center of the group divided by the largest weight. The
+        result has no rows if there are no clusters. If k_p and n_p are the two numbers of a group in `moments` for the
+        power p, the series is the sum over p of k_p V^p / (2 p) + n_p (1 + V) V^p / 2.
         """
         order, (k, nc) = self.moments.shape[1], self.moments / 2
         found = np.zeros((order + 1 if order else 0, self.k.size))
@@ -198,7 +200,7 @@ def _repeated(values: Array, size: int) -> Array:
 
 
 def distinct(values: Array) -> Array:
-    """Return the vector `values`, or only its first entry, as a vector, if all entries were broadcast from one number.
+    """Return the vector `values` or, if all its entries were broadcast from one number, a vector of this number alone.
 
     So a million equal degrees of freedom need not be read.
     """
@@ -236,7 +238,7 @@ def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
 
 
 def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
-    """Return the `Form` of a sum of weighted chi-square variables and a normal one, with a group for each weight.
+    """Return the `Form` of a weighted sum of chi-square variables and a normal one, with equal weights in one group.
 
     `weights`, `dof` and `nc` are vectors of equal length, and `normal` is the standard deviation of the normal
     variable.
@@ -271,10 +273,10 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:
     """Return the `Form` with one group for each cluster of close weights, or None if there are too many clusters.
 
-    Let r be a weight divided by the largest one. A cluster is a sixteenth of an octave long: in r for r <= 1/2, and
-    otherwise in 1 - r. So the power series in the docstring of `egm.gx2`, which replaces the weights of a cluster,
-    converges fast. `weights`, `dof` and `nc` are vectors of equal length, and `normal` is the standard deviation of the
-    normal variable.
+    Let r be a weight divided by the largest one. For r <= 1/2, each interval of |r| between two powers of two is
+    divided into 16 clusters of equal length; for r > 1/2, that is done with 1 - r. So the power series in the docstring
+    of `egm.gx2`, which replaces the weights of a cluster, converges fast. `weights`, `dof` and `nc` are vectors of
+    equal length, and `normal` is the standard deviation of the normal variable.
     """
     largest, found = gather(weights, dof, nc, ORDER, min(weights.size // 16, _MOST))
     if found.shape[0] == 0:

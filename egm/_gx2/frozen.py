@@ -172,7 +172,7 @@ class rv:
         return log_densities(x, self._law)
 
     def isf(self, p: ArrayLike) -> Floats:
-        """Compute the upper quantile, as `egm.gx2.isf` does.
+        """Compute the upper quantile, the x with P[Q > x] = p, as `egm.gx2.isf` does.
 
         Parameters
         ----------
@@ -187,7 +187,7 @@ class rv:
         return upper_quantiles(p, self._law)
 
     def ppf(self, p: ArrayLike) -> Floats:
-        """Compute the lower quantile, as `egm.gx2.ppf` does.
+        """Compute the lower quantile, the x with P[Q <= x] = p, as `egm.gx2.ppf` does.
 
         Parameters
         ----------
@@ -422,7 +422,7 @@ def from_quadratic_form(
 
 
 def _vector_of(d: int, **named: ArrayLike) -> Array:
-    """Check that the argument in `named` is a finite number or a vector of `d` of them; return it as a vector."""
+    """Check that the only argument in `named` is a finite number or a vector of `d` of them; return it as a vector."""
     ((name, _),) = named.items()
     array = finite(**named)
     if array.shape not in ((), (d,)):

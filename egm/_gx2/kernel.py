@@ -72,10 +72,11 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
-    For each r in `table`, the first two rows of `at` get 1 - r c and v = r c / (1 - r c). The results are (c, pace,
-    gain, loss, convex, concave, third). pace is d log|c| / d theta; third is c^3 K'''(c). gain is the sum of the
-    positive terms of c K'(c), and loss is minus the sum of the negative ones. convex and concave are the sums of the
-    terms of c^2 K''(c) that belong to gain and to loss. In a cluster, all weights count as equal to its center.
+    The docstring of the module explains the arguments. For each r in `table`, the first two rows of `at` get 1 - r c
+    and v = r c / (1 - r c). The results are (c, pace, gain, loss, convex, concave, third). pace is d log|c| / d theta;
+    third is c^3 K'''(c). gain is the sum of the positive terms of c K'(c), and loss is minus the sum of the negative
+    ones. convex and concave are the sums of the terms of c^2 K''(c) that belong to gain and to loss. In a cluster, all
+    weights count as equal to its center.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -99,10 +100,10 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 
 @compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
-    """Compute the cumulant function K(c) without the part in `series`, and the size of the terms that are added.
+    """Compute K(c) as if all weights of a cluster were equal to its center, and the size of the terms that are added.
 
-    The size, from which the rounding error is bounded, is the sum of the absolute values of the terms of K(c), plus k
-    |y|, or k if that is less, for each group with y = r c. `at` was filled by `cross` at c.
+    K is the cumulant function. The size, from which the rounding error is bounded, is the sum of the absolute values of
+    the terms of K(c), plus k |y|, or k if that is less, for each group with y = r c. `at` was filled by `cross` at c.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height = size / 2
@@ -116,7 +117,7 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 
 @compiled("(f8, f8, f8, f8, f8)")
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
-    """Take one step from `u` towards the zero of an increasing function, if the zero lies between `low` and `high`.
+    """Take one step from `u` towards the zero of an increasing function; the zero lies between `low` and `high`.
 
     `value` and `slope` are those of the function at `u`. The results are the next u, by Newton's method or, if that
     leaves the bracket, by bisection; and the two ends of the new bracket, which may be infinite.
@@ -132,7 +133,7 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
     theta gives the point c = -exp(theta) if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)). K is the cumulant
-    function.
+    function of the distribution in `table` and `normal`.
 
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
@@ -213,10 +214,10 @@ def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> No
     """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the result at each node a + i b.
 
     The q_j are in the last row of `at` and have the same sign. `nodes` has the nodes of a quadrature, and the results
-    of `_growth`. The factors are multiplied, so that only one logarithm is taken. Each factor turns the product around
-    zero by less than 180 degrees, always in the same direction. So the full turns can be counted: each full turn
-    crosses the negative axis once. The innermost loops are over the nodes, at constant distances in one vector, and the
-    compiler runs them for several nodes at a time.
+    of `_growth`. The factors 1 - q_j (a + i b) are multiplied, so that only one logarithm is taken. Each factor turns
+    the product around zero by less than 180 degrees, always in the same direction. So the full turns can be counted:
+    each full turn crosses the negative axis once. The innermost loops are over the nodes, at constant distances in one
+    vector, and the compiler runs them for several nodes at a time.
     """
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
@@ -250,7 +251,8 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
     The result is the number of nodes that `_growth` shall compute at a time: `_TOGETHER`, or 1 if there are no runs.
     The last row of `at` is filled with q = r / (1 - r c), and the entry of `ends` for the first group of a run with the
     index after its last group. A run has at least four groups, whose weights have one sign and whose degrees of freedom
-    k are equal; the rounding error of the product must not exceed `_SMALL`. Clusters (`clustered`) have no runs.
+    k are equal. To keep the rounding error small, k times the square root of the number of groups is at most `_SMALL`.
+    If `clustered` is true, some groups are clusters, and there are no runs.
     """
     size, first, runs = table.shape[1], 0, 0
     for j in range(size):
@@ -268,7 +270,7 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
 def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int) -> None:
     """Add the power series with the coefficients `series`, minus `beyond`, to the result of `_growth` at one node.
 
-    `node` is the index of the node. `at` has numbers for each group of weights, and `nodes` has the nodes and the
+    `node` is the index of the node. `at` was filled by `cross` and `_prepare`, and `nodes` has the nodes and the
     results of `_growth`. The loops are over real numbers, so that the compiler runs them for several clusters at a
     time.
     """
@@ -386,8 +388,9 @@ def quadrature(
     whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums agree. `density` is a
     factor, at most 1, by which the error of the integral of f(s) counts beside that of f(s) / s.
 
-    The six results are how the quadrature ended (`DIED`, `GROWS` or `ROUGH`); the number of nodes; the estimated
-    relative error; and the integrals of f(s) times c / s, 1 and (s - c) / c, each divided by 2 i |c|. The first two
+    The first result says how the quadrature ended: `DIED` if it is accurate, `GROWS` if the integrand grows or does not
+    become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
+    relative error, and the integrals of f(s) times c / s, 1 and (s - c) / c, each divided by 2 i |c|. The first two
     rows of `kept` are filled with the nodes s - c and with their masses. The caller makes the arrays `kept`, `ends` and
     `nodes`, because code that makes arrays takes long to compile. `nodes` has `WHOLE` entries, which are 0.
     """
@@ -584,8 +587,8 @@ def lost_shares(z: Complex) -> Complex:
 def _scaled_integral(z: complex, p: float) -> complex:
     """Compute exp(z) E_p(z), with the exponential integral E_p, by its continued fraction.
 
-    The number of terms was found by a comparison with 40 digits: for Re z >= 0, |z| >= 1 and p = 2.5 and 3 the relative
-    error is below 2e-15.
+    The number of terms was chosen by a comparison with values of 40 digits: for Re z >= 0, |z| >= 1 and p = 2.5 and 3
+    the relative error is below 2e-15.
     """
     a, b = z.real, z.imag
     k = int(_FRACTION / (math.hypot(a, b) + a)) + 6
@@ -629,10 +632,10 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 
     The vectors `dof` and `nc` have one entry, or one for each of the `weights`. A cluster has the weights whose number
     r, the weight divided by the largest one, has the same sign, exponent and first four bits of the mantissa; for r >
-    1/2, those of 1 - r count. A row holds a key that orders the clusters by weight; the center of the cluster; its
-    smallest weight; its sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ...
-    `order`, where e_j is the relative distance of the weight from the center, and `order` is even. If there would be
-    more than `most` clusters, the array has no rows.
+    1/2, the exponent and the bits are those of 1 - r. A row holds a key that orders the clusters by weight; the center
+    of the cluster; its smallest weight; its sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j
+    e_j^p for p = 1 ... `order`, where e_j is the relative distance of the weight from the center, and `order` is even.
+    If there would be more than `most` clusters, the array has no rows.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.

@@ -117,8 +117,9 @@ def ppf(
     Returns
     -------
     float or ndarray
-        The quantile, in the shape of `p` and in the units of `weights`. It is 0 where the exact
-        quantile would underflow, and the largest value that Q can have for ``p = 1``.
+        The quantile, in the shape of `p` and in the units of `weights`. ``p = 0`` and ``p = 1``
+        give the least and the largest value that Q can have. Without a shift, the result is 0 where the exact quantile
+        would underflow.
 
     Raises
     ------
@@ -309,7 +310,7 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 
 
 def _log_upper_at_mean(law: Law) -> float:
-    """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, or -0.001 if that is less.
+    """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, but at most -0.001.
 
     The result decides by which tail a quantile is searched: a tail that is close to 1 makes the search inaccurate.
     """

@@ -379,8 +379,8 @@ def pdf(
     Returns
     -------
     float or ndarray
-        The density at `x`, in the shape of `x`: 0 outside the support of Q, and the limit from inside
-        at its ends, which may be infinite.
+        The density at `x`, in the shape of `x`: 0 outside the support of Q, and at the ends of
+        the support the limit from inside, which may be infinite.
 
     Raises
     ------
@@ -459,10 +459,10 @@ def logpdf(
 def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -> tuple[float, float, float, float]:
     """Compute the logarithms of a tail and of the density at `x`, both along one contour.
 
-    The contour goes through the point of `crossing`, and `x` is in units of its `Form`. The tail is the lower one if
-    `crossing.lower` is true. The results are the logarithm of the tail, an estimated error, the logarithm of the
-    density, and the derivative of this logarithm by x. The estimated error is the larger one of that of the tail and
-    `density_counts` times that of the density, plus a bound on the rounding error.
+    The contour goes through the point of `crossing`, and `x` is divided by the unit of its `Form`. The tail is the
+    lower one if `crossing.lower` is true. The results are the logarithm of the tail, an estimated error, the logarithm
+    of the density, and the derivative of this logarithm by x. The estimated error is the error of the tail or
+    `density_counts` times the error of the density, whichever is larger, plus a bound on the rounding error.
     """
     _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     height, rounding = crossing.log_height(x)
@@ -474,8 +474,9 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
     """Compute the logarithm of a tail at `x`, and its estimated error, along one contour.
 
-    The contour goes through the point of `crossing`, and `x` is in units of its `Form`. The tail is the lower one if
-    `crossing.lower` is true. The density at `x` may be infinite, because its error is not part of the estimate.
+    The contour goes through the point of `crossing`, and `x` is divided by the unit of its `Form`. The tail is the
+    lower one if `crossing.lower` is true. The density at `x` may be infinite, because its error is not part of the
+    estimate.
     """
     _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     height, rounding = crossing.log_height(x)
