@@ -445,7 +445,7 @@ def test_what_is_split_is_granted_so_often(parts, rule):
 def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
     """A release with the cost `Budget.split(parts)` is granted exactly `parts` times, for totals without a delta.
 
-    The total is a rho or an epsilon. A wrong number of parts raises an error.
+    The total is a rho or an epsilon. If the number of parts is not a positive integer, `split` raises an error.
     """
     for total, rho in ((Budget(rho=0.7), adaptive), (charged([adaptive(0.1)], rho=0.7), adaptive)):
         part, before = total.split(parts), total.spent
@@ -772,9 +772,10 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """The exact epsilon of the random choice by `secure_index` is at most (1 - 2**-31) times the epsilon that is paid.
+    """The random choice of a private quantile has an exact epsilon of at most (1 - 2**-31) times the paid epsilon.
 
-    The margin of 2**-31 allows for rounding errors when a budget adds up costs.
+    The function `secure_index` makes this choice. The margin of 2**-31 allows for rounding errors when a budget adds up
+    costs.
     """
     scales = []
     monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)
