@@ -347,9 +347,9 @@ def test_below_the_least_budget_all_is_refused(d):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    With either of the two, the budget is at least the least budget of the mechanism; with the larger n, it may be
-    smaller by a relative 1e-14, due to rounding. The budget that is too small is `part` times the least budget for `n`
-    rows and `d` columns, for the declared `radius` and the least declared standard deviation `least`.
+    With either of the two, the budget is at least the least budget of the mechanism; with the larger n, the budget may
+    be smaller by a relative 1e-14, due to rounding. The budget that is too small is `part` times the least budget for
+    `n` rows and `d` columns, for the declared `radius` and the least declared standard deviation `least`.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -801,8 +801,8 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     """If noise makes empty shells beyond the longest rows look full, the noise in the sum is at most doubled.
 
     A shell is a range of norms in which rows are counted. The rows have Student's distribution with three degrees of
-    freedom. The last shell that clearly has rows has a count above five standard deviations of its noise. Four standard
-    deviations are added to the count in each of the next `shells` shells.
+    freedom. After the last shell whose count is above five standard deviations of its noise, four standard deviations
+    are added to the count in each of the next `shells` shells.
     """
     X = np.random.default_rng(6).standard_t(3, (10_000, 5))
     as_it_is, _ = run(X, 0.1)
@@ -1184,10 +1184,10 @@ STRANGE = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_strange_data_cost_accuracy_and_nothing_else(name):
-    """For extreme data, an estimate is at most n times the radius, a release is within its budget, and no data change.
+    """For extreme data, an estimate is at most n times the radius, and the costs of a release are within its budget.
 
-    The estimate is compared by its absolute value. The radius, 100, is the declared bound of the means. `name` is a
-    case in STRANGE, with n = 500 rows.
+    The estimate is compared by its absolute value. The release does not change the data. The radius, 100, is the
+    declared bound of the means. `name` is a case in STRANGE, with n = 500 rows.
     """
     X = STRANGE[name](np.random.default_rng(5))
     before = X.copy()

@@ -43,9 +43,9 @@ def test_bound_comes_near_to_epsilon():
 
 
 def test_limits_are_those_of_clopper_and_pearson():
-    """The bound of epsilon from an event's counts in 1000 releases of each data set follows from SciPy's exact limits.
+    """The bound of epsilon from two counts of an event follows from SciPy's exact binomial confidence limits.
 
-    These are the binomial confidence limits of the two probabilities of the event. They are combined with delta = 0.01.
+    The event is counted in 1000 releases of each of two data sets, and delta is 0.01.
     """
     for k, other in ((300, 40), (1000, 0), (17, 16), (0, 5), (1000, 1000)):
         low = stats.binomtest(k, 1000).proportion_ci(0.98, method="exact").low

@@ -250,9 +250,9 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
-    The result is a vector of integers, and `radius` is the clip norm in their unit; only the rounding of a rotated sum
-    may add half a unit to each entry. The entries of a row are `size` with random signs, or all but one are 0. From 1e6
-    on, the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
+    The result is a vector of integers, in whose unit `radius` is the clip norm; only the rounding of a rotated sum may
+    add half a unit to each entry. The entries of a row are `size` with random signs, or all but one are 0. From 1e6 on,
+    the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])
@@ -447,10 +447,10 @@ def test_no_rotation_beats_the_eigenvectors(seed):
 
 
 def tables():
-    """Return a dictionary of covariance matrices, by the name of the kind of columns.
+    """Return a dictionary {kind of columns: covariance matrix}.
 
-    The columns are the pixels of a smooth image, a smooth series, a factor model, or independent, with unequal or equal
-    variances.
+    The columns are the pixels of a smooth image, the values of a smooth series, those of a factor model, and
+    independent columns with unequal or equal variances.
     """
     lag = np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
     rng = np.random.default_rng(5)

@@ -334,10 +334,10 @@ def test_bound_of_the_rest(parameters, y, upper):
 
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_clusters_change_nothing(upper, monkeypatch):
-    """If more than 500 different weights are gathered in clusters to save time, the ball of a tail is right and narrow.
+    """If similar ones of more than 500 weights are gathered in clusters to save time, a tail's ball stays right.
 
-    It overlaps the ball without clusters, and has an accuracy of at least 50 bits. The tail is the upper one if `upper`
-    is true.
+    The ball with clusters overlaps the one without them, and has an accuracy of at least 50 bits. The tail is the upper
+    one if `upper` is true.
     """
     rng = np.random.default_rng(4)
     weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])
@@ -394,11 +394,11 @@ def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
 @pytest.mark.parametrize("of", ["sf", "cdf", "logsf", "pdf"])
 @pytest.mark.parametrize("x", [-30.0, -0.3, 0.0, 4.0, 200.0])
 def test_scale_mirror_and_order(of, x):
-    """The interval of `gx2.certify` follows a change of the unit, the sign or the order of the weights.
+    """If the weights change their unit, sign or order, the interval of `gx2.certify` changes accordingly.
 
     The unit of the weights and of `x` is changed by a power of two, so that nothing is rounded. A tail then keeps its
-    interval, and a density is divided by this power. With the other sign of the weights and of `x`, the upper tail
-    becomes the lower one. `of` is the tail or density.
+    interval, and that of a density is divided by this power. With the other sign of the weights and of `x`, the upper
+    tail becomes the lower one. Another order changes nothing. `of` is the tail or density.
     """
     value = gx2.certify(x, **SIGNED, of=of)
     scaled = {name: 8 * np.array(SIGNED[name]) for name in ("weights", "normal", "shift")}

@@ -163,7 +163,7 @@ def test_work_grows_slowly_with_the_number_of_weights():
 
 @pytest.mark.parametrize("collects", [True, False])
 def test_import_leaves_the_garbage_collector_as_it_was(collects):
-    """To load the compiled functions of `egm.gx2` leaves the garbage collector on if it was on, and off if it was off.
+    """Loading the compiled functions of `egm.gx2` leaves the garbage collector on if it was on, and off if it was off.
 
     It is off while the functions are compiled. `collects` says whether it is on before.
     """

@@ -506,10 +506,10 @@ def test_gradients_are_slopes(name, p):
 
 @forms
 def test_gradients_know_the_scale(form):
-    """The derivatives of `gx2.gradients` with respect to x and all parameters with a unit satisfy Euler's theorem.
+    """Multiplied by their variables, the derivatives of `gx2.gradients` add up to 0, as Euler's theorem says.
 
-    The products of each derivative and its variable add up to 0, because the tail does not change if x, weights, normal
-    term and shift get another unit.
+    The variables are x and all parameters with a unit: weights, normal term and shift. The reason is that the tail does
+    not change if all of these get another unit.
     """
     full = changed(form)
     for x in points(form)[[0, 2, 3, 7]]:

@@ -99,7 +99,7 @@ def test_simultaneous_intervals_hold_together(options):
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_intervals_of_groups(neighbors):
-    """In at least 90 % of cases, a 90 % interval of a group contains the exact number, for each relation `neighbors`."""
+    """At least 90 % of a group's 90 % intervals contain the exact number, with each neighbor relation `neighbors`."""
     made = GroupedDataMechanism(mechanism(neighbors=neighbors), [1, 2])
     for _, share, _, number in covered(made, 400, 0.9, off=0.3):
         assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
@@ -167,8 +167,9 @@ def test_the_ends_solve_the_equation_of_fieller(options):
     """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count.
 
     The equation says that |sum - t * count| is the half-length of an interval for a normal error that has the noise of
-    sum - t * count, and a bias up to the bound of the bias. Without a bias, this is the normal quantile times the
-    standard deviation of that noise. The count is the number of rows, and `options` are those of the mechanism.
+    sum - t * count, and a bias up to the bound of the bias. Without a bias, this half-length is the normal quantile
+    times the standard deviation of that noise. The count is the number of rows, and `options` are those of the
+    mechanism.
     """
     made = mechanism(40, neighbors="add_remove", **options)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))
@@ -210,9 +211,9 @@ def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
 @pytest.mark.parametrize("bias_std", [0.0, 0.2, 0.5, 1.0, 2.0, 5.0])
 def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
-    """Intervals for a bias B of unknown sign have at least their confidence, whatever B is.
+    """Intervals for an estimate with a bias B of unknown sign have at least their confidence, whatever B is.
 
-    The error of an estimate is normal with the variance 1 and the mean B. The function that is tested gets B plus
+    The error of the estimate is normal with the variance 1 and the mean B. The function that is tested gets B plus
     normal noise of the standard deviation `bias_std`; a negative number is kept or replaced by zero. The confidence is
     computed by quadrature over this noise. It is exact for a large B and, if there is no noise and the confidence is
     above 0.5, for every B.

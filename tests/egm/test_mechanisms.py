@@ -503,7 +503,7 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 @pytest.mark.parametrize("mechanism", ASKED, ids=repr)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
-    """A copy of `mechanism` by `dataclasses.replace` with one new parameter is what the constructor makes with it.
+    """A copy of `mechanism` by `dataclasses.replace` with one new parameter equals one that the constructor makes.
 
     `name` is the parameter: n, epsilon or delta. Everything that follows from the parameters is computed again.
     """

@@ -228,10 +228,9 @@ def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
 
 @pytest.mark.parametrize("n", [40, 4000])
 def test_the_unit_of_a_column_is_the_unit_of_its_results(n):
-    """If a column and its range are converted to another unit with another zero, the results are converted likewise.
+    """If a column and its range are converted, as from degrees Celsius to Fahrenheit, so are the results.
 
-    An example are degrees Celsius and Fahrenheit. For `n` = 40 rows there is no search for center and spread, and for
-    4000 rows there is one.
+    For `n` = 40 rows there is no search for center and spread, and for 4000 rows there is one.
     """
     X, factor, shift = people(n), np.array([12.0, 1.0, 1 / 7]), np.array([-600.0, 0.0, 3.0])
     changed = {
@@ -288,7 +287,7 @@ def test_forecasts_take_names():
 
 
 def test_a_forecast_says_that_there_is_no_search():
-    """With few rows, or with standard deviations of half of the ranges' widths, the forecast states no search.
+    """With few rows, or standard deviations of half the ranges' widths, the forecast says that there is no search.
 
     The method in the forecast is then "ranges". With few rows, the forecast error is the one that a release states,
     too.
