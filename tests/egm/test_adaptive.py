@@ -756,9 +756,9 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Return `n` rows of `d` entries that are random multiples of nearly one vector, shape (`n`, `d`).
+    """Return `n` rows of `d` entries that are random positive multiples of nearly one vector, shape (`n`, `d`).
 
-    So all long rows are on one side of the mean. `seed` is the seed of the random numbers.
+    So all long rows are on one side of the mean, that of this vector. `seed` is the seed of the random numbers.
     """
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
@@ -948,7 +948,7 @@ def test_what_a_radial_row_has_beyond_the_clip_norm(model):
 
 
 def test_radial_takes_scaling_and_copies():
-    """`Radial` gives equal results for repeated coordinates, for one entry with `copies`, and for scaled coordinates.
+    """`Radial` gives equal results for repeated coordinates and for one entry with `copies`, also with a scaling.
 
     `Radial` approximates the distribution of the norm of a scaled normal row. An entry with 3 copies stands for three
     equal coordinates. The scaling b has the same effect as a multiplication of standard deviations and offsets by b.

@@ -188,7 +188,7 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
 def test_rounding_the_sum_is_charged(neighbors, grouped):
     """If a secure release rounds a rotated sum, its noise is (s + r) / s times the noise for the sensitivity s alone.
 
-    Sums are integers, and s is their sensitivity before the rotation, after which they are rounded to integers again.
+    A sum of integer vectors is rotated, and then rounded to integers again; s is its sensitivity without this rounding.
     For d columns, r is sqrt(2 d g), rounded up. Here g is the number of groups in which a person may have rows, or 1 if
     `grouped` is false and there are no groups. `neighbors` is the neighbor relation.
     """

@@ -386,9 +386,9 @@ def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
 
 
 class Name(str):
-    """String that counts every comparison by `==` in the class attribute `Name.compared`.
+    """String that counts how often any string of this class is compared by `==`.
 
-    There is one counter for all strings of this class.
+    The number of these comparisons is the class attribute `Name.compared`.
     """
 
     compared = 0
@@ -1148,7 +1148,7 @@ def damaged_journal(name):
 
 
 def spent_journal(name):
-    """Write the journal of a budget that one release has used up to the file `name`."""
+    """Write to the file `name` the journal of a budget that one release has used up."""
     Budget(name, epsilon=1.0, delta=1e-6).charge(mechanism())
 
 

@@ -291,7 +291,7 @@ def test_a_delta_of_one_over_n_or_more_is_warned_of_by_the_adaptive_mechanism():
 
 
 class Seen:
-    """Noise that is zero, and that appends each number to which it is added to the list `notes`."""
+    """Noise that is zero, and that records in the list `notes` each number that gets this noise."""
 
     def __init__(self, notes):
         self.notes = notes

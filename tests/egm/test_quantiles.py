@@ -146,7 +146,7 @@ def moved(n, k):
 def test_an_interval_is_private(scores, q):
     """If one value moves to another interval, each score that `quantiles.interval` uses changes by at most one.
 
-    So the logarithms of the ratios of probabilities differ by at most epsilon. `scores` returns the scores for the
+    So the logarithm of each interval's probability changes by at most epsilon. `scores` returns the scores for the
     `q`-quantile of five values.
     """
     epsilon, steps, lengths, losses = 0.7, [], [], []
