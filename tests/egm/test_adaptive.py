@@ -54,9 +54,10 @@ def run(X, rho=0.5, seed=0, **options):
 def costs(monkeypatch):
     """Return a list to which each noisy query about private rows appends the pair (name, exact zCDP cost).
 
-    A query is a method of `PrivateRows`. Its cost is a Fraction. For Gaussian noise it follows from the standard
-    deviation of the noise, and from the proven squared distance between the answers on two neighboring data sets. For a
-    private quantile it is epsilon**2 / 8. `monkeypatch` installs the recording.
+    A query is a method of `PrivateRows`. Its cost is a Fraction. For Gaussian noise the cost follows from the standard
+    deviation of the noise, and from a proven bound of the squared distance between the answers on two neighboring data
+    sets. For a private quantile with the privacy parameter epsilon it is epsilon**2 / 8. `monkeypatch` installs the
+    recording.
     """
     found, lattices, asked = [], [], []
     squared = {
@@ -137,7 +138,7 @@ def test_charges_of_many_runs_are_at_most_the_budget(kind):
 
 
 def test_a_budget_is_never_exceeded_by_rounding():
-    """`Account`, which adds up the costs of a release, refuses a cost if the exact sum would exceed the budget.
+    """`Account`, which adds up the costs of a release, raises a ValueError if the exact sum would exceed the budget.
 
     This holds even if the excess is only a rounding error: the doubles 0.1, 0.2 and 0.3 add up to a little more than
     the double 0.6, and ten times the double 0.01 is a little more than the double 0.1.
@@ -293,7 +294,7 @@ def test_a_question_is_worth_its_charge_exactly(name, costs):
 
 @pytest.mark.slow
 def test_a_secure_release_is_as_good_as_a_simulated_one():
-    """The errors of secure releases agree with their forecasts, and these forecasts with those of simulated releases.
+    """The errors of secure releases agree with their forecasts, which agree with the forecasts of simulated releases.
 
     The mean squared error of ten secure releases agrees with their mean forecast, within six standard errors and 10 %.
     The median forecasts of secure and of simulated releases agree within 30 %. Medians are compared because some
@@ -346,9 +347,9 @@ def test_below_the_least_budget_all_is_refused(d):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    Each of the two is enough: rho is then at least the least budget of the mechanism. With the larger n, this may be
-    wrong by a relative rounding error of 1e-14. The budget is `part` times the least budget for `n` rows and `d`
-    columns, for the declared `radius` and the least declared standard deviation `least`.
+    With either of the two, the budget is at least the least budget of the mechanism; with the larger n, the budget may
+    be smaller by a relative 1e-14, due to rounding. The budget that is too small is `part` times the least budget for
+    `n` rows and `d` columns, for the declared `radius` and the least declared standard deviation `least`.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -473,8 +474,8 @@ def test_unknown_centre_and_spread_cost_little():
     """AdaptiveDataMechanism has less than twice the mean squared error of a mechanism that knows center and spread.
 
     Both mechanisms have the same budget. The error of the mechanism that knows center and spread is a forecast for the
-    best clip norm. The forecast is also less than twice the mean squared error of AdaptiveDataMechanism, so the
-    comparison is not with a far too large error.
+    best clip norm. This forecast is not far too large: it is less than twice the mean squared error of
+    AdaptiveDataMechanism.
     """
     sigma, rho, n = zipf_sigma(64, 1.0, total=64.0), 0.1, 4000
     errors = [run(rows(n, sigma, 5.0, seed), rho, seed)[1] ** 2 for seed in range(12)]
@@ -485,7 +486,10 @@ def test_unknown_centre_and_spread_cost_little():
 
 
 def test_centre_and_sigma_are_found():
-    """With a large budget, a release finds the center within 0.3, and standard deviations within a factor of 1.5."""
+    """With a large budget, a release finds the center within 0.3, and standard deviations within a factor of 1.5.
+
+    The budget is rho = 1 for 20 000 rows, and the true standard deviations of the columns are 1 on average.
+    """
     sigma = zipf_sigma(20, 1.5, total=20.0)
     release, _ = run(rows(20_000, sigma, 30.0, 4), 1.0)
     assert release.center == pytest.approx(np.full(20, 30.0), abs=0.3)
@@ -568,8 +572,9 @@ def test_identical_rows_are_found(name, d):
 def test_one_constant_column_among_others_is_found():
     """If one of four columns is constant, a release has an error of at most five times its forecast.
 
-    The error is the Euclidean distance between the estimate and the exact sum, the forecast the root of the expected
-    squared error. The reported standard deviation of the constant column is below 0.5; the others have 1, 2 and 1.
+    The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
+    expected squared error. The reported standard deviation of the constant column is below 0.5. The true ones of the
+    other columns are 1, 2 and 1.
     """
     for seed in range(5):
         X = rows(1000, np.array([1.0, 2.0, 3.0, 1.0]), 50.0, seed)
@@ -605,9 +610,9 @@ def test_intervals_cover(law):
 def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at the estimate, and its half-width grows with the confidence.
 
-    For a confidence near 0 the half-width is `release.bias`. For a confidence near 1 it is this bias plus the normal
-    quantile times a standard deviation. The squares of these standard deviations add up to the forecast error due to
-    noise and clipping, plus the sum of the squares of `release.bias_std`, the noise in the bias.
+    For a confidence near 0 the half-width in each column is `release.bias`. For a confidence near 1 it is this bias
+    plus the normal quantile times a standard deviation. The squares of the columns' standard deviations add up to the
+    forecast error due to noise and clipping, plus the sum of the squares of `release.bias_std`, the noise in the bias.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
     halves = []
@@ -664,7 +669,7 @@ def test_intervals_that_hold_for_all_data(case):
 
     The far rows of `with_far_rows` are so few that noise hides them: less than half of the intervals without
     ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains the one without it, and lies in the one
-    that is also simultaneous. The tolerance is three binomial standard errors. `case` is a key of UNSEEN.
+    with ``simultaneous=True`` in addition. The tolerance is three binomial standard errors. `case` is a key of UNSEEN.
     """
     hits, seen = {"sum": [], "mean": []}, []
     for seed in range(60):
@@ -690,8 +695,8 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
     """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
 
     The pair (down, up) is `release.unseen[0]`, bounds on what clipping changes in each column. They are computed from
-    the numbers of rows above two norms, and hold for all rows in the declared range. `law` is a kind of rows in LONG,
-    and `case` is a key of UNSEEN. The fixture `silent` removes the noise.
+    the numbers of rows that are longer than each of two norms, and hold for all rows in the declared range. `law` is a
+    kind of rows in LONG, and `case` is a key of UNSEEN. The fixture `silent` removes the noise.
     """
     _, d, reach, options = UNSEEN[case]
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
@@ -751,9 +756,9 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Return `n` rows of `d` entries that are random multiples of nearly one vector, shape (`n`, `d`).
+    """Return `n` rows of `d` entries that are random positive multiples of nearly one vector, shape (`n`, `d`).
 
-    So all long rows are on one side of the mean. `seed` is the seed of the random numbers.
+    So all long rows are on one side of the mean, that of this vector. `seed` is the seed of the random numbers.
     """
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
@@ -796,8 +801,8 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     """If noise makes empty shells beyond the longest rows look full, the noise in the sum is at most doubled.
 
     A shell is a range of norms in which rows are counted. The rows have Student's distribution with three degrees of
-    freedom. After the last shell that surely has rows, four standard deviations of noise are added to the number of
-    rows in each of the next `shells` shells.
+    freedom. After the last shell whose count is above five standard deviations of its noise, four standard deviations
+    are added to the count in each of the next `shells` shells.
     """
     X = np.random.default_rng(6).standard_t(3, (10_000, 5))
     as_it_is, _ = run(X, 0.1)
@@ -823,10 +828,10 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 
     One of 30 columns follows `law`, and the others are normal. Over ten runs, the mean squared error is 0.4 to `most`
     times its mean forecast. At least the share `covered` of the 95 % intervals of the skewed column contains the exact
-    sum. Along a `basis`, the bias is spread over all coordinates, so `most` is larger and `covered` smaller (over sixty
-    other runs, the error for the lognormal law is 2.2 times the forecast). Without the correction, the mean squared
-    error is more than `worse` times that with the correction, and more than 3 times its forecast, and no interval
-    contains the sum.
+    sum. If `basis` is not None, the bias is spread over all coordinates along the basis, so `most` is larger and
+    `covered` smaller (over sixty other runs, the error for the lognormal law is 2.2 times the forecast). Without the
+    correction, the mean squared error is more than `worse` times that with the correction, and more than 3 times its
+    forecast, and no interval of the skewed column contains the sum.
     """
 
     def runs():
@@ -943,7 +948,7 @@ def test_what_a_radial_row_has_beyond_the_clip_norm(model):
 
 
 def test_radial_takes_scaling_and_copies():
-    """`Radial` gives equal results for repeated coordinates, for one entry with `copies`, and for scaled coordinates.
+    """`Radial` gives equal results for repeated coordinates and for one entry with `copies`, also with a scaling.
 
     `Radial` approximates the distribution of the norm of a scaled normal row. An entry with 3 copies stands for three
     equal coordinates. The scaling b has the same effect as a multiplication of standard deviations and offsets by b.
@@ -1062,10 +1067,10 @@ def test_a_tail_from_numbers_in_shells():
 def test_further_counts_of_long_rows_make_a_tail_exact(power):
     """`Tail.counted` puts exact counts of long rows into a rough model, up to the first count that may be only noise.
 
-    A `Tail` models the number of rows with a norm above t, for every t. Each count is 10 000 / t**power, the true
-    number. The model ends at the first length whose count is at most 2.5 standard deviations of the noise; its number
-    of rows there is three standard deviations. Beyond its last length the model falls like t**-p, with p = 0.85 * power
-    but at least 1.2, within 5 %.
+    A `Tail` models the number of rows with a norm above t, for every t. The exact counts are 10 000 / t**power, the
+    true numbers, for 12 norms t. The model ends at the first of these norms whose count is at most 2.5 standard
+    deviations of the noise; the number of rows there is set to three standard deviations. Beyond its last norm the
+    model falls like t**-p, with p = 0.85 * power but at least 1.2, within 5 %.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1080,11 +1085,11 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
 
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
-    """If the number of rows beyond the first new length may be only noise, `Tail.counted` ends the model there.
+    """If the first new count of long rows may be only noise, `Tail.counted` ends the model at the norm of this count.
 
-    A `Tail` models the number of rows with a norm above t, for every t. Beyond its last length, this number is a power
-    of t; the exponent is kept. If the new numbers are clearly more than noise, the old numbers at larger lengths are
-    kept, but are at most the last new number.
+    A `Tail` models the number of rows with a norm above t, for every t. Beyond its last norm, this number is a power of
+    t; the exponent is kept. If the new counts are clearly more than noise, the old numbers at larger norms are kept,
+    but are at most the last new count.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)
@@ -1095,11 +1100,11 @@ def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
 
 
 def test_noise_in_an_empty_shell_is_not_taken_for_the_long_rows(monkeypatch):
-    """Noise in a shell (a range of norms) far beyond all rows does not make the clip norm as large as these norms.
+    """If noise makes a shell far beyond all rows look full, the clip norm does not become as large as the norms in it.
 
-    Noisy numbers of rows are counted in such shells. Of 4000 rows, 300 have the norm 1000, and the others 0. To the
-    number of rows in the last shell but one, which has no rows, three and a half standard deviations of noise are
-    added. In four runs, the noise in the sum stays below that of a clip norm of 25 000.
+    A shell is a range of norms in which rows are counted with noise. Of 4000 rows, 300 have the norm 1000, and the
+    others 0. To the count in the last shell but one, which has no rows, three and a half standard deviations of the
+    noise are added. In four runs, the noise in the sum stays below that of a clip norm of 25 000.
     """
     X = np.zeros((4000, 1))
     X[:300] = 1000.0
@@ -1151,7 +1156,7 @@ def test_expected_answers_are_those_of_many_rows(spread):
 
 
 def test_noise_that_is_expected_is_that_of_private_rows():
-    """`ExpectedRows`, which has no data, reports the noise of a query that `PrivateRows` reports, up to 1e-9.
+    """`ExpectedRows`, which has no data, reports the same noise of a query as `PrivateRows` does, up to 1e-9.
 
     A query is a method that both classes have. The standard deviation of the noise is compared, for one query of each
     of six kinds.
@@ -1179,9 +1184,10 @@ STRANGE = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_strange_data_cost_accuracy_and_nothing_else(name):
-    """A release of extreme data stays within n times the radius and within the budget, and does not change the data.
+    """For extreme data, an estimate is at most n times the radius, and the costs of a release are within its budget.
 
-    The radius, 100, is the declared bound of the means. `name` is a case in STRANGE, with n = 500 rows.
+    The estimate is compared by its absolute value. The release does not change the data. The radius, 100, is the
+    declared bound of the means. `name` is a case in STRANGE, with n = 500 rows.
     """
     X = STRANGE[name](np.random.default_rng(5))
     before = X.copy()
@@ -1274,7 +1280,7 @@ ANYTHING = {  # n, d, rho over the least budget, radius, sigma_range
 def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
     """No adaptive release fails or warns if its private quantiles and its noise are replaced by arbitrary numbers.
 
-    The estimate stays within n times the declared radius, for n rows; the radius is the bound of the means. The
+    For n rows, the absolute value of an estimate is at most n times the declared radius, the bound of the means. The
     standard deviations stay within their declared range, and the costs within the budget. `case` is a case in ANYTHING,
     with n and the declared numbers. `seed` is the seed of the arbitrary numbers.
     """

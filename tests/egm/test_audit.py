@@ -43,7 +43,10 @@ def test_bound_comes_near_to_epsilon():
 
 
 def test_limits_are_those_of_clopper_and_pearson():
-    """The bound from two counts of an event in 1000 releases follows from SciPy's exact binomial confidence limits."""
+    """The bound of epsilon from two counts of an event follows from SciPy's exact binomial confidence limits.
+
+    The event is counted in 1000 releases of each of two data sets, and delta is 0.01.
+    """
     for k, other in ((300, 40), (1000, 0), (17, 16), (0, 5), (1000, 1000)):
         low = stats.binomtest(k, 1000).proportion_ci(0.98, method="exact").low
         high = stats.binomtest(other, 1000).proportion_ci(0.98, method="exact").high
@@ -64,7 +67,7 @@ def test_what_delta_permits_is_no_failure():
 
 
 def test_bound_has_no_unit_and_no_order():
-    """`lower_bound`, a bound of epsilon from releases of two data sets, does not depend on their order or units.
+    """`lower_bound`, a bound of epsilon from releases of two data sets, does not depend on their units or their order.
 
     It is equal if the two samples of releases are exchanged, or if each number of a release is multiplied by a constant
     of its own.
@@ -136,8 +139,8 @@ def test_direction_is_that_of_the_likelihood_ratio():
 def test_a_replayed_release_is_distributed_like_a_release(neighbors, path):
     """`replay` makes many releases from few calls of a mechanism, and they have the distribution of true releases.
 
-    Kolmogorov-Smirnov tests compare three projections. `path` says whether the noise is secure or simulated, and
-    `neighbors` is the neighbor relation of the mechanism.
+    Kolmogorov-Smirnov tests compare the two entries of the releases, and a combination of both entries. `path` says
+    whether the noise is secure or simulated, and `neighbors` is the neighbor relation of the mechanism.
     """
     options = {"center": [5.0, -1.0], "clip_probability": 0.1, "neighbors": neighbors}
     it, X = GaussianDataMechanism([1.0, 0.2], 2, 1.0, 0.3, **options), np.array([[4.0, -1.0], [9.0, 9.0]])

@@ -195,7 +195,7 @@ VALUES_PASS = ("another shape", "one axis")  # are valid data for mechanisms tha
 @pytest.mark.parametrize("secret", SECRET)
 @pytest.mark.parametrize("name", TAKES_DATA)
 def test_errors_never_show_data(name, secret):
-    """If a function refuses its data, neither the error nor the exceptions behind it show an entry of the data.
+    """If a function refuses its data, neither the error nor an exception that caused it shows an entry of the data.
 
     `name` is a function in TAKES_DATA, and `secret` is a case in SECRET: data that the function must refuse.
     """

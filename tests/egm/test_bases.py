@@ -130,10 +130,10 @@ def test_threads_do_not_matter(monkeypatch):
 
 
 def drawn_near(d, spread, rng):
-    """Return a basis, a scaling vector and 200 rows, to test clipping for rows whose norms are near the clip norm.
+    """Return a basis, a scaling vector and 200 rows, to test clipping for scaled norms that are near the clip norm.
 
-    The norms of the first 100 rows are near the clip norm, and those of the others anywhere. The largest entry of the
-    scaling is `spread` times the smallest one. There are `d` columns.
+    The scaled norms of the first 100 rows are near the clip norm, and those of the others are anywhere. The largest
+    entry of the scaling is `spread` times the smallest one. There are `d` columns.
     """
     U = np.linalg.qr(rng.normal(size=(d, d)))[0] if d % 2 else np.eye(d)[rng.permutation(d)]
     scaling = spread ** -rng.permutation(np.linspace(0, 1, d))
@@ -147,7 +147,7 @@ def drawn_near(d, spread, rng):
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 33, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spread", [1.0, 1.5, 40.0, 400.0])
 def test_no_integer_vector_is_longer_than_the_radius(d, spread):
-    """A clipped row that is rounded to integers has at most the norm `radius`, which stands for the clip norm.
+    """The norm of a clipped row that is rounded to integers is at most `radius`, the clip norm in these integers' unit.
 
     So rounding a row cannot increase the sensitivity of a sum. The rows have `d` columns and come from `drawn_near`;
     the largest entry of the scaling is `spread` times the smallest one.
@@ -166,7 +166,7 @@ def test_no_integer_vector_is_longer_than_the_radius(d, spread):
 
 @pytest.mark.parametrize("d", [1, 3, 8, 33])
 def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
-    """A row adds the same integers with and without the fast test for rows that are too short to be clipped.
+    """A row adds the same integers to a sum with and without the fast test for rows that are too short to be clipped.
 
     The rows have `d` columns.
     """
@@ -186,11 +186,11 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_rounding_the_sum_is_charged(neighbors, grouped):
-    """A secure release has (s + r) / s times the noise for the sensitivity s, as the rotated sum is rounded again.
+    """If a secure release rounds a rotated sum, its noise is (s + r) / s times the noise for the sensitivity s alone.
 
-    Sums are integers, and s is their sensitivity without this rounding. For d columns, r is sqrt(2 d g), rounded up.
-    Here g is the number of groups in which a person may have rows, or 1 if `grouped` is false and there are no groups.
-    `neighbors` is the neighbor relation.
+    A sum of integer vectors is rotated, and then rounded to integers again; s is its sensitivity without this rounding.
+    For d columns, r is sqrt(2 d g), rounded up. Here g is the number of groups in which a person may have rows, or 1 if
+    `grouped` is false and there are no groups. `neighbors` is the neighbor relation.
     """
     options = {"basis": "dct", "neighbors": neighbors, "per_person": "sum"}
     inner = it = GaussianDataMechanism(np.ones(D), 100, 1.0, 1e-6, **options)
@@ -227,8 +227,9 @@ def test_rows_are_rotated_if_integers_would_have_too_many_digits():
 def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
     """The sum of many rows of large integers is exact, even beyond 64 bits.
 
-    The rows are near `size` clip norms long, along the vector with the smallest scaling, which is 1 / `unequal`. The
-    sum needs more than 63 bits for `size` = 0.999, and more than 53 for 0.5. There are 512 rows, each `copies` times.
+    The rows are multiples of the basis vector with the smallest scaling factor, 1 / `unequal`. Their scaled norms are
+    0.9 to 1 times `size` clip norms. The sum needs more than 63 bits for `size` = 0.999, and more than 53 for 0.5.
+    There are 512 rows, each `copies` times.
     """
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
     basis, scaling = bases.dct(5), np.array([1.0, 1, 1, 1, 1 / unequal])
@@ -249,9 +250,9 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
-    Rows are vectors of integers, in which the clip norm is `radius`; only the rounding of a rotated sum may add half a
-    unit to each entry. The entries are `size` with random signs, or all but one are 0. From 1e6 on, the row is clipped,
-    and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
+    The result is a vector of integers, in whose unit `radius` is the clip norm; only the rounding of a rotated sum may
+    add half a unit to each entry. The entries of a row are `size` with random signs, or all but one are 0. From 1e6 on,
+    the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])
@@ -446,7 +447,11 @@ def test_no_rotation_beats_the_eigenvectors(seed):
 
 
 def tables():
-    """Return a dictionary of covariance matrices: a smooth image and series, a factor model, independent columns."""
+    """Return a dictionary {kind of columns: covariance matrix}.
+
+    The columns are the pixels of a smooth image, the values of a smooth series, those of a factor model, and
+    independent columns with unequal or equal variances.
+    """
     lag = np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
     rng = np.random.default_rng(5)
     load = rng.normal(size=(30, 3))

@@ -140,8 +140,8 @@ def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
     """The Gaussian noise by which a budget counts a Laplace mechanism is never more private than the mechanism.
 
     Randomized response stands for the Laplace mechanism, because no mechanism with this `epsilon` and delta = 0 is less
-    private. At 100 values from 0 to 1.2 `epsilon`, the delta of randomized response is at most that of the Gaussian
-    noise. At one of these values the two deltas differ by less than 1e-9.
+    private. At 100 points of the privacy curves, from 0 to 1.2 `epsilon`, the delta of randomized response is at most
+    that of the Gaussian noise. At one of these points the two deltas differ by less than 1e-9.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
@@ -375,9 +375,9 @@ def test_pure_releases_may_add_up_by_any_rule():
 
 @pytest.mark.parametrize(("total", "share"), [(1.0, 0.1), (0.3, 0.1), (0.49, 0.07), (1.0, 1 / 11), (3.99, 3.99 / 7)])
 def test_decimal_shares_fill_the_total(total, share):
-    """A budget grants k releases that each cost `share`, if k times `share` is `total` as decimal numbers.
+    """A budget grants k releases that each cost `share`, if k times `share` is `total` but for rounding to doubles.
 
-    As doubles they are rounded, so that their exact sum may be slightly above the total.
+    The exact sum of k such doubles may be slightly above the total.
     """
     k = round(total / share)
     assert fill(Budget(rho=total), adaptive(share)) == k
@@ -445,7 +445,7 @@ def test_what_is_split_is_granted_so_often(parts, rule):
 def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
     """A release with the cost `Budget.split(parts)` is granted exactly `parts` times, for totals without a delta.
 
-    The total is a rho or an epsilon. A wrong number of parts raises an error.
+    The total is a rho or an epsilon. If the number of parts is not a positive integer, `split` raises an error.
     """
     for total, rho in ((Budget(rho=0.7), adaptive), (charged([adaptive(0.1)], rho=0.7), adaptive)):
         part, before = total.split(parts), total.spent
@@ -772,9 +772,10 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """The exact epsilon of the random choice by `secure_index` is at most (1 - 2**-31) times the epsilon that is paid.
+    """The random choice of a private quantile has an exact epsilon of at most (1 - 2**-31) times the paid epsilon.
 
-    The margin of 2**-31 allows for rounding errors when a budget adds up costs.
+    The function `secure_index` makes this choice. The margin of 2**-31 allows for rounding errors when a budget adds up
+    costs.
     """
     scales = []
     monkeypatch.setattr(samplers, "_choice", lambda scale: lambda scores: scales.append(scale) or 0)

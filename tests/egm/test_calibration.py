@@ -1,4 +1,7 @@
-"""Test that the calibration of Gaussian noise agrees with values of 30 digits and with laws of the privacy curve."""
+"""Test that the calibration of Gaussian noise agrees with values of 30 digits and with laws of the privacy curve.
+
+The privacy curve is the least delta as a function of epsilon.
+"""
 
 import json
 from pathlib import Path

@@ -245,7 +245,8 @@ def wide(law, y, upper, density=False):
 def test_more_bits_give_a_ball_inside(parameters, y, upper):
     """With fewer bits, the ball of a tail or density becomes larger, and contains the ball that more bits give.
 
-    The tail is the upper one if `upper` is true, and otherwise the lower one.
+    `parameters` are those of the distribution, and `y` is the point. The tail is the upper one if `upper` is true, and
+    otherwise the lower one.
     """
     law = law_of(**parameters)
     for density in (False, True):
@@ -263,9 +264,9 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 def test_any_contour_is_right(parameters, y, upper):
     """The ball of a tail or density contains the true value even if the contour of its integral is badly chosen.
 
-    The ball is a sum along the contour, plus and minus a bound on its error. The tail is the upper one if `upper` is
-    true. Some of the random contours give a sum that is wrong by more than a relative 1e-6, so that too small a bound
-    would be noticed.
+    The ball is a sum along the contour, plus and minus a bound on its error. The distribution has the `parameters`, and
+    its tail at `y` is the upper one if `upper` is true. Some of the random contours give a sum that is wrong by more
+    than a relative 1e-6, so that too small a bound would be noticed.
     """
     law, rng, far = law_of(**parameters), np.random.default_rng(3), 0
     for density in (False, True):
@@ -333,9 +334,10 @@ def test_bound_of_the_rest(parameters, y, upper):
 
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_clusters_change_nothing(upper, monkeypatch):
-    """If more than 500 similar weights are gathered in clusters to save time, a tail's ball stays right and narrow.
+    """If similar ones of more than 500 weights are gathered in clusters to save time, a tail's ball stays right.
 
-    The ball with clusters overlaps the one without them. The tail is the upper one if `upper` is true.
+    The ball with clusters overlaps the one without them, and has an accuracy of at least 50 bits. The tail is the upper
+    one if `upper` is true.
     """
     rng = np.random.default_rng(4)
     weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])
@@ -392,9 +394,11 @@ def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
 @pytest.mark.parametrize("of", ["sf", "cdf", "logsf", "pdf"])
 @pytest.mark.parametrize("x", [-30.0, -0.3, 0.0, 4.0, 200.0])
 def test_scale_mirror_and_order(of, x):
-    """The interval does not change with the unit or sign of the weights and x, or with the order of the weights.
+    """If the weights change their unit, sign or order, the interval of `gx2.certify` changes accordingly.
 
-    The unit is a power of two, so that nothing is rounded. With the other sign, the upper tail becomes the lower one.
+    The unit of the weights and of `x` is changed by a power of two, so that nothing is rounded. A tail then keeps its
+    interval, and that of a density is divided by this power. With the other sign of the weights and of `x`, the upper
+    tail becomes the lower one. Another order changes nothing. `of` is the tail or density.
     """
     value = gx2.certify(x, **SIGNED, of=of)
     scaled = {name: 8 * np.array(SIGNED[name]) for name in ("weights", "normal", "shift")}
@@ -424,7 +428,7 @@ def test_tails_at_the_ends_of_a_quantile(form, of, p):
 
 
 def test_quantile_of_a_logarithm():
-    """For of="ilogsf", the interval contains the quantile whose upper tail has a given logarithm.
+    """For of="ilogsf", the interval of `gx2.certify` contains the quantile whose upper tail has a given logarithm.
 
     The tail itself may be too small for a double.
     """

@@ -212,9 +212,10 @@ def test_a_folder_gives_the_sum_of_its_files(released, silent):
 
 
 def test_missing_is_passed_to_the_mechanism(egm, monkeypatch, folder):
-    """The mechanism gets the value of --missing, which says what to do with missing values, and NaN for each of them.
+    """The mechanism gets the value of the option --missing, and NaN in the place of each missing value.
 
-    Without --missing, a missing value is an error, which names its row and column.
+    The option says what to do with missing values. Without it, a missing value is an error, which names its row and
+    column.
     """
     (folder / "holes.csv").write_text("age,mass,pay\n1,,3\n4,5,NA\n" + "1,2,3\n" * 3)
     given = []
@@ -385,9 +386,9 @@ def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
 
 
 class Name(str):
-    """String that counts every comparison by `==` in the class attribute `Name.compared`.
+    """String that counts how often any string of this class is compared by `==`.
 
-    There is one counter for all strings of this class.
+    The number of these comparisons is the class attribute `Name.compared`.
     """
 
     compared = 0
@@ -1147,7 +1148,7 @@ def damaged_journal(name):
 
 
 def spent_journal(name):
-    """Write the journal of a budget that one release has used up to the file `name`."""
+    """Write to the file `name` the journal of a budget that one release has used up."""
     Budget(name, epsilon=1.0, delta=1e-6).charge(mechanism())
 
 
@@ -1544,7 +1545,10 @@ def test_a_sample_is_charged_and_shown(egm, released, command):
 
 
 def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
-    """For a budget with samples, `egm budget show` without dp-accounting writes one line on how to install it."""
+    """If a budget holds releases from samples, `egm budget show` fails without dp-accounting.
+
+    The command writes one line to standard error on how to install dp-accounting, and nothing to standard output.
+    """
     Budget("b.budget", epsilon=2.0, delta=1e-5, neighbors="add_remove", rule="planned")
     Budget("b.budget").charge_steps(1.2, 0.0041, 101)
     Budget("b.budget").charge_steps(1.3, 0.0042, 102)
@@ -1597,7 +1601,7 @@ def test_bug_asks_for_a_report(egm, monkeypatch, bug, folder):
 
 
 def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
-    """`egm adaptive` refuses a budget that is too small for any data of this size before it reads the data."""
+    """If the budget is too small for the number of rows, `egm adaptive` refuses it before it reads the data."""
     monkeypatch.setattr(inputs, "in_memory", fail(AssertionError("was read")))
     code, _, err = egm(*ADAPTIVE[:2], "--rho", "1e-6", *ADAPTIVE[6:])
     assert (code, len(err)) == (2, 1)

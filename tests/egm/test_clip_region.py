@@ -27,10 +27,10 @@ def derivative(f, step):
     [(1, 1.0, False), (3, 2.0, False), (3, 2.0, True), (50, 1.5, True), (400, 1.2, True), (3, 1e-9, True)],
 )
 def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
-    """`loss_and_slopes` returns a squared loss by clipping, and its derivatives by the logarithms of the `d` variances.
+    """`loss_and_slopes` returns a squared loss by clipping, and its derivatives with respect to the log variances.
 
     The derivatives agree with finite differences. The squared clip norm is `fraction` times the mean squared norm of a
-    row. `noncentral` says whether the rows have a mean other than 0.
+    row with `d` entries. `noncentral` says whether the rows have a mean other than 0.
     """
     rng = np.random.default_rng(d)
     weights, by_square, by_mean = np.exp(rng.normal(0, 1, (3, d)))
@@ -91,11 +91,11 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon
 
 
 def test_the_pair_has_less_error_than_one_after_the_other():
-    """In the example of chapter 15, to choose the scaling first and then the clip norm gives over 3 % more error.
+    """To choose the scaling before the clip norm gives over 3 % more error than to choose both together.
 
-    The comparison is with the pair that is best together. The scaling is `scaling.optimal` for the clip probability
-    1/n, or for the probability that results from the best clip norm. For four other clip probabilities, the error is
-    also larger than with the best pair.
+    The example is that of chapter 15. The scaling is `scaling.optimal` for the clip probability 1/n, or for the
+    probability that results from the best clip norm. For four other clip probabilities, the error is also larger than
+    if both are chosen together.
     """
     sigma, n = zipf_sigma(100, 1.0), 10**5
     pair = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **BEST, **SURE)

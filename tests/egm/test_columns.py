@@ -134,7 +134,7 @@ def test_a_table_in_another_order_is_not_copied_as_a_whole(make):
 
 
 def test_vectors_are_matched_by_their_names():
-    """If the entries of a vector such as `sigma` or `center` have names, they are put into the order of the columns."""
+    """If the entries of a vector such as `sigma` have names, they are put into the order of the mechanism's columns."""
     named = mechanism(center=dict(zip(OTHER, [5.0, 45.0, 2500.0], strict=True)))
     assert named == mechanism() == GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER, columns=NAMES)
     assert named.columns == NAMES

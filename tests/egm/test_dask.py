@@ -377,7 +377,7 @@ def begun(folder):
 
 
 def kill_one(folder):
-    """Kill one of two processes when each has begun three blocks, and return the numbers of these blocks as a set.
+    """Kill one of two processes when each has begun three blocks, and return the numbers of its three blocks as a set.
 
     The files in `folder` show which blocks are begun. At the end the other process may go on.
     """

@@ -289,9 +289,10 @@ def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
 @pytest.mark.parametrize("cell", ["", " ", "NA", "na", "NaN", "nan", "NULL", "null", ".", '""', '" NA "'])
 @pytest.mark.parametrize("options", [{}, {"delimiter": ";", "decimal": ","}])
 def test_missing_values_are_nan_or_an_error(tmp_path, cell, options):
-    """A missing value of a CSV file is NaN if `missing` is "nan", and otherwise an error that names row and column.
+    """A missing value of a CSV file becomes NaN with ``missing="nan"``, and otherwise raises an error.
 
-    `cell` is the text that stands for the missing value, and `options` say how the file was written.
+    The error names row and column. `cell` is the text that stands for the missing value, and `options` say how the file
+    was written.
     """
     mark = options.get("delimiter", ",")
     (tmp_path / "t.csv").write_text(f"a{mark}b\n1{mark}2\n3{mark}{cell}\n")
@@ -859,7 +860,7 @@ def test_file_is_replaced_only_if_asked(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatch):
-    """`files.whole`, which writes a file, fails if another program has meanwhile created a file with this name.
+    """If another program creates a file while `files.whole` writes one of the same name, a FileError is raised.
 
     The other program's file is kept. `links` says whether the file system has hard links.
     """

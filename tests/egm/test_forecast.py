@@ -257,11 +257,11 @@ def test_optimal_clip_norm_is_stationary(doubts):
 
 @pytest.mark.filterwarnings("ignore::egm.mechanisms.DeltaWarning")  # with n = 10**6 the report's delta = 1e-6 is large
 def test_optimal_clip_probability_beats_the_report_by_far():
-    """If center and sigma are right, the default clip probability 1/n and scaling give much more error than the best.
+    """If center and sigma are right, the default clip probability and scaling give much more error than the best ones.
 
-    The best ones are those of clip_probability="optimal" and scaling="optimal", with guesses that are declared to be
-    exact (by `SURE`). The ratio of the expected squared errors is more than 4 for n = 1000, and more than 1.5 for n =
-    10**6.
+    The default clip probability is 1/n. The best ones are those of clip_probability="optimal" and scaling="optimal",
+    with guesses that are declared to be exact (by `SURE`). The ratio of the expected squared errors is more than 4 for
+    n = 1000, and more than 1.5 for n = 10**6.
     """
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)
@@ -367,7 +367,7 @@ def test_confidence_radius_covers_a_doubtful_centre():
     """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
     If center_std is 0 although the center is wrong, it holds for less than 10 %. The radius holds for a release if the
-    difference between the estimate and the exact sum, scaled by b, has at most this norm.
+    difference between the estimate and the exact sum, after scaling, has at most this norm.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma
@@ -453,10 +453,10 @@ def test_a_center_that_is_off_where_rows_have_no_variance(distance):
 @pytest.mark.parametrize("narrow", [1e-3, 1e-8, 1e-30])
 @pytest.mark.parametrize("target", ["sample", "population"])
 def test_a_scaling_that_hides_a_column_does_not_change_the_forecast(narrow, target):
-    """For independent columns, `error` returns the same for the argument `covariance` as for `sigma`.
+    """For independent columns, `error` returns the same forecast from their `covariance` as from their `sigma`.
 
-    This holds even if the scaling of a column, `narrow`, is 1e-30. `target` is what is estimated: the sum of the rows,
-    or n times the true mean.
+    This holds even if the scaling factor `narrow` of one of the two columns is 1e-30. `target` is what is estimated:
+    the sum of the rows, or n times the true mean.
     """
     options = {"clip_probability": 0.3, "scaling": [1.0, narrow]}
     it = GaussianDataMechanism([1.0, 1.0], 1000, 1.0, 1e-6, **options)

@@ -163,9 +163,9 @@ def test_work_grows_slowly_with_the_number_of_weights():
 
 @pytest.mark.parametrize("collects", [True, False])
 def test_import_leaves_the_garbage_collector_as_it_was(collects):
-    """The garbage collector is on or off as before when the compiled functions of `egm.gx2` have been loaded.
+    """Loading the compiled functions of `egm.gx2` leaves the garbage collector on if it was on, and off if it was off.
 
-    It is off while they are compiled. `collects` says whether it is on before.
+    It is off while the functions are compiled. `collects` says whether it is on before.
     """
     assert gc.isenabled()
     try:

@@ -102,9 +102,10 @@ def test_exponential_and_normal_is_exponnorm(weight, normal, shift):
 
 @pytest.mark.parametrize("dof", [0.8, 1.0, 2.0, 3.0, 7.5, 100.0])
 def test_difference_of_equal_chi_squares_is_variance_gamma(dof):
-    """`gx2.logpdf` of the difference of two chi-square variables with `dof` degrees of freedom has its closed form.
+    """`gx2.logpdf` agrees with a closed form for the difference of two chi-square variables.
 
-    The form has a Bessel function. For one degree of freedom the density is K_0(|x| / 2) / (2 pi).
+    Each variable has `dof` degrees of freedom, and the form has a Bessel function. For one degree of freedom the
+    density is K_0(|x| / 2) / (2 pi).
     """
     x = np.array([-1000.0, -7.0, -0.1, 1e-3, 0.5, 20.0])
     order, z = (dof - 1) / 2, np.abs(x) / 2
@@ -222,8 +223,8 @@ def test_published_derivatives_of_the_toolbox():
 def test_published_far_tails_of_the_toolbox():
     """Tails of 1e-1000 and 1e-2000 agree with approximations on the getting-started pages of the toolbox gx2 by Das.
 
-    Where the variable has a least value, the pages have the logarithm of the distance from it. Very near to the least
-    value, the tail is proportional to the third power of this distance.
+    For a variable with a least value, the pages give a point by the logarithm of its distance from this value. Very
+    near to the least value, the tail is proportional to the third power of this distance.
     """
     lower, upper = [-24365.14269438, -47950.03867407], [9723.84451406, 19159.3719629]
     np.testing.assert_allclose(gx2.logcdf(lower, **SIGNED) / np.log(10), [-1000, -2000], rtol=2e-5)
@@ -234,7 +235,7 @@ def test_published_far_tails_of_the_toolbox():
 
 
 def test_published_error_of_a_classification():
-    """The smallest error of a classification agrees with that on the getting-started page of the Python version of gx2.
+    """The least error rate of a classification agrees with the getting-started page of the Python version of gx2.
 
     Each point comes from one of two normal distributions, and is classified by the log ratio of their densities, which
     is a quadratic form of the point.
@@ -350,8 +351,8 @@ def test_density_is_the_slope(form):
 def test_noncentral_is_a_poisson_mixture(name):
     """The upper tail with a noncentral first term is a Poisson mixture of tails with a central first term.
 
-    The degrees of freedom are dof + 2 N, where N is a Poisson variable whose mean is half the noncentrality. The
-    tolerance is a relative 1e-10. `name` is the key of a distribution in FORMS.
+    In the mixture, the first term has dof + 2 N degrees of freedom, where N is a Poisson variable whose mean is half
+    the noncentrality. The tolerance is a relative 1e-10. `name` is the key of a distribution in FORMS.
     """
     full = changed(FORMS[name])
     dof, x, nc = np.broadcast_to(full["dof"], full["weights"].shape), points(FORMS[name])[:6], 1.5
@@ -442,9 +443,9 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
     ],
 )
 def test_estimated_error_covers_a_certified_one(x, form):
-    """The upper tail at `x` from `gx2.sf` is within its estimated error of the interval that `gx2.certify` proves.
+    """The upper tail at `x` from `gx2.sf` is not farther than its estimated error from the interval of `gx2.certify`.
 
-    `form` has the parameters of the distribution.
+    This interval is proven to contain the tail. `form` has the parameters of the distribution.
     """
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)
@@ -470,8 +471,8 @@ def slope(function, at, step):
 def test_gradients_are_slopes(name, p):
     """The derivatives of the upper tail from `gx2.gradients` agree with finite differences, to a relative 1e-8.
 
-    They are the derivatives by x and by each parameter of the distribution FORMS[name], at the x where its upper tail
-    is `p`.
+    They are the derivatives with respect to x and each parameter of the distribution FORMS[name], at the x where its
+    upper tail is `p`.
     """
     full = changed(FORMS[name])
     d = full["weights"].size
@@ -505,9 +506,10 @@ def test_gradients_are_slopes(name, p):
 
 @forms
 def test_gradients_know_the_scale(form):
-    """The derivatives of `gx2.gradients`, each times its parameter, add up to 0 over x and all parameters with a unit.
+    """Multiplied by their variables, the derivatives of `gx2.gradients` add up to 0, as Euler's theorem says.
 
-    This is Euler's theorem: the tail does not change if x, weights, normal term and shift get another unit.
+    The variables are x and all parameters with a unit: weights, normal term and shift. The reason is that the tail does
+    not change if all of these get another unit.
     """
     full = changed(form)
     for x in points(form)[[0, 2, 3, 7]]:
@@ -525,7 +527,7 @@ def test_gradients_know_the_scale(form):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_gradient_of_a_noncentrality_is_half_a_difference(name):
-    """The derivative of the upper tail by nc_j is half of what the tail gains if dof_j grows by 2.
+    """The derivative of the upper tail with respect to nc_j is half of what the tail gains if dof_j grows by 2.
 
     `name` is the key of a distribution in FORMS.
     """
@@ -791,7 +793,7 @@ def test_density_where_it_is_infinite(dof):
 
 @pytest.mark.parametrize("x", [1e-5, -1e-10])
 def test_density_near_a_pole_is_refused(x):
-    """`gx2.pdf` raises an AccuracyError at `x` near 0, where the density is infinite.
+    """`gx2.pdf` raises an AccuracyError at `x` near 0 if the density is infinite at 0.
 
     Near such a point, the integrand of the density falls too slowly for any step of the quadrature.
     """

@@ -89,14 +89,17 @@ def test_intervals_contain_the_exact_number_as_often_as_promised(case):
 
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}], ids=str)
 def test_simultaneous_intervals_hold_together(options):
-    """For any `options`, all simultaneous 80 % intervals contain their exact numbers in at least 80 % of releases."""
+    """With any `options` of the mechanism, in at least 80 % of releases all simultaneous 80 % intervals are right.
+
+    An interval is right if it contains its exact number.
+    """
     for _, share, _, number in covered(mechanism(**options), 500, 0.8, off=0.5, simultaneous=True):
         assert share >= 0.8 - 3 * np.sqrt(0.16 / number)
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_intervals_of_groups(neighbors):
-    """For both kinds of `neighbors`, a group's 90 % intervals contain its exact numbers in at least 90 % of cases."""
+    """At least 90 % of a group's 90 % intervals contain the exact number, with each neighbor relation `neighbors`."""
     made = GroupedDataMechanism(mechanism(neighbors=neighbors), [1, 2])
     for _, share, _, number in covered(made, 400, 0.9, off=0.3):
         assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
@@ -163,9 +166,10 @@ def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
 def test_the_ends_solve_the_equation_of_fieller(options):
     """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count.
 
-    The equation says that |sum - t * count| is half of the length of an interval for the noise in sum - t * count and
-    for the bound of the bias. Without a bias, this is the normal quantile times the standard deviation of that noise.
-    The count is the number of rows, and `options` are those of the mechanism.
+    The equation says that |sum - t * count| is the half-length of an interval for a normal error that has the noise of
+    sum - t * count, and a bias up to the bound of the bias. Without a bias, this half-length is the normal quantile
+    times the standard deviation of that noise. The count is the number of rows, and `options` are those of the
+    mechanism.
     """
     made = mechanism(40, neighbors="add_remove", **options)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))
@@ -207,11 +211,12 @@ def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
 @pytest.mark.parametrize("bias_std", [0.0, 0.2, 0.5, 1.0, 2.0, 5.0])
 def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
-    """Intervals for a bias of unknown sign have at least their confidence, whatever the bias is, and not much more.
+    """Intervals for an estimate with a bias B of unknown sign have at least their confidence, whatever B is.
 
-    The error of an estimate is normal with the variance 1 and the mean B. The function that is tested gets B with
-    normal noise of the standard deviation `bias_std`, where a negative number counts as zero or is kept. The confidence
-    is computed by quadrature over this noise. It is exact for a large B and, if there is no noise, for every B.
+    The error of the estimate is normal with the variance 1 and the mean B. The function that is tested gets B plus
+    normal noise of the standard deviation `bias_std`; a negative number is kept or replaced by zero. The confidence is
+    computed by quadrature over this noise. It is exact for a large B and, if there is no noise and the confidence is
+    above 0.5, for every B.
     """
     noise = np.linspace(-9, 9, 3001)
     weights = stats.norm.pdf(noise) / np.sum(stats.norm.pdf(noise))

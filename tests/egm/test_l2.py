@@ -155,9 +155,9 @@ def simulated(d, size=4000):
 def fit(drawn):
     """Return a p-value for the hypothesis that the rows of `drawn`, shape (size, d), are l2 noise of scale 1.
 
-    It is the least p-value of four tests. Two compare the norm with a gamma distribution and its mean. The others are
-    for d > 1: the squared first coordinate of the direction has a beta distribution, and norm and direction are
-    independent.
+    It is the least p-value of several tests, without a correction for their number: the norm has a gamma distribution,
+    the mean norm is d and, for d > 1, the squared first coordinate of the direction has a beta distribution, and norm
+    and direction are independent.
     """
     d = drawn.shape[1]
     norm = np.linalg.norm(drawn, axis=1)
@@ -339,7 +339,7 @@ def test_a_release_says_its_law_and_has_its_spread(path):
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 100.0])
 @pytest.mark.parametrize("d", [1, 2, 50])
 def test_secure_releases_fit_the_lattice(epsilon, d):
-    """Secure releases with l2 noise work even for tiny `epsilon`; its variance is the stated one within a factor of 2.
+    """Secure releases with l2 noise work even for tiny `epsilon`, and have the stated variance within a factor of 2.
 
     For `epsilon` = 100 the release raises a ValueError, because rounding would cost too much of delta. `d` is the
     number of columns.

@@ -97,7 +97,7 @@ def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
 
 
 def one_hot(seed):
-    """Return 10 000 rows of five categories that depend on each other, each as zeros and a one, shape (10 000, 26)."""
+    """Return 10 000 rows of five dependent categorical variables in one-hot coding, shape (10 000, 26)."""
     rng = np.random.default_rng(seed)
     common, columns = rng.integers(0, 4, N), []
     for k in (3, 4, 5, 6, 8):

@@ -291,7 +291,7 @@ def test_a_delta_of_one_over_n_or_more_is_warned_of_by_the_adaptive_mechanism():
 
 
 class Seen:
-    """Noise that is zero, and that appends each number to which it is added to the list `notes`."""
+    """Noise that is zero, and that records in the list `notes` each number that gets this noise."""
 
     def __init__(self, notes):
         self.notes = notes
@@ -337,8 +337,8 @@ def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neig
 
     `one` and `other` are the two data sets: each row is given by its distance from `center` in clip norms. The counts
     are the number of clipped rows and, if `neighbors` is "add_remove", the number of rows. The demanded standard
-    deviation is the norm of the change, times the noise multiplier. That of the noise is at least this, and at most a
-    relative 1e-6 more.
+    deviation is the norm of the change, times the noise multiplier. The noise has at least this standard deviation, and
+    at most a relative 1e-6 more.
     """
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
@@ -503,7 +503,7 @@ CHANGES = {"n": 10_000, "epsilon": 2.0, "delta": 1e-9}
 @pytest.mark.parametrize("mechanism", ASKED, ids=repr)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
-    """`dataclasses.replace` of one parameter in `mechanism` gives what the constructor makes with the new value.
+    """A copy of `mechanism` by `dataclasses.replace` with one new parameter equals one that the constructor makes.
 
     `name` is the parameter: n, epsilon or delta. Everything that follows from the parameters is computed again.
     """

@@ -48,7 +48,7 @@ def mechanism(n=PERSONS, **options):
 
 
 def released(made, *given, rng=None, **labels):
-    """Simulate a release of the data `given` by `made`, and return all its numbers as one list.
+    """Simulate a release of the data `given` by the mechanism `made`, and return all its numbers as one list.
 
     For each group, these are the estimate of each column, the number of rows and the number of clipped rows. `labels`
     are the arguments person and by. `rng` draws the noise, which by default is equal in any two calls.
@@ -413,11 +413,11 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
 @pytest.mark.parametrize(("rows", "groups"), [(1, 1), (3, 1), (4, 4)])
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, clipped, share):
-    """The rows of one person change a release by at most the sensitivity that `Joint` computes for these `neighbors`.
+    """The rows of one person change a release by at most the sensitivity that `Joint` computes for `neighbors`.
 
-    The person has `rows` rows in `groups` groups. They change the sums, the number of rows and the number of clipped
-    rows (if `clipped`) of each group. `share` is the weight of the number of rows in tenths of the radius, or 0 if this
-    number is not released.
+    The person has `rows` rows in `groups` groups. These rows change the sums, the number of rows and the number of
+    clipped rows (if `clipped`) of each group. `share` is the weight of the number of rows in tenths of the radius, or 0
+    if this number is not released. `neighbors` is the neighbor relation.
     """
     rng, radius = np.random.default_rng(3), 1 << 40
     weight, added = radius * share // 10, neighbors == "add_remove"

@@ -255,10 +255,10 @@ def test_only_mechanisms_are_solved_for():
 
 
 def test_earlier_answers_need_more():
-    """For one error, noise="best" needs a smaller epsilon than Gaussian noise, and older calibrations a larger epsilon.
+    """For one target error, noise="best" needs a smaller epsilon than Gaussian noise, and older formulas a larger one.
 
-    In ascending order of the least epsilon: noise="best", exact calibration, zCDP, and the classic formula. A table in
-    the tutorial shows this order.
+    In ascending order of the least epsilon: noise="best", exact calibration of Gaussian noise, zCDP, and the classic
+    formula. A table in the tutorial shows this order.
     """
     from egm import calibration
 

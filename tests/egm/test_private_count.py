@@ -30,7 +30,8 @@ def mechanism(bounds="radius", n=N, rho=RHO, **options):
 def releases(bounds="radius", n=N, **options):
     """Return a list of 60 pairs (X, release): random rows X, and a simulated release of them.
 
-    Each pair has new rows and new noise. The mechanism has these `bounds`, `n` declared rows, and these `options`.
+    Each pair has new rows and new noise. `bounds` is "radius" or "ranges", the way in which bounds of the data are
+    declared, `n` is the declared number of rows, and `options` are further arguments of the mechanism.
     """
     made, tables = mechanism(bounds, n, **options), [people(seed=seed) for seed in range(60)]
     return [(X, made.release(X, rng=np.random.default_rng([seed, 1]))) for seed, X in enumerate(tables)]

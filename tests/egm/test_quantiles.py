@@ -1,7 +1,7 @@
 """Test that private quantiles have the documented distribution, and that this distribution is private.
 
-The choice of an interval or point has a probability proportional to exp(epsilon / 2 * score). A score is minus the
-number of values between this interval or point and the quantile.
+A private quantile is an interval or a point that is chosen with a probability proportional to exp(epsilon / 2 * score).
+The score is minus the number of values between this interval or point and the exact quantile.
 """
 
 from itertools import combinations_with_replacement, product
@@ -23,8 +23,8 @@ VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values ou
 def density(values, q, low, high, epsilon, edges):
     """Return the documented density of a private `q`-quantile of `values` on each interval between successive `edges`.
 
-    The quantile lies between `low` and `high`, and `epsilon` is its privacy parameter. Each of the `values` must be one
-    of the `edges`, so that the density is constant on each interval.
+    The quantile lies between `low` and `high`, and `epsilon` is its privacy parameter. The `edges` must contain each of
+    the `values`, clipped to this range, so that the density is constant on each interval.
     """
     middle = (edges[1:] + edges[:-1]) / 2
     ranks = np.sum(np.clip(values, low, high) <= middle[:, None], axis=1)
@@ -85,7 +85,7 @@ def law(counts, q, epsilon):
     """Return the documented probability with which a private `q`-quantile falls into each interval, as an array.
 
     `counts` holds the number of values in each interval. The probability is proportional to exp(-`epsilon` / 2 *
-    misses), where misses is the number of values between the interval and the rank of the quantile.
+    misses), where misses is the number of values between the interval and the exact quantile.
     """
     ends, rank = np.cumsum(counts), round(q * np.sum(counts))
     misses = [min(abs(r - rank) for r in range(end - held, end + 1)) for end, held in zip(ends, counts, strict=True)]
@@ -146,7 +146,7 @@ def moved(n, k):
 def test_an_interval_is_private(scores, q):
     """If one value moves to another interval, each score that `quantiles.interval` uses changes by at most one.
 
-    So the logarithms of the ratios of probabilities differ by at most epsilon. `scores` returns the scores for the
+    So the logarithm of each interval's probability changes by at most epsilon. `scores` returns the scores for the
     `q`-quantile of five values.
     """
     epsilon, steps, lengths, losses = 0.7, [], [], []

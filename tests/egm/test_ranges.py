@@ -1,8 +1,9 @@
 """Test AdaptiveDataMechanism with a declared range for each column, and how it reads tables, files and dask arrays.
 
-A release with a large budget may search for center and spread of the rows; any other sums rows that are clipped to the
-ranges. Three laws are tested. The error is nearly never above that of such a sum. A release is bit for bit the same
-whether an array, a file or a dask array holds the rows. Another unit of a column changes only the unit of its results.
+A release with a large budget may search for center and spread of the rows; without a search, a release is a clipped
+sum: the noisy sum of rows that are clipped to the ranges. Three laws are tested. The error is nearly never above that
+of a clipped sum. A release is bit for bit the same whether an array, a file or a dask array holds the rows. Another
+unit of a column changes only the unit of its results.
 """
 
 import dataclasses
@@ -96,9 +97,9 @@ def errors(law, n, d, reach, runs):
 def test_few_rows_have_the_error_of_a_clipped_sum(law):
     """If there are too few rows for a search with the budget, a release is the noisy sum of rows clipped to the ranges.
 
-    There is no search for center and spread, so that the forecast is exactly the expected error of such a sum, which
-    `clipped` computes. The mean squared error is at most 10 % above it, plus four standard errors. `law` is the name of
-    a distribution in LAWS.
+    There is no search for center and spread. So the forecast is exactly what `clipped` returns, the expected squared
+    error of such a sum. The mean squared error is at most 10 % above the forecast, plus four standard errors. `law` is
+    the name of a distribution in LAWS.
     """
     for n, d, reach in FEW:
         error, forecast, search = errors(law, n, d, reach, 40)
@@ -129,9 +130,9 @@ def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
     """If the budget allows a search, the forecast error is nearly never above 1.1 times the error of a clipped sum.
 
     A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. No forecast is above
-    1.4 times its error, because a search that is given up has spent less than 29 % of the budget. For normal or
-    constant rows, a search makes the forecast less than 0.3 times the error of a clipped sum, in the median. `law` is
-    the name of a distribution in LAWS.
+    1.4 times the error of a clipped sum, because a search that is given up has spent less than 29 % of the budget. For
+    normal or constant rows, a search makes the forecast less than 0.3 times the error of a clipped sum, in the median.
+    `law` is the name of a distribution in LAWS.
     """
     ratios, forecasts = [], []
     for place in MANY:
@@ -183,8 +184,8 @@ def test_what_a_first_mean_has_cost_is_not_lost():
 def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch):
     """If the center that a search finds is far from the first noisy mean of the clipped rows, this mean is released.
 
-    The test makes the center wrong in each column. The first mean costs a quarter of the budget, so its noise is twice
-    that for the whole budget.
+    The test makes the center of the search wrong in each column. The first mean costs a quarter of the budget, so the
+    standard deviation of its noise is twice that for the whole budget.
     """
     right = choice.last_round_below
 
@@ -227,7 +228,7 @@ def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
 
 @pytest.mark.parametrize("n", [40, 4000])
 def test_the_unit_of_a_column_is_the_unit_of_its_results(n):
-    """If a column and its range are converted to another unit with another zero, the results are those in this unit.
+    """If a column and its range are converted, as from degrees Celsius to Fahrenheit, so are the results.
 
     For `n` = 40 rows there is no search for center and spread, and for 4000 rows there is one.
     """
@@ -286,7 +287,7 @@ def test_forecasts_take_names():
 
 
 def test_a_forecast_says_that_there_is_no_search():
-    """With few rows, or with standard deviations of half of the ranges, the forecast says that there is no search.
+    """With few rows, or standard deviations of half the ranges' widths, the forecast says that there is no search.
 
     The method in the forecast is then "ranges". With few rows, the forecast error is the one that a release states,
     too.
@@ -415,7 +416,8 @@ def released(mode):
 def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
     """A release is bit for bit the same whether an array, a file or a dask array holds the rows.
 
-    `kind` is a key of HELD, and `mode` is a key of MODES, which has options of the mechanism.
+    `kind` is a key of HELD, which has ways to hold the rows, and `mode` is a key of MODES, which has options of the
+    mechanism.
     """
     X, it = people(), mechanism(**MODES[mode])
     held = HELD[kind](X, tmp_path)
@@ -437,7 +439,8 @@ def test_without_names_a_table_has_its_own_order(tmp_path):
 def test_there_is_one_pass_for_each_question(kind, mode, tmp_path, monkeypatch, small_blocks):
     """A release reads all rows once to check them, and once for each private query, fewer than 60 times in all.
 
-    With few rows there is one query. `kind` is a key of HELD, which holds the rows, and `mode` is a key of MODES.
+    With few rows there is one query. `kind` is what holds the rows: "an array" or a key of HELD. `mode` is a key of
+    MODES, which has options of the mechanism.
     """
     asked, number = [], []
     total, of_passes = PrivateRows._total, Passes.total

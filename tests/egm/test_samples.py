@@ -91,7 +91,7 @@ def test_the_closed_form_is_the_integral():
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])
 @pytest.mark.parametrize(("z", "q"), [(1.1, Q), (1.1, 0.3), (0.4, 0.05), (5.0, 0.9), (3.0, 1e-5)])
 def test_one_release_costs_no_less_than_the_truth_and_hardly_more(z, q, delta):
-    """The epsilon of one release from a sample is at least the exact one, and at most 1 percent or 1e-4 more.
+    """The epsilon of one release from a sample is at least the exact one, and above it by at most 1 percent plus 1e-4.
 
     For `delta` = 1e-10 only the first claim is tested. `z` is the noise multiplier, and `q` the sampling probability.
     """

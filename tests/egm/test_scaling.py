@@ -196,12 +196,11 @@ def test_excess_bound_ignores_units_and_order(sigma, factor, random):
 
 
 def test_excess_bound_notices_a_wrong_gradient(monkeypatch):
-    """If the gradient is wrong in one coordinate, `scaling.excess_bound` shows that something is wrong.
+    """If the gradient is wrong in one coordinate, the bound `scaling.excess_bound` is above 1e-3 for the best scaling.
 
-    `excess_bound` bounds how far the logarithm of a scaling's total noise variance is above its minimum. With the wrong
-    gradient, the bound for the best scaling is above 1e-3, although the distance is 0. For the scaling that
-    `scaling.optimal` finds by the wrong gradient, the distance is above 1e-3, and the bound by the right gradient is
-    larger.
+    `excess_bound` bounds the excess of a scaling: how far the logarithm of its total noise variance is above the
+    minimum. For the best scaling the excess is 0. The scaling that `scaling.optimal` finds with the wrong gradient has
+    an excess above 1e-3, and its bound with the right gradient is larger than its excess.
     """
     sigma, p, right = tables.zipf_sigma(6, 1.0), 1e-4, gx2.conditional_means
     best = scaling.optimal(sigma, p)

@@ -83,7 +83,10 @@ def test_threads_do_not_matter(monkeypatch):
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, 9001])
 def test_sum_is_that_of_single_rows(n):
-    """The sum of `n` rows is the exact sum of the integer vectors of the single rows, also where blocks of rows end."""
+    """The sum of `n` rows is the exact sum of the integer vectors of the single rows.
+
+    Some of the `n` are just below, at, or above the end of a block of rows.
+    """
     X = rows(max(n, 4))[:n]
     single = GRID.rows(X, CENTER, SCALING).reshape(n, D).astype(object)
     assert np.array_equal(summed(X)[0], single.sum(axis=0) if n else np.zeros(D))

@@ -161,7 +161,7 @@ PERSONAL = {"sum": {}, "mean": {"count_clipped": True}, "two rows": {}, "groups"
 @pytest.mark.parametrize("missing", ["center", "drop_row"])
 @pytest.mark.parametrize("case", PERSONAL)
 def test_releases_for_persons_and_groups_depend_on_nothing_else(case, missing):
-    """If the noise is fixed, a release is byte for byte the same, also for persons with several rows and for groups.
+    """If the noise is fixed, a release for persons with several rows or for groups has equal bytes for different data.
 
     `case` is a key of PERSONAL, which has kinds of releases, and `missing` is the option that says what becomes of
     missing values.
@@ -492,15 +492,15 @@ def normal_rows(n, sigma):
 
 
 def correlated_rows(n, d):
-    """Return `n` normal rows of `d` entries that differ by little, shape (`n`, `d`)."""
+    """Return `n` normal rows of `d` entries, shape (`n`, `d`); the entries of a row differ little from each other."""
     draw = np.random.default_rng(7).normal
     return draw(size=(n, 1)) + 0.1 * draw(size=(n, d))
 
 
 def one_hot_rows(n):
-    """Return `n` rows of six entries, three for each of two categories: a one for the category, and two zeros.
+    """Return `n` rows of two categorical variables with three values in one-hot coding, shape (`n`, 6).
 
-    The two categories are mostly the same. The rows have nearly equal norms in the columns, so a basis does not pay.
+    The two variables are mostly equal. The rows have nearly equal norms in the columns, so a basis does not pay.
     """
     rng = np.random.default_rng(7)
     first, other = rng.integers(0, 3, (2, n))
@@ -618,9 +618,9 @@ def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
     """Over many runs on neighboring data, the privacy losses of the runs are as small as zCDP with the budget demands.
 
     The privacy loss of a run is the log-likelihood ratio of all its answers. The mean loss is at most the budget rho =
-    1, up to chance if a row is removed. The frequency of large losses and the mean of exp(loss) are within the bounds
-    for zCDP. The mean loss is also at least 0.15, so that a violation would show. `case` is a pair of data sets in
-    NEIGHBORS.
+    1; if a row is removed, four standard errors are allowed. The frequency of large losses and the mean of exp(loss)
+    are within the bounds for zCDP. The mean loss is also at least 0.15, so that a violation would show. `case` is a
+    pair of data sets in NEIGHBORS.
     """
     nearly_all = case in ("in ranges, wide rows", "removed, many rows")  # of the budget is lost
     runs = transcripts(case, 300 if nearly_all else 100)
