@@ -90,7 +90,7 @@ def words(typeset):
 def shown_numbers(name, article):
     """Return a dictionary from LaTeX label to number for all numbered items of an HTML page, such as equations.
 
-    `article` is the parsed page without menus, and `name` is its path without suffix, with which the labels begin.
+    `article` is the parsed page without menus, and `name` is its path without suffix, which is a part of each label.
     """
     found = {}
     for place in article.select(".eqno, .caption-number"):
@@ -186,7 +186,7 @@ def test_nothing_stands_in_the_margins(words):
 def hanging(word):
     """Return by how many points the last character of `word`, a text, may reach into the right margin.
 
-    LaTeX pushes punctuation into the margin: 3 points are allowed for it, and otherwise 0.
+    LaTeX pushes punctuation into the margin, so the result is 3 for punctuation, and 0 for other characters.
     """
     return 3 if unescape(word)[-1] in ".,:;-–”’'!?)]" else 0
 

@@ -155,7 +155,7 @@ def stamps(project):
 
 
 def test_record_of_a_run(project):
-    """While a chapter runs, the kernel records the versions of its packages, and does not affect the chapter.
+    """While a chapter runs, the kernel records the versions of the imported packages; this does not affect the chapter.
 
     The variables and the random numbers of the chapter are those of a run without a record.
     """
@@ -200,7 +200,7 @@ def test_same_commit_same_bytes(project):
 
 
 def test_commit_of_a_folder(tmp_path, monkeypatch):
-    """`provenance.commit` returns the hash and the time of a repository's commit, and whether files have changed since.
+    """`provenance.commit` returns the hash and time of a repository's last commit, and whether files changed afterwards.
 
     The result is None for a folder without a repository, for a repository without a commit, and if git is missing.
     """

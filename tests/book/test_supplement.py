@@ -33,7 +33,8 @@ def files(book, executed, typeset, article, do_without):
     """Return the files of the supplement, an archive for a publication, as a dictionary from path to content in bytes.
 
     They are made from the HTML of the book, the executed chapters, the PDF of the book (`typeset`) and that of the
-    paper (`article`). Without a git repository, `do_without` skips the test.
+    paper (`article`). Without a git repository, `do_without` skips the test, or makes it fail in continuous
+    integration.
     """
     if not provenance.commit(ROOT):
         do_without("not a repository: there is no commit of which a supplement could be made")
