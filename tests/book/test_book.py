@@ -24,7 +24,7 @@ def pages(book, toc):
 def test_toc_names_every_source(toc):
     """The table of contents names each page and each chapter of the project once, and nothing else.
 
-    Sphinx would not warn of a missing page.
+    Sphinx would not warn of a page that is missing in the table of contents.
     """
     sources = [*(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.rst"), *chapters()]
     assert sorted(toc) == sorted(str(path.relative_to(ROOT).with_suffix("").as_posix()) for path in sources)

@@ -106,7 +106,8 @@ def violations(page, **options):
 def look_at(page, path):
     """Examine a page at three widths and in two themes; return a dictionary from each check to the faults found.
 
-    `page` is the page in the browser, and `path` its HTML file. A check without faults has an empty list or dictionary.
+    `page` is the page in the browser, and `path` its HTML file. The keys are checks, such as "tex" or ("axe", "phone").
+    A check without faults has an empty list or dictionary.
     """
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),

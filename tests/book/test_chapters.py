@@ -104,7 +104,7 @@ def test_book_is_read_in_a_day():
 
 
 def test_length_counts_what_is_seen():
-    """`tools.lengths.of_markdown` counts the words and formulas that a reader of a page sees without opening a box.
+    """`tools.lengths.of_markdown` counts the words and formulas of the prose that is visible without opening a box.
 
     Words in tables, in folded boxes, and in options of MyST directives are not counted.
     """

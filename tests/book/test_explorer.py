@@ -151,8 +151,8 @@ def type_in(page, **values):
 def visit(page, address):
     """Give the explorer a new setting by its address, and wait until it shows the results.
 
-    `address` is the new end of the address, such as "#alpha=1&d=10". The parameter alpha must be in it. All others may
-    be missing: they get the values with which the explorer starts, except the scaling, which stays as it is.
+    `address` is the new end of the address, such as "#alpha=1&d=10". The parameter alpha must be in it. Other
+    parameters may be missing: they get the values with which the explorer starts, except the scaling, which is kept.
     """
     go = "new Promise((done) => { addEventListener('hashchange', done, { once: true }); location.hash = address; })"
     page.evaluate(f"async (address) => {{ await {go} }}", f"{address}&visit={next(VISITS)}")

@@ -211,8 +211,8 @@ def adaptive_release(X, rho, seed, radius=10_000.0):
 def test_interval_is_as_wide_as_the_page_says():
     """The 95 % intervals of `AdaptiveDataMechanism` are as wide as the page about practice says, within 25 %.
 
-    For four numbers of rows, the page says how large half of the width is, divided by the number of rows; the test
-    takes the median of nine releases. At least 95 percent of all these intervals contain the exact sum.
+    For four numbers of rows n, the page states half of the width, divided by n. The test compares it with the median of
+    nine releases. At least 95 percent of all these intervals contain the exact sum.
     """
     assert (
         "is about ±300 for each of the\n  three columns with 962 rows, ±8 years, ±75 and ±8 visits with 2000, "

@@ -1,4 +1,4 @@
-"""Test the tables for the experiments in Poulsen's report in `egm.study.tables`, also by values to 18 digits."""
+"""Test `egm.study.tables`, the tables for the experiments in Poulsen's report, also against values of 18 digits."""
 
 import json
 from pathlib import Path
