@@ -80,7 +80,7 @@ def made_by_sphinx():
 
 @pytest.fixture(params=contents() + MADE_BY_SPHINX)
 def page_name(request):
-    """Return each page of the book in turn, as a path without suffix, so that a test runs once for each page."""
+    """Return the path without suffix of each page in turn, also of those made by Sphinx: a test runs for each page."""
     return request.param
 
 

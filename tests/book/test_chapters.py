@@ -94,7 +94,7 @@ NUMBERED = tools.lengths.chapters()
 
 @pytest.mark.parametrize("name", NUMBERED)
 def test_chapter_is_read_in_one_sitting(name):
-    """The prose and the visible code of the chapter `name` have at most 3500 words; appendices are not tested."""
+    """Prose and visible code of the chapter `name` have at most 3500 words together; appendices are not tested."""
     assert NUMBERED[name].words + NUMBERED[name].code_words <= 3500
 
 

@@ -454,7 +454,7 @@ def test_finding_stands_beside_the_chapter(project):
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):
-    """`ledger.agrees` is True if the number `computed`, rounded to the digits of the text `written`, is equal to it.
+    """`ledger.agrees` is True if the number `computed` is that of the text `written` when rounded to the same digits.
 
     For instance, 1.4872 agrees with "1.487", and 1.4876 does not. `same` is the expected result, True or False.
     """
@@ -515,8 +515,8 @@ def test_truth_value_is_required(shown, value):
 def run(chapter, cell, *changes):
     """Execute one code cell of a chapter and, before it, the parameters and the cells on which it depends.
 
-    `chapter` is the number or letter with which the chapter's file name begins, and `cell` is the id of the cell. In
-    each of the pairs `changes`, the first text in the code is replaced by the second one.
+    `chapter` is the number or letter with which the chapter's file name begins, and `cell` is the id of the cell. Each
+    of `changes` is a pair of texts: the first is replaced by the second in all the code that is executed.
     """
     (file,) = (ROOT / "notebooks").glob(f"{chapter}-*.ipynb")
     code = ledger.sources(nbformat.read(file, 4))

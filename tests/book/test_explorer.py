@@ -513,7 +513,7 @@ def test_shows_what_the_package_computes(page, scaling, p, sigma, noise):
 
 
 def press(page, name, *keys):
-    """Press `keys`, such as "Home", one by one on the slider `name`, and return the number beside it after each key."""
+    """Press `keys`, such as "Home", on the slider `name`; return a list of the numbers beside it after each key."""
     page.focus(f"#explorer-{name}-slider")
     values = []
     for key in keys:

@@ -74,7 +74,8 @@ def printed(latex):
 def words(typeset):
     """Return a list with (label, width, words) for each page of the PDF; all lengths are in points.
 
-    The label is the page's number as printed. The words are a list of (left, right, text) with the ends of each word.
+    The label is the page's number as printed, and the width is that of the page. The words are a list of (left, right,
+    text): the distances of the word's two ends from the left edge of the page, and the word.
     """
     command = ["pdftotext", "-bbox", str(typeset), "-"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -85,7 +85,7 @@ def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
 
 
 def test_readme_says_what_is_there(files):
-    """The README of the supplement lists all other files and folders at its top level, and names the version."""
+    """The README of the supplement lists all other files and folders beside it, and names the project's version."""
     table = [line.split("|")[1] for line in files["README.md"].decode().splitlines() if line.startswith("| `")]
     named = {name.split("/")[0] for row in table for name in row.replace("`", "").replace(" ", "").split(",")}
     assert named | {"README.md"} == {name.split("/")[0] for name in files}
