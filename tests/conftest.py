@@ -1,4 +1,4 @@
-"""Fixtures that the tests of several folders use."""
+"""Provide the fixtures that tests in several folders use."""
 
 import importlib
 import os

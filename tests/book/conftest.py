@@ -24,8 +24,9 @@ MADE_BY_SPHINX = ["genindex", "search"]
 def once(tmp_path_factory, worker_id):
     """Return a function `path(make)` that returns the path `make()`, but calls `make` only once for all tests.
 
-    `make` is a function that builds something and returns its path. Every later call of `path` returns this path again,
-    also in the other processes that run the tests. `worker_id` is the name of the process that runs the test.
+    `make` is a function that builds something and returns its path. Every later call of `path` with the same `make`
+    returns this path again, also in the other processes that run tests. `worker_id` is the name of the process that
+    runs the test.
     """
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
@@ -51,7 +52,7 @@ def book(once):
 
 @pytest.fixture(scope="session")
 def executed(book):
-    """Return a dictionary from the file name of each chapter of the book to the path of the executed chapter."""
+    """Return a dictionary from each chapter's file name, such as "07-x.ipynb", to the path of its executed copy."""
     return execute_all()
 
 
@@ -79,7 +80,7 @@ def made_by_sphinx():
 
 @pytest.fixture(params=contents() + MADE_BY_SPHINX)
 def page_name(request):
-    """Return each page of the book in turn, as a path without suffix, so that a test runs once for each page."""
+    """Return the path without suffix of each page in turn, also of those made by Sphinx: a test runs for each page."""
     return request.param
 
 
@@ -154,8 +155,8 @@ By {prf:ref}`lemma-of-ours` and {eq}`an-equation`.
 def small(once, tmp_path_factory):
     """Build a small book of one page and one chapter with the project's settings, and return the folder of its HTML.
 
-    The sources are in a git repository, and the environment is that of a workflow on GitHub. So the build finds a
-    commit, and an address of the project (github.com/owner/repository).
+    The sources are in a git repository, and environment variables are set as in a workflow on GitHub. So the build
+    finds a commit and the project's address, github.com/owner/repository, and the pages can link to them.
     """
 
     def small_book():

@@ -24,7 +24,7 @@ def pages(book, toc):
 def test_toc_names_every_source(toc):
     """The table of contents names each page and each chapter of the project once, and nothing else.
 
-    Sphinx would not warn of a missing page.
+    Sphinx would not warn of a page that is missing in the table of contents.
     """
     sources = [*(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.rst"), *chapters()]
     assert sorted(toc) == sorted(str(path.relative_to(ROOT).with_suffix("").as_posix()) for path in sources)
@@ -42,7 +42,7 @@ def test_chapters_have_the_number_of_their_file(pages):
 
 
 def test_statements_of_the_report_have_its_numbers(pages):
-    """A lemma, theorem or equation of Poulsen's report (2023) keeps its number in the book: Lemma 4.1 is Lemma 4.1."""
+    """A lemma, theorem or equation of Poulsen's report (2023) has in the book the number that it has in the report."""
     for page in pages.values():
         for box in page.select("div.proof[id], div.math[id]"):
             if number := reported(box["id"]):
@@ -57,7 +57,7 @@ def test_no_statement_shares_its_number(pages):
 
 
 def test_figures_are_shown_and_described(pages):
-    """Each image has an alternative text, and no figure is shown as the text "<Figure size ...>" instead."""
+    """Each image has an alternative text, and no page shows the text "<Figure size ...>" in place of a figure."""
     for path, page in pages.items():
         assert "<Figure size" not in page.get_text(), path.name
         assert all(image.get("alt", "").strip() for image in page.find_all("img")), path.name

@@ -38,9 +38,9 @@ AT_ONCE = "*, ::before, ::after { animation: none !important; transition: none !
 def opened(browser, path, width="laptop", anchor=""):
     """Open the HTML file `path` in a new window of `browser`, wait until all scripts have ended, and yield the page.
 
-    `width` is a key of WIDTHS, such as "phone". The text `anchor`, such as "#id", is added to the address. The list
-    `complaints` of the page has its errors and requests to the network. At the end, all that the page stored is
-    deleted.
+    `width` is a key of WIDTHS, such as "phone". The text `anchor`, such as "#id", is added to the address. The yielded
+    page has an attribute `complaints`, a list of its errors and its requests to the network. At the end, the window is
+    closed, and all that the page stored in the browser is deleted.
     """
     page = browser.new_page()
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
@@ -106,7 +106,8 @@ def violations(page, **options):
 def look_at(page, path):
     """Examine a page at three widths and in two themes; return a dictionary from each check to the faults found.
 
-    `page` is the page in the browser, and `path` its HTML file. A check without faults has an empty list or dictionary.
+    `page` is the page in the browser, and `path` its HTML file. The keys are checks, such as "tex" or ("axe", "phone").
+    A check without faults has an empty list or dictionary.
     """
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
@@ -195,11 +196,11 @@ FAINT = {
 
 @pytest.mark.parametrize("fault", FAINT)
 def test_low_contrast_is_seen(browser, fault):
-    """A text of low contrast is found even if all similar elements on the page have enough contrast.
+    """A text of low contrast is found even if all other elements of its kind on the page have enough contrast.
 
-    To save time, `looking.sample` keeps only one of the elements that are alike in name, class and style before
-    axe-core runs. The function must keep a text of low contrast, and a link that looks like the text around it. `fault`
-    is a key of FAINT, which has a page for each of three kinds of low contrast; `browser` is the browser.
+    To save time, axe-core checks only a sample of the elements: `looking.sample` keeps one of all that are alike in
+    name, class and style. The sample must have the text of low contrast, or the link that looks like the text around
+    it. `fault` is the name of a faulty page in FAINT, and `browser` is the browser.
     """
     page = browser.new_page()
     styles = "tr:nth-child(2n) { color: #bbb } a { color: #222; text-decoration: none }"
@@ -370,7 +371,7 @@ def test_search_finds_the_chapter(book, browser, width):
     ],
 )
 def test_search_finds_what_the_report_numbers(book, browser, words, place):
-    """A search for a label of Poulsen's report, such as "lemma 4.1", first finds the place of this item in the book.
+    """A search for a label of Poulsen's report, such as "lemma 4.1", lists first the item of the book with this label.
 
     `words` is the label, and `place` is the end of the address of the first result.
     """

@@ -43,7 +43,7 @@ def parameters(chapter):
 def papermill(chapter, folder, *arguments):
     """Run the notebook `chapter` by the program papermill; return (exit code, all that was printed).
 
-    The program gets the texts `arguments`, too, and writes the executed notebook to out.ipynb in `folder`.
+    The texts `arguments` are added to the command line. The executed notebook is written to out.ipynb in `folder`.
     """
     command = [sys.executable, "-m", "papermill", str(chapter), "out.ipynb", "--no-progress-bar", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -58,7 +58,7 @@ def test_committed_without_outputs(chapter):
 
 @CHAPTERS
 def test_runs_on_any_machine(chapter):
-    """A chapter uses the kernel "python3", which every machine has, and its first cell begins with a title."""
+    """A chapter uses the kernel "python3", the usual one of Jupyter, and its first cell begins with a title."""
     notebook = nbformat.read(chapter, as_version=4)
     assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.cells[0].source.startswith("# ")
@@ -94,7 +94,7 @@ NUMBERED = tools.lengths.chapters()
 
 @pytest.mark.parametrize("name", NUMBERED)
 def test_chapter_is_read_in_one_sitting(name):
-    """The prose and the visible code of the chapter `name` have at most 3500 words; appendices are not tested."""
+    """Prose and visible code of the chapter `name` have at most 3500 words together; appendices are not tested."""
     assert NUMBERED[name].words + NUMBERED[name].code_words <= 3500
 
 
@@ -104,7 +104,7 @@ def test_book_is_read_in_a_day():
 
 
 def test_length_counts_what_is_seen():
-    """`tools.lengths.of_markdown` counts the words and formulas that a reader of a page sees without opening a box.
+    """`tools.lengths.of_markdown` counts the words and formulas of the prose that is visible without opening a box.
 
     Words in tables, in folded boxes, and in options of MyST directives are not counted.
     """
@@ -131,7 +131,7 @@ Not these.
 def test_one_statement_a_line(chapter):
     """Each line of a code cell has at most one statement, and no statement joins several calls, as in `f(), g()`.
 
-    Only the last statement of a cell may do so, because the notebook shows its values.
+    Only the last statement of a cell may join calls, because the notebook shows the values of this statement.
     """
     for cell in code_cells(chapter):
         body = tree(cell).body
@@ -198,7 +198,7 @@ def test_unknown_parameter_is_refused(chapter):
 
 
 def test_papermill_gives_a_chapter_its_parameters(tmp_path):
-    """If papermill is given a parameter that chapter 8 does not have, the run ends with the error of the chapter."""
+    """If papermill is given a parameter that chapter 8 does not have, the run ends with the chapter's ValueError."""
     chapter = ROOT / "notebooks" / "08-empirical-evaluation.ipynb"
     failed, printed = papermill(chapter, tmp_path, "-p", "d_mx", "50")
     assert failed
@@ -270,7 +270,7 @@ def test_failing_chapter_stops_the_build(project):
 def executed_project(tmp_path_factory):
     """Return the folder of a project of two executed chapters, with a small package in place of egm.
 
-    The second chapter calls a function of the package, which imports the module `late` only when it runs.
+    The second chapter calls a function of the package that imports the module `late` only when the function runs.
     """
     project = make_project(tmp_path_factory.mktemp("executed"))
     folder = project / "package" / "egm"
@@ -368,7 +368,7 @@ def test_what_is_gone_is_noticed(uses):
 def test_change_of_the_text_executes_no_chapter_again(uses):
     """If only text or captions of a chapter change, a build copies the stored outputs instead of executing the chapter.
 
-    The stored file is then equal to the one that a new execution makes.
+    The notebook with these outputs is equal to the one that a new execution would make.
     """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)

@@ -110,7 +110,7 @@ def test_artifact_appendix_names_checks():
 
 
 def test_lock_has_no_leftovers(book_ledger):
-    """The file ledger/lock has one digest for each claim or erratum that has a check, and no other digest."""
+    """The file ledger/lock has a digest of statement and check for each claim or erratum with a check, and no other."""
     assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}
 
 
@@ -272,10 +272,11 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
     ],
 )
 def test_dependencies_follow_the_names(cells, needed):
-    """`dataflow.dependencies` returns the cells of a chapter on which its last cell depends by the names that it uses.
+    """`dataflow.dependencies` returns the cells of a chapter on which a given cell depends by the names that it reads.
 
-    These cells assign such a name, change its value, or draw random numbers from it. The cells on which they depend are
-    included. `cells` are three texts, and `needed` has the expected positions in `cells`.
+    These are the earlier cells that assign such a name, change its value, or draw random numbers from it, and the cells
+    on which they depend in turn. `cells` has the code of three cells, and `needed` has the positions of those on which
+    the last one depends.
     """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
@@ -298,7 +299,7 @@ def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
 def test_dependencies_have_only_the_imports_in_use():
     """`dataflow.dependencies` returns, of all imports of a chapter, only those that a check needs.
 
-    So if a chapter gets another import, nobody has to compare the check with its entries again.
+    So another import in the chapter does not change the digest of the check, by which the ledger notices changes.
     """
     code = {"0": "import numpy as np\nfrom egm.study import claims, plots", "1": "a = np.pi", "2": "claims.record(a)"}
     assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm.study import claims", "import numpy as np"])
@@ -308,7 +309,8 @@ def test_dependencies_have_only_the_imports_in_use():
 def test_dependencies_give_every_name_that_a_check_reads(chapter):
     """A check in a chapter could run with only the cells and imports that `dataflow.dependencies` returns for it.
 
-    Each name that it reads is assigned by a cell before it, imported, or built into Python.
+    Each name that one of these cells reads is assigned in this or an earlier one of them, imported, or built into
+    Python.
     """
     code = {cell.id: cell.source for cell in nbformat.read(chapter, 4).cells if cell.cell_type == "code"}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
@@ -383,8 +385,8 @@ def test_slip_without_a_weight_is_refused(project):
 def test_slips_that_change_a_result_are_listed_first(project):
     """`pages.list_slips` lists, of the errors in one version of Poulsen's report, first those that change a result.
 
-    The other errors are in the order of the file errata.yml. Each error of the report says what the final report did
-    about it.
+    Then come errors in a proof or formula, and in the wording. Errors of one kind are in the order of errata.yml. With
+    each error of the report, the list says what the final report did about it.
     """
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips
@@ -452,7 +454,7 @@ def test_finding_stands_beside_the_chapter(project):
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):
-    """`ledger.agrees` is True if the number `computed`, rounded to the digits of the text `written`, is equal to it.
+    """`ledger.agrees` is True if the number `computed` is that of the text `written` when rounded to the same digits.
 
     For instance, 1.4872 agrees with "1.487", and 1.4876 does not. `same` is the expected result, True or False.
     """
@@ -501,9 +503,9 @@ def test_correction_must_be_needed_and_hold(shown, truth):
 
 @pytest.mark.parametrize("value", [1, 0.0, "yes", None, np.array([True, True]), []])
 def test_truth_value_is_required(shown, value):
-    """`claims.record` raises a TypeError if the argument `printed` is not a truth value, but a number or text.
+    """`claims.record` raises a TypeError, and displays no result, if the argument `printed` is not a truth value.
 
-    Python would take the wrong `value` as true or false, perhaps by accident. No result is displayed then.
+    The wrong `value` is, for instance, a number or a text, which Python would take as true or false without an error.
     """
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)
@@ -513,8 +515,8 @@ def test_truth_value_is_required(shown, value):
 def run(chapter, cell, *changes):
     """Execute one code cell of a chapter and, before it, the parameters and the cells on which it depends.
 
-    `chapter` is the number or letter with which the chapter's file name begins, and `cell` is the id of the cell. In
-    each of the pairs `changes`, the first text in the code is replaced by the second one.
+    `chapter` is the number or letter with which the chapter's file name begins, and `cell` is the id of the cell. Each
+    of `changes` is a pair of texts: the first is replaced by the second in all the code that is executed.
     """
     (file,) = (ROOT / "notebooks").glob(f"{chapter}-*.ipynb")
     code = ledger.sources(nbformat.read(file, 4))
@@ -538,7 +540,7 @@ def unequal_noise(patch):
 
 
 def noise_of_the_data(patch):
-    """Plant a bug: make the noise of `GaussianMechanism` one percent larger where the answer is larger than 10.
+    """Plant a bug: make the noise of `GaussianMechanism` one percent larger in entries whose exact value is above 10.
 
     `patch` is pytest's monkeypatch.
     """
@@ -579,7 +581,7 @@ def too_little_noise(patch):
 
 
 def another_scaling(name, power):
-    """Return a function that plants an error: it replaces the function `name` of egm.scaling by sigma**`power`.
+    """Return a function that plants an error: the function `name` of egm.scaling then returns sigma**`power`.
 
     The argument of the returned function is pytest's monkeypatch. With this error, a check of a claim about the scaling
     must not find the claim true.

@@ -151,8 +151,8 @@ def type_in(page, **values):
 def visit(page, address):
     """Give the explorer a new setting by its address, and wait until it shows the results.
 
-    `address` is the new end of the address, such as "#alpha=1&d=10"; it must have alpha. Other parameters that are not
-    in it get the values with which the explorer starts, except the scaling, which remains.
+    `address` is the new end of the address, such as "#alpha=1&d=10". The parameter alpha must be in it. Other
+    parameters may be missing: they get the values with which the explorer starts, except the scaling, which is kept.
     """
     go = "new Promise((done) => { addEventListener('hashchange', done, { once: true }); location.hash = address; })"
     page.evaluate(f"async (address) => {{ await {go} }}", f"{address}&visit={next(VISITS)}")
@@ -179,7 +179,7 @@ def number(text):
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("setting", settings(), ids=lambda s: "-".join(f"{value:.3g}" for value in s.values()))
 def test_same_as_the_package(page, setting, scaling):
-    """The explorer's JavaScript function `egm.forecast` and the package agree in each number of a forecast, to 1e-12.
+    """The explorer's JavaScript function `egm.forecast` and the package agree in each number to a relative 1e-12.
 
     They agree only to 1e-7 for the scaling "optimal", whose minimum is flat, and to 3e-11 for l2 noise, which the
     package rounds up. `setting` is a dictionary of the explorer's parameters, and `scaling` is the name of the scaling.
@@ -226,9 +226,9 @@ def other_settings():
 def test_same_as_the_package_with_other_centers_and_clips(page, setting):
     """The explorer's JavaScript and the package agree if the mean is not the center, and for other clip probabilities.
 
-    They agree in each part of the error up to 1e-9 of the total error. For the clip probability "best", the parts are
-    not compared; the total error agrees to a relative 1e-7 or 1e-5, because its minimum is flat. `setting` is a
-    dictionary of the explorer's parameters.
+    They agree in each part of the error up to 1e-9 of the total error. For the clip probability "best", whose minimum
+    is flat, only the total error is compared: it agrees to a relative 1e-7, or 1e-5 if nearly all rows are clipped.
+    `setting` is a dictionary of the explorer's parameters.
     """
     found, truth = page.evaluate("setting => egm.forecast(setting)", setting), expected(**setting)
     assert found["total"] == pytest.approx(sum(found[part] for part in PARTS), rel=1e-14)
@@ -247,10 +247,10 @@ def test_same_as_the_package_with_other_centers_and_clips(page, setting):
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0], [3.0, 2.0, 0.5], list(1 / np.arange(1.0, 101))])
 @pytest.mark.parametrize("p", [0.5, 0.1, 1e-3, 1e-9])
 def test_quantiles(page, weights, p):
-    """The explorer's JavaScript function `egm.isf` returns the upper quantiles of the package's `gx2.isf`, to 1e-13.
+    """The explorer's JavaScript function `egm.isf` and the package's function `gx2.isf` agree to a relative 1e-13.
 
-    The upper quantile is the number that sum_j `weights`_j Z_j**2 exceeds with the probability `p`, for independent
-    standard normal Z_j.
+    Both return an upper quantile: the number that sum_j `weights`_j Z_j**2 exceeds with the probability `p`, for
+    independent standard normal Z_j.
     """
     found = page.evaluate("([p, weights]) => egm.isf(p, weights)", [p, weights])
     np.testing.assert_allclose(found, isf(p, weights), rtol=1e-13)
@@ -281,11 +281,11 @@ def pair_settings():
 
 
 def turned(covariance, angle, p, options):
-    """Return (matrix, sigma, mechanism) of the package for two columns and the basis that is turned by `angle` radians.
+    """Return (matrix, sigma, mechanism) for data with two columns, in a basis that is turned by `angle` radians.
 
     The rows of `matrix` are the vectors of the basis, and `sigma` has the standard deviations along them. `mechanism`
-    has the other arguments `options`, and clips a normal row of covariance `covariance`, 2 x 2, with the probability
-    `p`.
+    is a `GaussianDataMechanism` with the other arguments `options`. It clips a normal row with the 2 x 2 covariance
+    matrix `covariance` with the probability `p`.
     """
     U = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     sigma = np.sqrt(np.diag(U @ covariance @ U.T))
@@ -513,7 +513,7 @@ def test_shows_what_the_package_computes(page, scaling, p, sigma, noise):
 
 
 def press(page, name, *keys):
-    """Press `keys`, such as "Home", one by one on the slider `name`, and return the number beside it after each key."""
+    """Press `keys`, such as "Home", on the slider `name`; return a list of the numbers beside it after each key."""
     page.focus(f"#explorer-{name}-slider")
     values = []
     for key in keys:
@@ -539,8 +539,8 @@ def test_sliders_move_the_numbers(page, name):
 def test_every_arrow_key_is_a_step(page, name, typed):
     """An arrow key moves the slider `name` by one step, and as many steps back lead to the first value again.
 
-    This also holds if the first value was typed and lies between two steps. `typed` is its place in the slider's range,
-    from 0 to 1, or None if no value is typed.
+    This also holds if the first value was typed and lies between two steps. `typed` is the place of the typed value in
+    the slider's range, from 0 to 1, or None if no value is typed.
     """
     start(page)
     page.check("#explorer-clip-given")
@@ -749,9 +749,9 @@ def test_cards_fill_their_rows(page, width, rows):
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
-    """The explorer takes the setting from a new address even if the old address is written again at once.
+    """The explorer takes the setting from a new address even if it has itself restored the old address meanwhile.
 
-    The explorer itself may write the old address before the browser reports the change to the explorer.
+    This can happen in the moment before the browser reports the new address to the explorer.
     """
     start(page)
     page.evaluate(

@@ -1,4 +1,4 @@
-"""Test the buttons that open a chapter on Binder or Colab, or report an error: their links, and when there are none.
+"""Test the buttons of a page that open a chapter on Binder or Colab, or report an error, and which pages have them.
 
 Links need the address of the project on GitHub. The address in these tests is invented.
 """
@@ -66,8 +66,8 @@ def commit_all(root):
 def test_address(tmp_path, urls, environ, address):
     """`launch.repository` returns the project's address on GitHub from pyproject.toml, or else from a GitHub workflow.
 
-    The result `address` is None if neither has an address. `urls` are the lines of pyproject.toml with the address, and
-    `environ` has the environment variables of the workflow.
+    The result `address` is None if neither has an address, or if the repository in pyproject.toml is not on GitHub.
+    `urls` are the lines of pyproject.toml with the address, and `environ` has the workflow's environment variables.
     """
     assert launch.repository(write_project(tmp_path, urls), environ) == address
 
@@ -201,7 +201,7 @@ def test_icons_come_with_the_book(small):
 
 @CHAPTERS
 def test_chapter_for_colab_installs_what_it_imports(chapter):
-    """The first cell of a notebook for Colab installs the package egm as it was at a certain commit.
+    """The first cell of a notebook for Colab installs the package egm from the commit to which the notebook belongs.
 
     It also installs the other packages that the chapter imports, except IPython, which Colab has, and chi2comb, which
     is optional. All other cells are those of the committed chapter.

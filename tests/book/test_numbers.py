@@ -69,7 +69,7 @@ def gain(n, d=100):
 
 
 def coin_releases(epsilon):
-    """Return the exact delta at `epsilon` for two releases of a count, and the bound of basic composition for it.
+    """Return the exact delta at `epsilon` for two releases of a count, and the bound on it by basic composition.
 
     The noise of a release is the number of heads of six fair coins. The bound is twice the delta of one release at
     `epsilon` / 2.
@@ -116,8 +116,9 @@ def chebyshev_ends():
 def ratios_to_rivals(error):
     """Return an array of the errors of egm's method, each divided by the error of the best rival method in a benchmark.
 
-    There is one ratio for each setting. A rival counts if it never failed, and knows hardly anything about the data.
-    `error` is "sample" for the squared error to the mean of the rows, or "population" for that to the true mean.
+    There is one ratio for each setting. The rivals are the methods that never failed, and that know no more of the data
+    than the largest standard deviation or the norm of the mean. `error` is "sample" for the squared error to the mean
+    of the rows, or "population" for that to the true mean.
     """
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):

@@ -164,8 +164,8 @@ def test_error_formula_is_that_of_the_mechanism(formula, value, variance):
 def test_decisions_rest_on_what_the_package_does():
     """The numbers on the page about the choice of a mechanism agree with those that the package computes.
 
-    They are ratios of noise, and the least numbers of rows for which `AdaptiveDataMechanism` runs. These numbers of
-    rows are also compared with the page about practice.
+    Most are ratios of noise, or least numbers of rows for which `AdaptiveDataMechanism` runs. These numbers of rows are
+    also compared with the page about practice.
     """
     wide = GaussianDataMechanism(2 * SIGMA, 1000, EPSILON, DELTA)
     assert "twice too wide, twice the noise" in MECHANISMS
@@ -211,8 +211,8 @@ def adaptive_release(X, rho, seed, radius=10_000.0):
 def test_interval_is_as_wide_as_the_page_says():
     """The 95 % intervals of `AdaptiveDataMechanism` are as wide as the page about practice says, within 25 %.
 
-    The test compares half of the width, divided by the number of rows, in the median of nine releases, for four numbers
-    of rows. At least 95 percent of all these intervals contain the exact sum.
+    For four numbers of rows n, the page states half of the width, divided by n. The test compares it with the median of
+    nine releases. At least 95 percent of all these intervals contain the exact sum.
     """
     assert (
         "is about ±300 for each of the\n  three columns with 962 rows, ±8 years, ±75 and ±8 visits with 2000, "
@@ -231,11 +231,11 @@ def test_interval_is_as_wide_as_the_page_says():
 
 @pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1200, 0.05), (15_600, 60 / 15_600)])
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
-    """`AdaptiveDataMechanism` notices rows far from the others if their share of all rows is `share`.
+    """`AdaptiveDataMechanism` notices outlying rows if they are the share `share` of all rows.
 
-    If it does not notice such rows, it clips them, and the released sum is wrong. If their share is only a third of
-    `share`, at least one of eight releases must be wrong: otherwise the share on the page about practice would be too
-    large. `reach` is n sqrt(rho), for n rows and the budget rho.
+    Outlying rows that it does not notice are clipped, so that the released sum is wrong. With a third as many outlying
+    rows, this must happen in at least one of eight releases: otherwise the share on the page about practice would be
+    too large. `reach` is n sqrt(rho), for n rows and the budget rho.
     """
     text = " ".join(PRACTICE.split())
     assert (
@@ -262,9 +262,9 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, guesses of center and spread give a far smaller error than the search of `AdaptiveDataMechanism`.
 
     The forecast squared error of `AdaptiveDataMechanism` is 5 to 15 times that of `GaussianDataMechanism` with guesses
-    for 1000 rows, and 0.5 to 1 times for 100 000 rows. The tutorial says so in words. It also says that a release may
-    forecast twice the squared error that was expected, and rarely four times: two of fifteen releases forecast more
-    than twice as much as the mechanism with guesses, and none as much as 4.5 times what was expected.
+    for 1000 rows, and 0.5 to 1 times for 100 000 rows, as the tutorial says in words. After a release the forecast may
+    be larger: of fifteen releases of 100 000 rows, at most two forecast more than twice the squared error with guesses,
+    and none 4.5 times the forecast before the release.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
@@ -280,7 +280,7 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 
 
 def test_sum_stops_at_the_declared_radius():
-    """If the mean of a column is beyond the declared radius, the released sum is the number of rows times the radius.
+    """If a column's mean is above the declared radius, its released sum is the number of rows times the radius.
 
     The mechanism is `AdaptiveDataMechanism`, and the radius its bound of the means. There is no warning, and the
     interval does not contain the exact sum, as the page about practice says.

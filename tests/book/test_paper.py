@@ -1,4 +1,4 @@
-"""Test the paper: a page of the book without code, whose results are inserted from chapters, and its PDF."""
+"""Test the paper, as a page of the book and as a PDF: it has no code, and its results are inserted from chapters."""
 
 import re
 

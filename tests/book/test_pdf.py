@@ -74,7 +74,8 @@ def printed(latex):
 def words(typeset):
     """Return a list with (label, width, words) for each page of the PDF; all lengths are in points.
 
-    The label is the page's number as printed. The words are a list of (left, right, text) with the ends of each word.
+    The label is the page's number as printed, and the width is that of the page. The words are a list of (left, right,
+    text): the distances of the word's two ends from the left edge of the page, and the word.
     """
     command = ["pdftotext", "-bbox", str(typeset), "-"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -90,7 +91,7 @@ def words(typeset):
 def shown_numbers(name, article):
     """Return a dictionary from LaTeX label to number for all numbered items of an HTML page, such as equations.
 
-    `article` is the parsed page without menus, and `name` is its path without suffix, with which the labels begin.
+    `article` is the parsed page without menus, and `name` is its path without suffix, which is a part of each label.
     """
     found = {}
     for place in article.select(".eqno, .caption-number"):
@@ -186,7 +187,7 @@ def test_nothing_stands_in_the_margins(words):
 def hanging(word):
     """Return by how many points the last character of `word`, a text, may reach into the right margin.
 
-    LaTeX pushes punctuation into the margin: 3 points are allowed for it, and otherwise 0.
+    LaTeX pushes punctuation into the margin, so the result is 3 for punctuation, and 0 for other characters.
     """
     return 3 if unescape(word)[-1] in ".,:;-–”’'!?)]" else 0
 

@@ -155,7 +155,7 @@ def stamps(project):
 
 
 def test_record_of_a_run(project):
-    """While a chapter runs, the kernel records the versions of its packages, and does not affect the chapter.
+    """While a chapter runs, the kernel records the versions of the imported packages; this does not affect the chapter.
 
     The variables and the random numbers of the chapter are those of a run without a record.
     """
@@ -188,7 +188,7 @@ def test_stored_chapter_has_the_present_commit(project, capsys):
 
 
 def test_same_commit_same_bytes(project):
-    """If a chapter is executed twice from the same commit, the files for the book have the same bytes both times."""
+    """If a chapter is executed twice from the same commit, its notebook in the book has the same bytes both times."""
     commit_all(project)
     contents = []
     for _ in range(2):
@@ -200,7 +200,7 @@ def test_same_commit_same_bytes(project):
 
 
 def test_commit_of_a_folder(tmp_path, monkeypatch):
-    """`provenance.commit` returns the hash and the time of a repository's commit, and whether files have changed since.
+    """`provenance.commit` returns hash and time of a repository's last commit, and whether files have changed since.
 
     The result is None for a folder without a repository, for a repository without a commit, and if git is missing.
     """

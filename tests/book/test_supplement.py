@@ -33,7 +33,8 @@ def files(book, executed, typeset, article, do_without):
     """Return the files of the supplement, an archive for a publication, as a dictionary from path to content in bytes.
 
     They are made from the HTML of the book, the executed chapters, the PDF of the book (`typeset`) and that of the
-    paper (`article`). Without a git repository, `do_without` skips the test.
+    paper (`article`). Without a git repository, `do_without` skips the test, or makes it fail in continuous
+    integration.
     """
     if not provenance.commit(ROOT):
         do_without("not a repository: there is no commit of which a supplement could be made")
@@ -84,7 +85,7 @@ def test_nothing_depends_on_when_or_how_often(archive, files, tmp_path):
 
 
 def test_readme_says_what_is_there(files):
-    """The README of the supplement lists all other files and folders at its top level, and names the version."""
+    """The README of the supplement lists all other files and folders beside it, and names the project's version."""
     table = [line.split("|")[1] for line in files["README.md"].decode().splitlines() if line.startswith("| `")]
     named = {name.split("/")[0] for row in table for name in row.replace("`", "").replace(" ", "").split(",")}
     assert named | {"README.md"} == {name.split("/")[0] for name in files}

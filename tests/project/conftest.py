@@ -42,8 +42,9 @@ LEFTOVERS = [
 def distributions(do_without, tmp_path_factory):
     """Build the files for publication, and return their paths as `Distributions`.
 
-    They are built from a copy of the project with additional files that a developer may leave in the folder, which must
-    not get into the built files. If the project is no git clone, `do_without` skips a test.
+    They are built from a copy of the project with additional files that a developer may leave there, such as caches.
+    These must not get into the built files. If the project is no git clone, `do_without` skips the test, or makes it
+    fail in continuous integration.
     """
     if not (ROOT / ".git").exists():
         do_without("no clone: what is published is what git knows")

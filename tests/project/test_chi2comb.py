@@ -35,7 +35,8 @@ def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
 def test_here_it_has_a_wheel_or_it_has_none():
     """`tools.chi2comb.unavailable` returns None on x86-64 Linux, and elsewhere a text: why chi2comb is missing there.
 
-    chi2comb has a wheel (binary package) for x86-64 Linux with glibc only, and continuous integration runs there.
+    The reason is that chi2comb has a wheel (binary package) only for x86-64 Linux with glibc. Continuous integration
+    runs on this system.
     """
     wheels = (sys.platform, platform.machine(), platform.libc_ver()[0]) == ("linux", "x86_64", "glibc")
     assert (tool.unavailable() is None) == wheels
@@ -84,8 +85,8 @@ def test_a_failure_is_said(monkeypatch):
 def test_chapter_compares_with_it_or_says_that_it_is_not_there(there, request, monkeypatch):
     """The cell "race-chi2comb" of chapter 7 shows the errors of chi2comb, or says that this package is not installed.
 
-    `there` says whether chi2comb is installed. If not, the test hides it. If it is, the errors must be those that the
-    chapter states.
+    If `there` is True, the errors must be those that the chapter states. If it is False, the test hides chi2comb, so
+    that the cell cannot import it.
     """
     if there:
         request.getfixturevalue("chi2comb")

@@ -1,4 +1,4 @@
-"""Test that the built files of the package are complete, and that the package works where nothing else is installed."""
+"""Test that the built files of the package are complete, and that it works if only its dependencies are installed."""
 
 import json
 import re
@@ -84,7 +84,7 @@ def metadata(wheel):
 
 
 def test_metadata_are_those_of_the_project(metadata):
-    """The wheel's metadata, CITATION.cff, and the name in the package's messages agree with pyproject.toml."""
+    """The wheel's metadata, CITATION.cff, and the project's name in messages of egm agree with pyproject.toml."""
     assert (metadata.name, str(metadata.version)) == (PROJECT["name"], PROJECT["version"])
     assert metadata.license_expression == PROJECT["license"]
     assert str(metadata.requires_python) == PROJECT["requires-python"]

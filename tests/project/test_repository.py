@@ -1,4 +1,4 @@
-"""Test the workflows, issue forms and hooks of the repository, against their schemas and for what they run."""
+"""Test the workflows, issue forms and hooks of the repository: they satisfy their schemas, and run what they should."""
 
 import os
 import re
@@ -105,9 +105,9 @@ def test_actions_are_official_and_pinned():
 
 @NAMED
 def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
-    """A job of a GitHub `workflow` leaves no credentials in its clone of the repository, unless it may write to it.
+    """A job of a GitHub `workflow` that may not write to the repository leaves no credentials in its clone of it.
 
-    Each other job must set the option persist-credentials of the action `checkout` to false.
+    Such a job must set the option persist-credentials of the action `checkout` to false.
     """
     for name, job in read(workflow)["jobs"].items():
         pushes = job.get("permissions", {}).get("contents") == "write"
@@ -136,9 +136,9 @@ def wrongly_installed(text, known, inside_the_package=False):
     """Return a list of the names in the `pip install` commands of `text` that must not be installed by their names.
 
     The names in `known` are allowed. The project is not yet in the registry of packages, so a command must give an
-    address with its name. Messages of the package (`inside_the_package`) may use the name alone, because their readers
-    have installed the project already. An extra such as "egm[files]" is never allowed, because egm is not the name of
-    the project.
+    address beside the project's name. Messages of the package (`inside_the_package`) may use this name alone, because
+    their readers have installed the project already. An extra such as "egm[files]" is wrong anywhere in `text`, because
+    egm is not the name of the project.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):
@@ -257,7 +257,7 @@ def test_hooks_are_valid():
 def test_hooks_have_the_versions_of_the_lock():
     """The hooks that run before a commit are ruff and nbstripout, in the versions of constraints.txt.
 
-    Other versions than those of `make test` could format files differently.
+    `make test` uses these versions, too; others could format files differently.
     """
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repo["repo"] == "local"

@@ -63,7 +63,7 @@ def _series(w, k, nc, x):
 def _upward(k, y, jump):
     """Return the upper tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom, as a list.
 
-    `jump` has the differences of neighboring tails.
+    `jump` has the differences of neighboring tails. They are added to the first tail, an incomplete gamma function.
     """
     tails = [mp.gammainc(k / 2, y / 2, mp.inf, regularized=True)]
     for step in jump[:-1]:

@@ -29,9 +29,9 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 class Form(NamedTuple):
     """Describe the sum Q = sum_j w_j chi2(k_j, nc_j), divided by its largest weight `scale`, with equal weights merged.
 
-    `by_dof` has pairs of degrees of freedom and the tuple of the divided weights that have them. `noncentral` has pairs
-    of a divided weight and its noncentrality. Both hold numbers of mpmath. `double` has weights, degrees of freedom and
-    noncentralities as doubles.
+    `by_dof` has pairs (degrees of freedom, tuple of the divided weights with them), and `noncentral` has pairs (divided
+    weight, noncentrality) for noncentralities above 0. Both hold numbers of mpmath. `double` has arrays of doubles: the
+    divided weights, degrees of freedom and noncentralities.
     """
 
     scale: mpf
@@ -105,10 +105,10 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return (function, low, high), by which a bisection can search for the point where a contour crosses the axis.
+    """Return (function, low, high), by which a bisection can search for the real point through which a contour goes.
 
-    The increasing function maps [low, high] to points of the real axis: to points in (0, 1/2) for the upper tail, if
-    `upper` is True, and else to points in (-inf, 0).
+    The function is increasing. It maps [low, high] into (0, 1/2) if `upper` is True, for an upper tail, and otherwise
+    into (-inf, 0), for a lower tail.
     """
     return (lambda t: 0.5 / (1 + np.exp(-t)), -60.0, 34.0) if upper else (lambda t: -np.exp(-t), -700.0, 700.0)
 
@@ -126,8 +126,8 @@ def crossing(form, x, upper):
 def rough_quantile(form, log_p, upper):
     """Return a double x whose upper tail (or lower tail, if `upper` is False) is approximately exp(log_p).
 
-    The tail is that of the chi-square sum `form`, by the saddlepoint formula, which approximates a contour integral by
-    its largest value. x is rounded to six digits.
+    The tail is that of the chi-square sum `form`, by the saddlepoint formula, which approximates the contour integral
+    from its integrand at the saddle point alone. x is rounded to six digits.
     """
     to_s, low, high = _on_side(upper)
 
@@ -180,11 +180,11 @@ def contours(form, x, upper):
 
 
 def _tame(form, x, c, family, width, bend):
-    """Return a contour (c, point, end) along which the integrand is never much larger than at c, on the real axis.
+    """Return a contour (c, point, end) along which the integrand is never much larger than at the real point c.
 
-    `family` is the function `parabola` or `hyperbola`. The bend is divided by 4 until the integrand is small enough;
-    after eight attempts an ArithmeticError is raised. `point` maps u to (s, ds/du), and the integrand is negligible
-    beyond `end`.
+    `family` is the function `parabola` or `hyperbola`, with the arguments c, `width` and `bend`. `bend` is divided by 4
+    until the integrand is small enough; after eight attempts an ArithmeticError is raised. `point` maps u to (s,
+    ds/du), and the integrand is negligible for |u| beyond `end`.
     """
     for _ in range(8):
         point = family(c, width, bend)

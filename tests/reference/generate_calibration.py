@@ -80,7 +80,7 @@ def multiplier(eps, delta):
 
 
 def twice(function, first, second, digits):
-    """Return function(first, second) as a decimal string with this number of digits.
+    """Return function(first, second) as a decimal string with `digits` digits.
 
     Raise an ArithmeticError if a digit changes when the working precision is doubled.
     """

@@ -165,7 +165,7 @@ CONDITIONAL = [
 
 
 def text(value, digits=30):
-    """Return a number as a decimal string with this number of digits, which mpmath and float can read."""
+    """Return the number `value` as a decimal string with `digits` digits, which mpmath and float can read."""
     return mp.nstr(value, digits)
 
 
@@ -200,7 +200,7 @@ def value_case(form, x, **about):
 
 
 def family_cases():
-    """Yield a case (see `value_case`) for each chi-square sum in FAMILIES and each of the tail probabilities beside it.
+    """Yield a case (see `value_case`) for each chi-square sum in FAMILIES and each tail probability listed with it.
 
     The point x of a case is a rough quantile for the probability. An x below 1e-300 is left out, because doubles are
     sparse there.
@@ -218,7 +218,8 @@ def family_cases():
 def published_cases():
     """Yield a case (see `value_case`) for each published tail probability in PUBLISHED.
 
-    If a published value differs from the computed one by more than its claimed accuracy, it is printed and left out.
+    If a published value differs from the computed one by more than its claimed accuracy, both are printed, and the case
+    is left out.
     """
     for row, ((source, accuracy), tail, form, table) in enumerate(PUBLISHED):
         for x, digits in table.items():

@@ -25,7 +25,7 @@ DIGITS = 60
 
 
 def bessel_ratio(d, z):
-    """Return K_{d/2}(z) / K_{d/2 - 1}(z) for the modified Bessel functions K, by the upward recurrence (stable)."""
+    """Return K_{d/2}(z) / K_{d/2 - 1}(z) for the modified Bessel functions K, by the stable recurrence upwards."""
     order, ratio = (mpf(0), mp.besselk(1, z) / mp.besselk(0, z)) if d % 2 == 0 else (mpf(1) / 2, 1 + 1 / z)
     if d == 1:
         return mpf(1)
@@ -71,16 +71,16 @@ def log_delta(epsilon, excess, d):
     ratio = (d - 1) / z * bessel_ratio(d, z)
 
     def density(angle):
-        """Return the log density, up to a constant, of an angle in [0, pi] whose cosine is s times the privacy loss."""
+        """Return the log density, up to a constant, of the angle whose cosine is privacy loss / largest loss."""
         sine = mp.sin(angle)
         return (d - 2) * mp.log(sine) + z * mp.cos(angle) + mp.log(ratio + sine**2) if sine > 0 else mpf("-1e30")
 
     cut = 2 * mp.asin(mp.sqrt(excess / (2 * (epsilon + excess))))
 
     def term(distance):
-        """Return the logarithm of an integrand, density times 1 - exp(epsilon - loss), at the angle cut - `distance`.
+        """Return the logarithm of the integrand of delta, density times 1 - exp(epsilon - loss), at cut - `distance`.
 
-        The loss is the privacy loss at this angle. At the angle `cut` it is equal to epsilon.
+        The loss is the privacy loss at the angle cut - `distance`. At the angle `cut` the loss is equal to epsilon.
         """
         above = 2 * mp.sin(distance / 2) * mp.sin(cut - distance / 2)
         return density(cut - distance) + mp.log(-mp.expm1(-2 * z * above)) if above > 0 else mpf("-1e30")
@@ -92,12 +92,13 @@ def log_delta(epsilon, excess, d):
 def by_spheres(epsilon, s, d):
     """Return delta at `epsilon` for l2 noise of scale `s` in `d` dimensions, without the closed form.
 
-    delta is a difference of two probabilities, each an integral over the radii of spheres around a neighbor.
+    delta is one probability minus exp(epsilon) times another. Each is an integral over the norm of the noise, that is,
+    over the radii of spheres around the exact result of a neighbor.
     """
     c = epsilon * s
 
     def cap(cosine):
-        """Return the share of a sphere in d dimensions on which the cosine to an axis is below `cosine`."""
+        """Return the share of a sphere in d dimensions whose angle to an axis has a cosine below `cosine`."""
         half = mp.betainc((mpf(d) - 1) / 2, mpf(1) / 2, 0, 1 - cosine**2, regularized=True) / 2
         return 1 - half if cosine > 0 else half
 

@@ -71,7 +71,7 @@ def test_searches_find_the_quantile(method):
 
 
 def test_lines_say_whether_the_goal_is_met():
-    """`verdict` returns a line that says whether the given figures are all at most, or all at least, a given limit.
+    """`verdict` returns a line that says whether the given numbers are all at most, or all at least, a given limit.
 
     The line has at most 110 characters.
     """
@@ -103,10 +103,9 @@ def test_errors_of_l2_noise_are_printed(monkeypatch):
 def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
     """`l2.noise` calls the program dp_l2 with the arguments that its authors used, and prints the error of its noise.
 
-    dp_l2 computes the scale of l2 noise. Here a function stands in for it, which checks that all its arguments except
-    the dimension are those of the authors' experiments, and returns the scale for delta = 0. `l2.noise` must print the
-    mean squared error of noise with this scale, divided by that of Gaussian noise; and beside it the error of egm's l2
-    noise, which is not larger.
+    dp_l2 computes the scale of l2 noise. In its place, the test has a function that checks all arguments except the
+    dimension, and returns the scale for delta = 0. `l2.noise` must print the mean squared error of noise with this
+    scale, divided by that of Gaussian noise, and beside it this ratio for egm's l2 noise, which is not larger.
     """
 
     def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):
@@ -153,9 +152,10 @@ def test_strange_tables_are_tables_of_numbers(name):
 
 
 def test_every_law_is_tried_where_it_should():
-    """`searches.settings()` has 480 settings, and the budget is too small for the mechanism at REFUSED_PLACES only.
+    """`searches.settings()` has 480 settings; only at REFUSED_PLACES is the budget too small for the mechanism.
 
-    A place is a choice of rows, columns and budget. A setting is a distribution of rows at a place, or a table of data.
+    The mechanism is `AdaptiveDataMechanism`. A place is a choice of the number of rows, the number of columns and the
+    budget. A setting is a distribution of rows at a place, or a table of data.
     """
     settings = searches.settings()
     assert len(set(settings)) == len(settings) == 10 * (10 + len(searches.REFUSED_PLACES)) + 50 * 4 + 8 * 5 + 100
@@ -173,8 +173,8 @@ SMALL = searches.Setting("ten laws", "uniform", 300, 2, 200)
 def test_a_run_belongs_to_its_key():
     """`searches.release` returns the same result whenever it is called with the same setting and number of the run.
 
-    Another number of the run gives another result. If only the part of the table to which the setting belongs is
-    changed, the rows differ in every entry.
+    Another number of the run gives another result. Settings that differ only in the field `part`, the part of the table
+    to which they belong, have rows that differ in every entry.
     """
     assert searches.release(SMALL, 1) == searches.release(SMALL, 1)
     assert searches.release(SMALL, 1) != searches.release(SMALL, 2)
@@ -193,11 +193,11 @@ def test_a_run_belongs_to_its_key():
     ],
 )
 def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
-    """`searches.release` and `searches.line` measure the right figures if the error of each release is known.
+    """`searches.release` and `searches.line` return the right numbers if the error of each release is known.
 
-    The mechanism releases the exact sum plus `off`, with the standard deviations `sigma` and known forecasts. Expected
-    are: `ratio`, the norm of the error over its forecast; `inside`, whether the results are within the declared ranges;
-    and `covered`, the share of the entries within their intervals.
+    A stand-in for the mechanism releases the exact sum plus `off`, with the standard deviations `sigma` and known
+    forecasts. Expected are: `ratio`, the norm of the error over its forecast; `inside`, whether estimate and `sigma`
+    are within the declared ranges; and `covered`, the share of the entries of the sum within their intervals.
     """
     X, off = SMALL.rows(0), np.array(off)
 
@@ -339,8 +339,8 @@ def test_gradients_are_derivatives(widths):
 def test_scaling_of_gradients_keeps_the_noise():
     """`gradients.lemma` returns multipliers b proportional to the inverse roots of the standard deviations (Lemma 4.1).
 
-    For a given clip norm, multipliers change the total variance of the noise by the mean of b**-2 as a factor. This
-    mean is 1, so that the variance does not change.
+    For a given clip norm, the multipliers change the total variance of the noise by the factor mean(b**-2). This factor
+    is 1, so that the variance stays the same.
     """
     spread = np.array([1.0, 4.0, 9.0])
     b = gradients.lemma(spread)
@@ -351,8 +351,8 @@ def test_scaling_of_gradients_keeps_the_noise():
 def test_measured_intervals_of_exact_normal_errors():
     """`intervals.measured` returns the right shares and relative lengths for artificial intervals with normal errors.
 
-    The intervals have the exact lengths for 80 % and 95 %, times a factor of 1 or 2. The share that contains the truth,
-    the relative length and the stated standard errors must agree with this.
+    The intervals have the exact lengths for 80 % and 95 %, times a factor of 1 or 2. The share of them that contains
+    the true value, their relative length and the stated standard errors must agree with this.
     """
     rng, runs = np.random.default_rng(1), 4000
     z = np.array([ndtri(0.9), ndtri(0.975)])
@@ -393,7 +393,7 @@ def test_intervals_are_measured_for_each_law(kind):
 
 
 def test_the_stored_table_has_each_method_on_each_set():
-    """The CSV file `bases.TABLE` has a line for each data set and method, in the order of RANGES and METHODS there."""
+    """The file `bases.TABLE` has a line for each data set in `bases.RANGES` and each of `bases.METHODS`, in order."""
     names, *rows = csv.reader(bases.TABLE.read_text(encoding="utf-8").splitlines())
     assert names == bases.COLUMNS.split(",") == list(tables.bases().dtype.names)
     assert [(row[0], row[2]) for row in rows] == [(name, how) for name in bases.RANGES for how in bases.METHODS]
@@ -403,7 +403,7 @@ def test_the_stored_table_has_each_method_on_each_set():
 def test_no_fewer_rows_than_columns_allow_are_needed():
     """For normal data with d columns, `bases.rows_needed` returns at least 20 k d rows, where k is `bases.K`.
 
-    The number stays the same after a linear change of the columns, and is infinite if three columns are in a plane.
+    The number stays the same after a linear change of the columns, and is infinite for linearly dependent columns.
     """
     X = np.random.default_rng(1).normal(size=(2000, 3))
     least = bases.rows_needed(X)

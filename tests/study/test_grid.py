@@ -31,7 +31,7 @@ def few_methods(monkeypatch):
 
 
 def run_here(cells, db, methods=METHODS):
-    """Compute and store the results of `methods` for the grid points `cells` that are not in the database `db`.
+    """Compute and store those results of `methods` for the grid points `cells` that the database `db` does not have.
 
     A grid point is a distribution of rows and a privacy budget. The tasks that were done are returned, each as a pair
     (grid point, names of methods). `grid.run` does the same in several processes.
@@ -124,8 +124,8 @@ def test_table_is_the_committed_one(tmp_path):
 def test_failures_are_counted_and_told(tmp_path, monkeypatch):
     """`grid.table` states how often each method failed, and `grid.failures` yields lines that say what went wrong.
 
-    Here one method fails in about half of the runs, and its mean squared error is that of the other runs. A second
-    method always returns NaN, and its row of the table has no mean.
+    Here one method fails in about half of the runs, and its mean squared error is the mean over the other runs. A
+    second method always returns NaN, and its row of the table has no mean.
     """
 
     def sometimes(X, cell, rng):

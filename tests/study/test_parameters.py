@@ -8,8 +8,8 @@ from egm.study.parameters import check_parameters
 def notebook(wish="", **values):
     """Return the globals of a notebook as a dictionary, with the variables `**values`, for tests of `check_parameters`.
 
-    The key "In" has the list of the executed cells. If `wish` is a line of code such as "d = 5", one cell of the list
-    is this line, as if papermill had been asked for it.
+    The key "In" has the list of the executed cells. If `wish` is a line of code such as "d = 5", the list has a cell
+    with this line, such as papermill adds for a given parameter.
     """
     return {"In": ["", "d = 3", f"# Parameters\n{wish}" if wish else ""], **values}
 

@@ -108,13 +108,12 @@ TOO_OFTEN = {"rows": lambda draw, size: draw._rng.random(size) < 0.9}
     ids=["none", "always the first rows", "more likely than charged"],
 )
 def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
-    """The audit of a release from a sample exceeds the recorded epsilon if and only if a bug is planted.
+    """For releases from a sample, an audit's lower bound exceeds the recorded epsilon if and only if a bug is planted.
 
     One neighbor is a table with a row far from the center, and the other one is this table without that row. Each row
-    is in a sample with the probability 0.5, unless the functions in `bug` replace those that draw samples. `charges` is
-    a dictionary from the probability for which the cost is recorded (0.25 would be a bug) to whether the audit must
-    stay within the recorded epsilon. The audit always finds more than 0.6 times this epsilon. A seeded generator draws
-    samples and noise.
+    is in a sample with the probability 0.5, unless the functions in `bug` replace those that draw samples. The cost is
+    recorded for each sampling probability that is a key of `charges` (0.25 is a bug); the value says whether the bound
+    must stay within the recorded epsilon. The bound is always more than 0.6 times this epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b

@@ -142,9 +142,10 @@ def test_no_neighbour_moves_a_step_by_more_than_its_sensitivity(method, first, r
 
 @pytest.mark.parametrize("name", ["gaussian", "plan", "huang_liang_yi", "coinpress"])
 def test_two_opposite_rows_reach_the_sensitivity(name, monkeypatch):
-    """If the first row moves from one far side to the other, the last private step changes by its sensitivity.
+    """If a first row far from the others is replaced by its opposite, the last step's value changes by its sensitivity.
 
-    So the sensitivity that a method uses is not larger than necessary. `name` is a key of METHODS.
+    The last step is the last private one. So the sensitivity that a method uses for this step is not larger than
+    necessary. `name` is a key of METHODS.
     """
     X = rows(N)
     *_, (change, sensitivity) = moves(METHODS[name], far_row_first(X, FAR), far_row_first(X, -FAR), monkeypatch)
@@ -158,10 +159,10 @@ def far_row_first(X, row):
 
 
 def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
-    """If a row becomes an outlier, the filter of `anisotropic` drops it, and the mean moves by at most its sensitivity.
+    """If a row becomes an outlier, `anisotropic` drops it; the kept rows' mean changes by at most its sensitivity.
 
-    The filter keeps the rows that have many other rows ("friends") near them. An outlier has fewer than 10 friends, and
-    the number of friends of any other row changes by at most one.
+    The method keeps the rows that have many other rows ("friends") near them. The outlier has fewer than 10 friends,
+    and the number of friends of any other row changes by at most one.
     """
     X = rows(2_000)
     outlier = far_row_first(X, X[0] + np.array([60.0, 0, 0, 0, 0]))
@@ -337,9 +338,9 @@ def test_coinpress_has_its_published_error(n, published):
 
 
 def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
-    """`coinpress` clips rows to balls that shrink from step to step, and the last center is near the true mean.
+    """`coinpress` clips rows to balls that shrink from step to step, and its estimate is near the true mean.
 
-    The distance of the last center from the true mean is below the promised bound in all of 20 runs.
+    The distance of the estimate from the true mean is below the promised bound in all of 20 runs.
     """
     d, n, recorder = 20, 2000, Recorder(monkeypatch)
     for seed in range(20):
@@ -357,7 +358,7 @@ def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
 
 
 def test_coinpress_finds_a_covariance():
-    """`_whitening` of CoinPress finds a matrix A for which the covariance of A x has eigenvalues from 0.8 to 1."""
+    """`_whitening` of CoinPress finds a matrix A: the covariance of A x, for rows x, has eigenvalues from 0.8 to 1."""
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
     X = np.random.default_rng(2).normal(size=(400_000, 3)) @ root
@@ -454,7 +455,7 @@ def test_median_wins_at_low_budget_in_high_dimension():
 
 @pytest.mark.parametrize("sigma", [SIGMA, np.geomspace(1, 0.01, 40)], ids=["in all entries", "separately"])
 def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
-    """All Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm gets the rest.
+    """The whole Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm gets the rest.
 
     `sigma` has the standard deviations of the columns.
     """
@@ -467,8 +468,8 @@ def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
 def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, after, monkeypatch):
     """If a row is replaced, each value to which `second_moments` adds noise changes by at most its sensitivity.
 
-    The estimates by which it chooses a clip norm change by at most 1. Each entry of the row is `before`, and then
-    `after`.
+    Its estimates of what clipping to each norm takes away, by which it chooses a clip norm, change by at most 1. Each
+    entry of the row is `before`, and then `after`.
     """
     found = []
     for first in (before, after):

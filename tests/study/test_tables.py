@@ -1,4 +1,4 @@
-"""Test the tables for the experiments in Poulsen's report in `egm.study.tables`, also by values to 18 digits."""
+"""Test `egm.study.tables`, the tables for the experiments in Poulsen's report, also against values of 18 digits."""
 
 import json
 from pathlib import Path
@@ -166,9 +166,10 @@ def test_ratio_has_its_standard_error():
 
 
 def test_profiles_hold_the_error_of_each_scaling():
-    """The noise variances of all coordinates in `profiles` add up to the squared noise that the mechanism forecasts.
+    """For each scaling, the noise variances in the table `tables.profiles` add up to the forecast of the mechanism.
 
-    The sum without a scaling, divided by the sum with a scaling, is the result of `improvement`.
+    The forecast is the squared noise of all coordinates. The sum without a scaling, divided by the sum with a scaling,
+    is the result of `tables.improvement`.
     """
     table, sums = tables.profiles(30, 1000, 1.5, 0.5, 1e-7), {}
     for scaling in ("none", "expected_norm", "optimal"):
