@@ -471,8 +471,8 @@ class Progress:
 def table(cells, seeds, db):
     """Return a pair: the table of results at the grid points `cells` as CSV text, and a list of the missing results.
 
-    The table has one row for each grid point and method, with the figures of the first `seeds` seeds in the database
-    `db`. The list has a pair (grid point, name of the method) for each row that is missing.
+    The table has one row for each grid point and each method that runs there, with the figures of the first `seeds`
+    seeds in the database `db`. The list has a pair (grid point, name of the method) for each row that is missing.
     """
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):
@@ -497,7 +497,7 @@ def _line(cell, name, method, runs):
 
 
 def failures(cells, seeds, db):
-    """Yield a line of text for each of the grid points `cells` and each method that failed there, from the database `db`.
+    """Yield a line of text for each of the points `cells` and each method that failed there, in the database `db`.
 
     The line says how often the method failed in its runs with the first `seeds` seeds, and gives the first error.
     """

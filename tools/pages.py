@@ -51,7 +51,7 @@ FIGURES = {  # name on the page of the paper: file that `link_sources` saves
 
 
 def write(ledger: Ledger, folder: Path) -> None:
-    """Write lists of checked statements and of errors in print as Markdown files into `folder`, which must not exist.
+    """Write lists of the statements and of the errors in print as Markdown files into `folder`, which must not exist.
 
     `ledger` has the statements, the errors and the results of their checks. The pages of the book include these files.
     """
@@ -148,7 +148,7 @@ def simple_table(header: tuple, rows: Iterable[tuple], side: str = "--:") -> str
 
 
 def list_claims(ledger: Ledger) -> str:
-    """Return, in Markdown, all checked statements (claims) of `ledger`, with the results of their checks.
+    """Return, in Markdown, all statements (claims) in `ledger`, with the results of their checks.
 
     There is a folded box for each section of Poulsen's report, and then for each section of the lecture notes.
     """
@@ -242,7 +242,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Return Markdown for the checked statement `claim`: a link target, its place, its text, and any correction.
+    """Return Markdown for the statement `claim` of a source: a link target, its place, its text, and any correction.
 
     If errors in print (slips) belong to the statement, there are links to them. `ledger` has these errors.
     """
