@@ -1,4 +1,4 @@
-"""Print the results of `make bench`, with each goal and whether it is met; a missed goal is not an error."""
+"""Print the results of `make bench`, and whether they meet their goals; a missed goal is not an error."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ call at the quantile."""
 
 
 def installed():
-    """Return one line of text with the versions of Python, egm, NumPy and the installed packages to be compared."""
+    """Return one line of text with the versions of Python, egm, NumPy and installed packages to compare egm with."""
     names = ["numpy", *(name for name in rivals.PACKAGES if name not in rivals.missing())]
     found = {"Python": sys.version.split()[0], "egm": egm.__version__} | {name: version(name) for name in names}
     return ", ".join(f"{name} {number}" for name, number in found.items())

@@ -16,8 +16,8 @@ in which one row is replaced. The methods without a basis treat each column by i
 The second moments are those of differences of rows, whose mean is 0; their clip norm is three times the true root mean
 square norm. CoinPress is told the largest true standard deviation along any direction. A user knows neither.
 
-The method of Brown, Hopkins and Smith (2023) is not run. The column `least` has the number of rows that it needs. The
-method is (epsilon, delta)-differentially private, and refuses if n < 20 k t, where k is
+The method of Brown, Hopkins and Smith (2023) is not run. The column `least` of the results has the number of rows that
+this method needs. The method is (epsilon, delta)-differentially private, and refuses if n < 20 k t, where k is
 ceil(6 log(6 / delta) / epsilon) + 4 and t is a threshold that the user chooses. It leaves out those of the n / 2
 differences of rows whose leverage is above 2 t / n. If more than the number `LEFT_OUT` of them are left out, it most
 likely refuses, too. So `least` is 20 k t for the smallest t with which at most `LEFT_OUT` differences are left out. The
@@ -105,7 +105,7 @@ def ours(X, rho, name, rng, basis=None):
 
 
 def learned(X, rho, name, rng):
-    """Return egm's estimate of the mean of `X` if it looks for a basis itself, and whether a basis was used.
+    """Return egm's estimate of the mean of `X` with basis="learn", and whether a learned basis was used.
 
     `rho` is the budget in zCDP, `name` is the name of the data set, and `rng` draws the noise.
     """
@@ -113,7 +113,10 @@ def learned(X, rho, name, rng):
 
 
 def basis_of(X, rho, rng):
-    """Return a basis that costs `rho` in zCDP: eigenvectors of noisy second moments of differences of rows of `X`."""
+    """Return a basis that costs `rho` in zCDP: the eigenvectors of a noisy matrix of second moments, one in each row.
+
+    The second moments are those of differences of rows of `X`; `rng` draws the pairs of rows and the noise.
+    """
     pairs = X[rng.permutation(len(X))].reshape(-1, 2, X.shape[1])
     differences = (pairs[:, 0] - pairs[:, 1]) / math.sqrt(2)
     clip_norm = 3 * math.sqrt(np.mean(np.sum(differences**2, axis=1)))
@@ -140,10 +143,10 @@ def ours_along_better(X, rho, name, rng):
 
 
 def plan_along(X, rho, name, rng):
-    """Return the mean of `X` as the published method PLAN estimates it along a private basis, and True for the basis.
+    """Return the mean of `X` as the published method PLAN estimates it, and True, because PLAN uses a basis here.
 
-    The basis, that of `basis_of`, costs a quarter of the budget `rho`. `name` is the name of the data set, and `rng`
-    draws the noise.
+    The private basis, that of `basis_of`, costs a quarter of the budget `rho`. `name` is the name of the data set, and
+    `rng` draws the noise.
     """
     basis = basis_of(X, rho / 4, rng)
     radius = RANGES[name][1] * np.sum(np.abs(basis), axis=1)
@@ -151,11 +154,11 @@ def plan_along(X, rho, name, rng):
 
 
 def coinpress(X, rho, name, rng):
-    """Return the mean of `X` as the published method CoinPress estimates it along a basis, and True for the basis.
+    """Return the mean of `X` as the published method CoinPress estimates it, and True, because a basis is used.
 
-    The basis is that of a private covariance matrix. The constants are those of the authors' public code. With the
-    constants of their theorems, errors are far larger here. `rho` is the budget, `name` is the name of the data set,
-    and `rng` draws the noise.
+    The basis consists of the eigenvectors of a private covariance matrix. The constants are those of the authors'
+    public code. With the constants of their theorems, errors are far larger here. `rho` is the budget, `name` is the
+    name of the data set, and `rng` draws the noise.
     """
     differences = (X[::2] - X[1::2]) / math.sqrt(2)
     n, d = differences.shape
@@ -201,9 +204,9 @@ METHODS = {
 
 
 def rows_needed(X):
-    """Return how many rows such as `X` the method of Brown, Hopkins and Smith needs, or infinity.
+    """Return how many rows like those of `X` the method of Brown, Hopkins and Smith needs to give a result.
 
-    It needs infinitely many if the covariance matrix is singular.
+    The number is infinity if the covariance matrix of `X` is singular.
     """
     half = len(X) // 2
     differences, largest = (X[:half] - X[half : 2 * half]) / math.sqrt(2), math.inf

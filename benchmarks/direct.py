@@ -41,7 +41,8 @@ def _saddle(r, x):
     """Return the point at which the contour of the integral crosses the real axis: the saddle point of the integrand.
 
     The integrand is exp(K(s) - s x) / s, so the point is the number c in (0, 1) with K'(c) = `x` + 1/c. K is the
-    cumulant function of the sum, divided by twice the largest weight, and `r` has the weights, divided by the largest.
+    cumulant function of the sum, divided by twice the largest weight; `x` is divided by the same number. `r` has the
+    weights, divided by the largest.
     """
 
     def excess(theta):

@@ -51,8 +51,9 @@ def noise_multiplier(epsilon, share=SHARE, steps=STEPS):
 def data(name, seed):
     """Return training, public and test rows of the data set `name` of scikit-learn, as a list of three pairs (X, Y).
 
-    `name` is "digits" or "breast_cancer", and `seed` divides the rows. Each row of Y has a one in the column of its
-    class, and zeros elsewhere. The columns of X are scaled beforehand, which is not counted as a privacy loss.
+    `name` is "digits" or "breast_cancer", and `seed` chooses the rows of each pair. Each row of Y has a one in the
+    column of its class, and zeros elsewhere. The columns of X are divided by 16 ("digits") or standardized, which is
+    not counted as a privacy loss.
     """
     import sklearn.datasets
 
@@ -122,8 +123,8 @@ def lemma(spread):
     """Return factors b_j proportional to 1 / sqrt(spread_j), the scaling of Lemma 4.1 of Poulsen's report.
 
     `spread` has the standard deviations of the coordinates. The common factor is chosen so that the scaling does not
-    change the total variance of the noise for a given clip norm; then clip norms can be compared. Very small standard
-    deviations are replaced by `FLOOR` times their root mean square.
+    change the total variance of the noise for a given clip norm; then clip norms can be compared. Standard deviations
+    below `FLOOR` times the root mean square of all of them are raised to this number.
     """
     b = scaling.expected_norm(np.maximum(spread, FLOOR * np.sqrt(np.mean(spread**2))))
     return (b * np.sqrt(np.mean(b**-2.0))).astype(np.float32)
@@ -160,8 +161,8 @@ class Transform:
 class AdaCliP(Transform):
     """Transform of AdaCliP (Pichapati et al. 2019), computed from running means of noisy gradients and their squares.
 
-    A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is its estimated standard deviation. The
-    clip norm is 1 in the paper, but is tuned here. `squares` is a running mean that estimates the variances.
+    A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is its estimated standard deviation.
+    `squares` has the estimates of s**2 for all coordinates. The clip norm is 1 in the paper, but is tuned here.
     """
 
     squares: float | np.ndarray = 10**-5.5
@@ -182,9 +183,9 @@ class AdaCliP(Transform):
 class Noisy(Transform):
     """Scaling by 1 / sqrt(s), where s are standard deviations estimated from the noisy gradients of earlier steps.
 
-    In each coordinate, the square of a noisy gradient, minus the variance of its noise, estimates the variance. The
-    mean of these terms over the steps is used, but never less than the standard error of this mean. `steps` counts the
-    steps, `squares` is the sum of the terms, and `errors` is the variance of the sum.
+    A step gives a term for each coordinate: the square of the noisy mean gradient, minus the variance of its noise. The
+    estimate of s**2 is the mean of the terms over the steps, or the standard error of this mean if that is larger.
+    `steps` counts the steps, `squares` is the sum of the terms, and `errors` the variance of the sum due to the noise.
     """
 
     steps: int = 0
@@ -240,9 +241,9 @@ METHODS = {
 def train(name, model_name, method, z, clip_norm, rate, seed):
     """Train a model by DP-SGD, and return its accuracy on test rows.
 
-    `name` is the data set, `model_name` a key of HIDDEN, and `method` a class of transforms. The noise has the standard
-    deviation `z` times `clip_norm`, and the step size is `rate` divided by `clip_norm`. `seed` chooses all that is
-    random.
+    `name` is the data set, `model_name` a key of HIDDEN, and `method` is `Transform` or a subclass. The noise has the
+    standard deviation `z` times `clip_norm`, and the step size is `rate` divided by `clip_norm`. `seed` chooses all
+    that is random.
     """
     private, public, test = data(name, seed)
     rng, n = np.random.default_rng(seed), len(private[0])
@@ -263,7 +264,7 @@ def train(name, model_name, method, z, clip_norm, rate, seed):
 
 
 def tuned(*case):
-    """Return the pair (clip norm, rate) on the grid CLIP_NORMS x RATES with the best mean accuracy over the seeds.
+    """Return the pair (clip norm, rate) on the grid CLIP_NORMS x RATES with the best mean accuracy over TUNING seeds.
 
     `case` has the first four arguments of `train`: the data set, the model, the method and the noise multiplier.
     """
@@ -277,8 +278,8 @@ def tuned(*case):
 def accuracy(quick):
     """Train with each method with the same privacy, and yield lines of text with the accuracies on test rows.
 
-    An accuracy is in percent, with its standard error over the seeds. The columns "gain" have the mean difference from
-    plain DP-SGD with the same seeds. If `quick` is true, only one data set and one model are used.
+    An accuracy is in percent, with its standard error over the seeds SEEDS. The columns "gain" have the mean difference
+    from plain DP-SGD with the same seeds. If `quick` is true, only one data set and one model are used.
     """
     for name, model in list(product(("digits", "breast_cancer"), HIDDEN))[: 1 if quick else 4]:
         columns = [f"{text} eps {epsilon:g}" for text in ("", "gain,") for epsilon in EPSILONS]
@@ -305,11 +306,11 @@ def spread(values):
 
 
 def noise_ratio(name, model_name):
-    """Return the variance of the noise in the first step with a scaling, divided by that without scaling.
+    """Return the total variance of the noise in the first step with a scaling, divided by that without scaling.
 
-    The scaling is by 1 / sqrt(s), where s are the root mean squares of the coordinates of the gradients. `name` is the
-    data set, and `model_name` a key of HIDDEN. In both cases the clip norm is the root mean square norm of the
-    gradients, after scaling if there is one.
+    The total is the sum over all coordinates, after the scaling has been undone. The scaling is by 1 / sqrt(s), where s
+    are the root mean squares of the coordinates of the gradients. `name` is the data set, and `model_name` a key of
+    HIDDEN. In both cases the clip norm is the root mean square norm of the gradients, after scaling if there is one.
     """
     private, _, _ = data(name, 0)
     model = Model(private[0].shape[1], *HIDDEN[model_name], private[1].shape[1])

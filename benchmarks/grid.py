@@ -266,8 +266,8 @@ class Method(NamedTuple):
     """Describe a method of estimation that is compared with others on the grid points.
 
     `estimate` is a function (rows, grid point, random generator) that returns the estimate of the mean. `knows` says
-    what it is told about the data, besides the range of the mean. A `slow` method runs after the others, and at most
-    for `largest_d` columns. `version` has to be increased when the estimates change.
+    what it is told about the data, besides the range of the mean. A `slow` method runs after the others. No method runs
+    for more than its `largest_d` columns. `version` has to be increased when the estimates change.
     """
 
     estimate: object
@@ -331,8 +331,8 @@ def run_cell(cell, names, seeds):
 def squared_errors(method, X, mean, cell, rng):
     """Run a method on the rows `X`; return the squared l2 distances of the estimate from two means, as a list.
 
-    The first is `mean`, that of the rows, and the second that of their law at the grid point `cell`. `method` is a
-    `Method`. If it fails or its estimate is not finite, the result is a text that says so.
+    The first mean is `mean`, that of `X`, and the second is `cell.mu`, that of the distribution at the grid point
+    `cell`. `method` is a `Method`. If it fails or its estimate is not finite, the result is a text that says so.
     """
     try:
         estimate = method.estimate(X, cell, rng)
@@ -346,9 +346,10 @@ def squared_errors(method, X, mean, cell, rng):
 
 
 def connect(store):
-    """Open the database of results, the SQLite file `store`, for a `with` block, which gets the connection.
+    """Open the SQLite file `store`, the database of results, and return its connection for use in a `with` block.
 
-    Within the block no other process can use the file: it waits until the block ends. A missing file is made.
+    The end of the block closes the connection. Until then, other processes that open the file have to wait. A missing
+    file is made.
     """
     Path(store).parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(store, timeout=1e6)
@@ -470,8 +471,8 @@ class Progress:
 def table(cells, seeds, db):
     """Return a pair: the table of results at the grid points `cells` as CSV text, and a list of the missing results.
 
-    The table has one row for each grid point and method, with the figures of the first `seeds` seeds in the database
-    `db`. The list has a pair (grid point, name of the method) for each row that is missing.
+    The table has one row for each grid point and each method that runs there, with the figures of the first `seeds`
+    seeds in the database `db`. The list has a pair (grid point, name of the method) for each row that is missing.
     """
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):
@@ -496,9 +497,9 @@ def _line(cell, name, method, runs):
 
 
 def failures(cells, seeds, db):
-    """Yield a line of text for each method that failed at one of the grid points `cells`, in the database `db`.
+    """Yield a line of text for each of the points `cells` and each method that failed there, in the database `db`.
 
-    The line says how often the method failed in the runs with the first `seeds` seeds, and gives the first error.
+    The line says how often the method failed in its runs with the first `seeds` seeds, and gives the first error.
     """
     for cell in sorted(cells):
         for name in METHODS:

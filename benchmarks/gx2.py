@@ -72,7 +72,8 @@ def pairs(comparisons):
 def pair(mine, ratio, exact):
     """Return a text with the relative error of a method's result, followed by the method's relative time `ratio`.
 
-    `mine` is the row of the method in a table of `race`, and `exact` is the exact result. The text is "none" for nan.
+    `mine` is the row of the method in a table of `race`, and `exact` is the exact result. If the method's result is
+    nan, the text is "none".
     """
     if np.isnan(mine["value"]):
         return "none" + 7 * " "
@@ -83,8 +84,8 @@ def pair(mine, ratio, exact):
 def take_turns(functions, quick):
     """Measure the times of several functions that run in turns, and return the table that `race` makes of them.
 
-    `functions` is a dictionary from names to functions without arguments. A function that has taken 0.5 seconds, or 0.1
-    if `quick` is true, is not run again.
+    `functions` is a dictionary from names to functions without arguments. A function is not run again when its runs
+    have together taken 0.5 seconds, or 0.1 if `quick` is true.
     """
     return race(functions, repetitions=25, patience=0.1 if quick else 0.5)
 
@@ -330,7 +331,7 @@ def calls(quick):
 
 
 def first_calls():
-    """Return the seconds that a first tail takes in a new process, with and without compiled code in numba's cache."""
+    """Return two times in seconds of the first tail in a new process: with and without compiled code in a cache."""
     code = (
         "import time; from egm import gx2; start = time.perf_counter(); gx2.sf(16.0, [1.0, 0.5]); "
         "print(time.perf_counter() - start)"

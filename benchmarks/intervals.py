@@ -13,7 +13,8 @@ contain the mean, with its standard error. The second is the mean length of the 
 length with which intervals around the same estimates would contain the mean as often as the level promises. This
 shortest length is twice a quantile of the absolute errors. The goals are a share of at least the level, up to two
 standard errors, and a relative length of at most 1.2. For "unseen", the mean length of the 95 % intervals for the mean
-of the rows is also given in units of R / (n sqrt(2 rho)); no interval that holds for all data can be much shorter.
+of the rows is also given in units of R / (n sqrt(2 rho)), where R is the declared bound on the means; no interval that
+holds for all data can be much shorter.
 
 The rows and the noise of a run depend only on the mechanism, the law and the number of the run.
 """
@@ -46,8 +47,8 @@ RUNS = 400
 def population(law):
     """Return the means and the standard deviations of the two columns of the law (distribution) `law`, as two arrays.
 
-    They are computed from a million rows, unless they are known exactly. For infinite variance, the spread is that of
-    normal rows with the same quartiles.
+    Both are computed from a million rows, except the means in `MEANS`, which are known exactly. If the variance is
+    infinite, the standard deviations are those of normal rows with the same quartiles.
     """
     X = laws.LAWS[law](np.random.default_rng(0), 1_000_000, D)
     quarters = np.quantile(X, [0.25, 0.75], axis=0)
@@ -59,8 +60,9 @@ def population(law):
 def mechanism(kind, law, setting, wrong):
     """Return the mechanism whose intervals are measured, for the law (distribution) with the name `law`.
 
-    `kind` is one of MECHANISMS, and `setting` is an index in SETTINGS. `wrong` from 0 to 3 chooses whether the guesses
-    of a GaussianDataMechanism are too small or too large.
+    `kind` is one of MECHANISMS, and `setting` is an index in SETTINGS. `wrong` says which guesses of a
+    GaussianDataMechanism are too large: none (0), the standard deviations (1), the means (2), or both (3). The other
+    guesses are too small.
     """
     n, reach = SETTINGS[setting]
     rho, (mean, spread), scale = (reach / n) ** 2, population(law), scales(setting)
@@ -116,8 +118,8 @@ def measured(found):
 def over_least(found):
     """Return the mean length of the 95 % intervals for the mean of the rows, divided by R / (n sqrt(2 rho)).
 
-    R is `RADIUS`, and n rows are released with the zCDP budget rho. `found` is a list with the results of `release` for
-    the runs 0, 1, and so on.
+    R is `RADIUS`, the declared bound on the means, and n rows are released with the zCDP budget rho. `found` is a list
+    with the results of `release` for the runs 0, 1, and so on.
     """
     lengths = np.array([length[0, -1].mean() for _, length, _ in found])
     return np.mean(lengths * math.sqrt(2) / RADIUS * np.resize([reach for _, reach in SETTINGS], len(found)))

@@ -1,4 +1,4 @@
-"""Define data for tests of the adaptive search: fifty laws, and a hundred tables designed to make it fail.
+"""Define data to test mechanisms: fifty laws, and a hundred tables designed to make `AdaptiveDataMechanism` fail.
 
 A law is a function (rng, n, d) that draws n rows of d columns from a distribution; `draw` gives the columns scales and
 centers. A table is like real data: it may have constant columns, flags (0 or 1), amounts of money, times, sums of
@@ -157,12 +157,12 @@ def draw(law, n, d, alpha, rng):
 
 
 class Table(NamedTuple):
-    """Describe data on which the mechanism is tested, and what is declared to the mechanism about them.
+    """Describe data on which `AdaptiveDataMechanism` is tested, and what is declared to it about them.
 
     The function `make` of (random generator, n, d) draws the data. `reach` is n sqrt(rho) for the budget rho. `radius`
     is the declared bound on the centers of the columns, and `sigma_range` the declared range of their standard
-    deviations. `hidden` is true if the data are not as declared, or if too few rows are far away for the budget to show
-    them.
+    deviations. `hidden` is true if the data are not as declared, or if too few rows are far away to be seen in the
+    noise.
     """
 
     make: object
@@ -175,7 +175,7 @@ class Table(NamedTuple):
 
 
 def _units(rng, n, d):
-    """Draw `n` rows of `d` normal columns, by the generator `rng`, that differ only in units, from 2e-4 to 1e3."""
+    """Draw `n` rows of `d` normal columns by the generator `rng`; columns differ only in scale, from 2e-4 to 1e3."""
     return rng.normal(5, 1, (n, d)) * np.geomspace(2e-4, 1e3, d)
 
 
@@ -198,12 +198,12 @@ def _normal(rng, n, d):
 
 
 def _mostly(rng, n, d, share, low, high):
-    """Draw `n` rows of `d` equal entries with the generator `rng`: `high` with probability `share`, and else `low`."""
+    """Draw `n` rows by `rng`; all `d` entries of a row are `high` with probability `share`, and `low` otherwise."""
     return np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
 
 
 def _tables():
-    """Return the hundred tables of data that are designed to make the mechanism fail, as a dictionary {name: Table}."""
+    """Return the hundred tables of data that are designed to make `AdaptiveDataMechanism` fail, as {name: Table}."""
     T = Table
     found = {
         # one value, or hardly more

@@ -183,7 +183,7 @@ def holder(kind, X, folder):
 
 
 def peak(function):
-    """Call `function` without arguments, and return the largest number of bytes that Python and NumPy had allocated."""
+    """Return the peak memory, in bytes, that Python and NumPy allocate while `function` runs; it takes no arguments."""
     tracemalloc.start()
     function()
     most = tracemalloc.get_traced_memory()[1]

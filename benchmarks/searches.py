@@ -85,9 +85,10 @@ class Run(NamedTuple):
 
     The error is the l2 distance of the estimate from the exact sum. `ratio` is the error over its forecast (the root of
     the expected square), and `sampling` the error over the typical distance of the sum of n rows from its expectation.
-    `inside` says whether all results are finite and within the declared ranges. `covered` is the share of the entries
-    within their intervals; for mixed columns, only those that are not normal count. `believed` says whether the
-    mechanism reported that the rows look normal.
+    `inside` says whether all results are finite, and the estimates of the sum and of the standard deviations within the
+    declared ranges. `covered` is the share of the entries of the exact sum that are in their intervals; for mixed
+    columns, only the entries of columns that are not normal count. `believed` says whether the mechanism reported that
+    the rows look normal.
     """
 
     ratio: float  # error over forecast
@@ -218,8 +219,8 @@ def _start():
 def summary(lines):
     """Yield one line of text for each part of the table of results, such as "ten laws".
 
-    The line has the numbers of runs, of refused and failed runs, and of runs with an error far above the forecast or
-    with results outside the declared ranges, for `lines`, a list of `Line`.
+    `lines` is a list of `Line`. A line of text has the numbers of runs that were made, refused and failed, of runs with
+    an error far above the forecast, and of runs with results outside the declared ranges.
     """
     for part in RUNS:
         own = [found for found in lines if found.part == part]

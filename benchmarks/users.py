@@ -173,9 +173,9 @@ def egm_guessed(X, center, sigma):
 def egm_best(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by egm with its best noise; neighbors replace one row.
 
-    The best law of the noise is the one with the smaller standard deviation. `center` and `sigma` are public guesses of
-    the means and the standard deviations, two arrays of shape (10,). The scaling 1 / `sigma` makes the error of each
-    column proportional to `sigma`.
+    The noise is Gaussian or l2 noise, whichever has the smaller standard deviation. `center` and `sigma` are public
+    guesses of the means and the standard deviations, two arrays of shape (10,). The scaling 1 / `sigma` makes the error
+    of each column proportional to `sigma`.
     """
     from egm import GaussianDataMechanism
 
@@ -187,9 +187,9 @@ def egm_best(X, center, sigma):
 def egm_added(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by egm's best noise; neighbors add or remove one row.
 
-    The best law of the noise is the one with the smaller standard deviation. `center` and `sigma` are public guesses of
-    the means and the standard deviations, two arrays of shape (10,). The number of rows is not public, so the noisy
-    sums are divided by a noisy number of rows.
+    The noise is Gaussian or l2 noise, whichever has the smaller standard deviation. `center` and `sigma` are public
+    guesses of the means and the standard deviations, two arrays of shape (10,). The number of rows is not public, so
+    the noisy sums are divided by a noisy number of rows.
     """
     from egm import GaussianDataMechanism
 
@@ -457,8 +457,8 @@ def measure(function, kind, n):
     """Run `function` several times on the same data; return a sorted list of errors and the median CPU time in seconds.
 
     The data have `n` rows and the distribution `kind`. The error of a run is the root mean square error over the
-    columns or the groups, in standard deviations. If the library raises an exception, the list is empty and the time is
-    nan.
+    columns or the groups, in standard deviations of the column or of the incomes. If the library raises an exception,
+    the list is empty and the time is nan.
     """
     if inspect.signature(function).parameters.keys() == {"income", "region"}:
         arguments = people(kind, n)

@@ -79,8 +79,9 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 def keep_what_was_read(old: Path, new: Path) -> None:
     """Move the folder `_build`, where Sphinx keeps the pages that it has read, from `old` to `new` if it is valid.
 
-    `old` and `new` are folders with the sources of the book. `_build` is valid if they differ only in pages. Equal
-    files in `new` get the time of the old ones, so that Sphinx does not read them again.
+    `old` and `new` are folders with the sources of the book. `_build` is valid if these differ only in pages. If a
+    file is the same in both, the new one gets the modification time of the old one, so that Sphinx does not read it
+    again.
     """
     files = [file.relative_to(stage) for stage in (old, new) for file in stage.rglob("*") if file.is_file()]
     sources = {file for file in files if file.parts[0] != "_build"}
@@ -95,8 +96,8 @@ def environment(root: Path) -> dict[str, str]:
     """Return this process's environment variables and, as SOURCE_DATE_EPOCH, the date of the last commit.
 
     With this date, two builds from the same commit give the same book. If there is no commit, or SOURCE_DATE_EPOCH is
-    set already, it is left as it is. PYTHONPATH is the main folder of the project with these tools; `root` is that of
-    the project whose book is built.
+    set already, that variable is left as it is. `root` is the main folder of the project whose book is built, and
+    PYTHONPATH is set to the main folder of the project that contains these tools.
     """
     made = provenance.commit(root)
     date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}

@@ -1,7 +1,7 @@
 """Find out on which other cells a cell of a notebook depends, by the names that the cells assign and read.
 
-Nothing is executed: the syntax trees say which names a cell needs from the cells before it. Where this cannot be known,
-as after a condition, both possibilities are considered.
+Nothing is executed: the syntax trees say which names a cell needs from the cells before it. Where they do not say
+whether a name is assigned, as in the body of an `if`, both possibilities are considered.
 """
 
 import ast
@@ -168,11 +168,11 @@ names_of = cache(Names)
 
 
 def dependencies(code: dict[str, str], cell: str) -> tuple[list[str], list[str]]:
-    """Return the notebook cells on which `cell` depends, followed by `cell` itself, and the imports that they need.
+    """Return two lists: names of notebook cells, and the import statements that the code of these cells needs.
 
-    `cell` is the name of a cell, and `code` is a dictionary from the names of all cells, in the order of the notebook,
-    to their code. A cell depends on an earlier one that assigns or may change a name that it needs, directly or through
-    other cells.
+    The names are those of the cells on which `cell` depends, and `cell` itself at the end. `code` is a dictionary from
+    the names of all cells, in the order of the notebook, to their code. A cell that reads a name depends on the earlier
+    cells that assign or may change this name, and on all cells on which those depend.
     """
     trees = {name: tree_of(code[name]) for name in list(code)[: list(code).index(cell) + 1]}
     generators = frozenset(name for tree in trees.values() for name in generators_of(tree))

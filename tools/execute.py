@@ -2,8 +2,8 @@
 
 Each chapter runs in its own process. An executed chapter is stored as `<chapter>-<key>.ipynb`. The key is a digest of
 its code cells, the settings, and the list of installed packages in `constraints.txt`. Beside it, a file `.json` has the
-results that its checks recorded. A file `.run.json` has the versions with which it was executed
-(`tools.kernel.recorder`), and a digest of each file of the package on which it depends.
+results that its checks recorded. A file `.run.json` has the versions with which the chapter was executed
+(`tools.kernel.recorder`), and a digest of each file of `egm` on which the chapter may depend.
 
 A chapter is executed again if its key or one of these digests has changed. If only the text of a chapter has changed,
 the stored outputs are put into the new text. A chapter that fails is never stored, so every stored chapter is complete.
@@ -236,7 +236,7 @@ def execute_all(root: Path = ROOT) -> dict[str, Path]:
     """Execute every chapter that has changed, and return the paths of all executed chapters, by their file names.
 
     `root` is the main folder of the project. As many chapters run at a time as there are cores. The first chapter that
-    fails stops the others.
+    fails stops the others, and its exception is raised.
     """
     store = root / "_build" / "executed"
     store.mkdir(parents=True, exist_ok=True)

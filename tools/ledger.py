@@ -72,8 +72,8 @@ class Claim(Entry):
 
     `source` is "report" or "notes", and `section` is the section in it. `begins` has the first words of the statement
     in the source, and `claim` says what it states. `result` is what the check found when somebody last looked.
-    `correction` says what holds instead. `slips` has the keys of errors in print that belong to the statement, and
-    `test` names a test as "file::name".
+    `correction` says what holds instead, if the statement does not hold as printed. `slips` has the keys of errors in
+    print that belong to the statement, and `test` names a test as "file::name".
     """
 
     source: str

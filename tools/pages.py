@@ -51,7 +51,7 @@ FIGURES = {  # name on the page of the paper: file that `link_sources` saves
 
 
 def write(ledger: Ledger, folder: Path) -> None:
-    """Write lists of checked statements and of errors in print as Markdown files into `folder`, a new folder.
+    """Write lists of the statements and of the errors in print as Markdown files into `folder`, which must not exist.
 
     `ledger` has the statements, the errors and the results of their checks. The pages of the book include these files.
     """
@@ -148,7 +148,7 @@ def simple_table(header: tuple, rows: Iterable[tuple], side: str = "--:") -> str
 
 
 def list_claims(ledger: Ledger) -> str:
-    """Return, in Markdown, all checked statements (claims) of `ledger`, with the results of their checks.
+    """Return, in Markdown, all statements (claims) in `ledger`, with the results of their checks.
 
     There is a folded box for each section of Poulsen's report, and then for each section of the lecture notes.
     """
@@ -224,7 +224,7 @@ def list_slips(ledger: Ledger) -> str:
 
 
 def fold(title: str, content: str) -> str:
-    """Return Markdown for a box with a title and the Markdown `content`, which is closed until a reader opens it."""
+    """Return Markdown for a box, closed until a reader opens it, with the title `title` and the Markdown `content`."""
     return f":::::{{dropdown}} {title}\n:class-container: entries\n\n{content}:::::\n"
 
 
@@ -242,7 +242,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Return Markdown for the checked statement `claim`: a link target, its place, its text, and any correction.
+    """Return Markdown for the statement `claim` of a source: a link target, its place, its text, and any correction.
 
     If errors in print (slips) belong to the statement, there are links to them. `ledger` has these errors.
     """
@@ -339,7 +339,7 @@ def plain(place: str) -> str:
 def links(cells: list[str]) -> Iterable[str]:
     """Yield, for each chapter that has some of `cells`, a Markdown text with its number and links to these cells.
 
-    `cells` are names such as "05-lagrangian#hessian", and those of one chapter stand together.
+    `cells` are names such as "05-lagrangian#hessian"; those of one chapter must follow each other.
     """
     for chapter, members in groupby(cells, key=lambda cell: cell.partition("#")[0]):
         named = (f"{{ref}}`{name} <{anchor(chapter, name)}>`" for name in (cell.partition("#")[2] for cell in members))

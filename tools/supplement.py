@@ -29,7 +29,7 @@ SUMS = "SHA256SUMS"
 def findings(found: ledger.Ledger) -> str:
     """Return all entries of the ledger `found`, each with the recorded result of its check, as a text in JSON.
 
-    The entries are first the checked statements of the sources (claims), and then the errors in print (slips).
+    The entries are first the statements of the sources (claims), and then the errors in print (slips).
     """
     rows = [
         {"type": type(entry).__name__.lower(), **asdict(entry), "found": found.findings.get(entry.id)}

@@ -106,7 +106,7 @@ class BookTranslator(LaTeXTranslator):
     def depart_container(self, node):
         """End the container `node`; if it is a notebook cell, begin a new paragraph after it.
 
-        Otherwise a cell that ends with a formula and the text after it would be one paragraph.
+        Otherwise a formula at the end of a cell and the text below the cell would be one paragraph.
         """
         super().depart_container(node)
         if "cell" in node["classes"]:
@@ -176,7 +176,7 @@ class Arrange(SphinxPostTransform):
 
 
 class KeepSources(SphinxPostTransform):
-    """Keep the literature that a docstring lists in the docstring; Sphinx would move it to the bibliography.
+    """Keep each list of literature within its docstring; Sphinx would move the list to the bibliography of the book.
 
     A line that numpydoc writes below this list, for LaTeX alone, is then useless, and so it is removed.
     """
@@ -262,7 +262,8 @@ def texts(row: nodes.row) -> list[str]:
 def toctrees_in(node: nodes.Element):
     """Yield the tables of contents in `node`, a part of a document, but not those in pages inserted by Sphinx.
 
-    The search goes from the top down, because the node of an inserted page does not say where it has been inserted.
+    The search goes down from `node` and skips inserted pages. It could not go up from a table of contents, because an
+    inserted page does not know its parent node.
     """
     for child in node.children:
         if isinstance(child, nodes.compound) and "toctree-wrapper" in child["classes"]:
