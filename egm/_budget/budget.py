@@ -555,8 +555,8 @@ class Budget:
         Parameters
         ----------
         values : array_like, shape (n,) or (n, k)
-            Numbers. Their number n is public, and neighboring data differ in one row. A list is
-            taken for one column.
+            Numbers in n rows. The number n is public, and neighboring data differ in one row. A
+            list is taken for one column.
         q : float
             Level of the quantile, in (0, 1).
         low, high : float
