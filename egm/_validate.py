@@ -52,9 +52,7 @@ _LARGEST = sys.float_info.max
 
 
 class DeltaWarning(UserWarning):
-    """Warning that delta is 1/n or more: even publishing one of n rows, drawn at random, would be private for this
-    delta.
-    """
+    """Warning that delta is 1/n or more: publishing one of n rows, drawn at random, would be private for it, too."""
 
 
 def real(**named: object) -> Array:

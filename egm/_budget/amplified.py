@@ -7,13 +7,14 @@ sample, nor how large it is. There are two kinds of statements:
 - One release: if it is private for epsilon and delta without sampling, then it is private with sampling for
   :math:`\log(1 + q (e^\varepsilon - 1))` and :math:`q \delta` (Balle, Barthe and Gaboardi 2018, Theorem 8). This holds
   for every mechanism, also for discrete noise, and needs no other package.
-- Many releases with Gaussian noise: for each of them, the pair of the laws :math:`(1 - q) N(0, z^2) + q N(1, z^2)` and
-  :math:`N(0, z^2)`, in both directions, is at least as easy to tell apart as the releases from neighboring data, and
-  this remains true for several releases together (Zhu, Dong and Wang 2022). The package dp-accounting composes these
-  laws. It has two ways: the distribution of the privacy loss on a grid, rounded so that delta is not underestimated
-  (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and Rényi divergences of whole orders (Mironov, Talwar and
-  Zhang 2019). Both ways give upper bounds, and the smaller bound is taken. The second way also counts mechanisms of
-  which nothing but rho is known, and is the better one for a very small delta.
+- Many releases with Gaussian noise of multiplier z: for each of them, the pair of the laws
+  :math:`(1 - q) N(0, z^2) + q N(1, z^2)` and :math:`N(0, z^2)`, in both directions, is at least as easy to tell apart
+  as the releases from neighboring data, and this remains true for several releases together (Zhu, Dong and Wang 2022).
+  The package dp-accounting composes these laws. It has two ways: the distribution of the privacy loss on a grid,
+  rounded so that delta is not underestimated (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and Rényi
+  divergences of whole orders (Mironov, Talwar and Zhang 2019). Both ways give upper bounds, and the smaller bound is
+  taken. The second way also counts mechanisms of which nothing but rho is known, and is the better one for a very small
+  delta.
 
 The first way computes with doubles, whose rounding errors could make delta too small. Let n be the number of releases,
 u = 2^-53, and h the distance of the grid's points. A probability on the grid is computed from values of the privacy
@@ -49,7 +50,7 @@ _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
 
 
 class Steps(NamedTuple):
-    """Describe several releases with the same Gaussian noise, each from a Poisson sample of the same probability.
+    """Describe several releases with the same Gaussian noise, each from a Poisson sample, all with one probability.
 
     `mu_squared` is 1 / z**2 for the noise multiplier z of each release, `probability` the sampling probability (1 for
     all rows), and `number` the number of the releases.

@@ -5,7 +5,7 @@ total and the rule; its table `charges` has one row for each charge. The SHA-256
 the charge before it, and so the terms and all charges up to it; `terms.last` is the digest of the last charge. So no
 row can be changed, added or removed without being noticed.
 
-A journal is made in the format 2. With the first charge for releases from samples, its table `charges` gets two more
+A journal is made in the format 2. With the first charge for releases from samples, the table `charges` gets two more
 columns, and the journal becomes one of the format 3. The digest of any other charge is computed in the same way in both
 formats.
 

@@ -352,7 +352,7 @@ def require_room(X: ArrayLike) -> None:
 def _pure_mu_squared(epsilon: float) -> float:
     """Return mu**2 for the parameter mu of Gaussian privacy that every `epsilon`-private mechanism has, rounded up.
 
-    A mechanism is `epsilon`-private if its delta is 0. mu is 2 Phi^-1(e^epsilon / (1 + e^epsilon)) with the normal
+    To be `epsilon`-private is to be (epsilon, 0)-private. mu is 2 Phi^-1(e^epsilon / (1 + e^epsilon)) with the normal
     distribution function Phi.
     """
     mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
