@@ -367,9 +367,10 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
     """Return the numbers of the table `X` with its columns in the order of the names in `columns`.
 
     The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An object without names
-    is returned unchanged, and other columns of `X` are left out. If `gaps` is true, a missing entry of a data frame
-    becomes NaN. Raise ValueError if the names are not those in `columns`, or if an entry of a data frame is infinite
-    or, unless `gaps` is true, missing. Raise TypeError if a column of a data frame holds neither numbers nor booleans.
+    is returned unchanged. Columns of `X` that are not in `columns` are left out. If `gaps` is true, a missing entry of
+    a data frame becomes NaN. Raise ValueError if the names are not those in `columns`, or if an entry of a data frame
+    is infinite or, unless `gaps` is true, missing. Raise TypeError if a column of a data frame holds neither numbers
+    nor booleans.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
