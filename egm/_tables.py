@@ -130,9 +130,9 @@ def _labels(vector: object) -> tuple[Hashable, ...] | None:
 
 
 def _as(kind: Literal["DataFrame", "Series"], X: Any) -> Any:
-    """Return `X` as a data frame or a series of the library narwhals, or None if `X` is none.
+    """Return `X` as a data frame or a series of the library narwhals, or None if `X` is not one.
 
-    `kind` says which of the two is wanted. Raise ValueError if two columns of a data frame have the same name.
+    `kind` says which of the two `X` should be. Raise ValueError if two columns of a data frame have the same name.
     """
     if isinstance(X, np.ndarray) or type(X).__module__.partition(".")[0] in _NO_FRAMES:
         return None
@@ -215,8 +215,9 @@ def shape(**named: object) -> tuple[int, ...] | None:
 def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
     """Return the data frame `X` without the columns that `names` lists, and the entries of each of these columns.
 
-    The entries are an array of numbers, booleans or dates, or of objects such as strings. Raise TypeError if `X` is no
-    data frame of pandas, polars or Arrow, and ValueError if it has no such column, or if an entry is missing.
+    The entries of a column are an array of numbers, booleans or dates, or of objects such as strings. Raise TypeError
+    if `X` is no data frame of pandas, polars or Arrow, and ValueError if it has no such column, or if an entry is
+    missing.
     """
     frame = _as("DataFrame", X)
     if frame is None:
@@ -366,9 +367,10 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
     """Return the numbers of the table `X` with its columns in the order of the names in `columns`.
 
     The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An object without names
-    is returned unchanged, and other columns of `X` are left out. If `gaps` is true, a missing entry of a data frame
-    becomes NaN. Raise ValueError if the names are not those in `columns`, or if an entry of a data frame is infinite
-    or, unless `gaps` is true, missing. Raise TypeError if a column of a data frame holds neither numbers nor booleans.
+    is returned unchanged. Columns of `X` that are not in `columns` are left out. If `gaps` is true, a missing entry of
+    a data frame becomes NaN. Raise ValueError if the names are not those in `columns`, or if an entry of a data frame
+    is infinite or, unless `gaps` is true, missing. Raise TypeError if a column of a data frame holds neither numbers
+    nor booleans.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
@@ -478,9 +480,9 @@ def refuse_rows_of_tables(X: object) -> None:
 
 
 def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray[Any]]:
-    """Yield blocks of rows of `frame`, a data frame of the library narwhals, as arrays with the columns `place`.
+    """Yield blocks of rows of `frame`, a data frame of the library narwhals, as arrays with chosen columns.
 
-    `place` has the indices of the columns in the wanted order, or is None for all columns as they are. Only one block
+    `place` has the indices of these columns in the wanted order, or is None for all columns as they are. Only one block
     is copied at a time. Raise ValueError for an entry that is infinite or, unless `gaps` is true, missing, and
     TypeError for a column that holds neither numbers nor booleans.
     """

@@ -52,7 +52,7 @@ _LARGEST = sys.float_info.max
 
 
 class DeltaWarning(UserWarning):
-    """Warning that delta is 1/n or more: even publishing a random row of n rows is then (epsilon, delta)-private."""
+    """Warning that delta is 1/n or more: publishing one of n rows, drawn at random, would be private for it, too."""
 
 
 def real(**named: object) -> Array:
@@ -347,11 +347,11 @@ def _doubles(array: NDArray[Any]) -> Array:
 def _require(
     passed: NDArray[np.bool], rule: str, name: str, array: NDArray[Any], columns: Columns = None
 ) -> NDArray[Any]:
-    """Return `array` if all of `passed` is true; otherwise raise ValueError with the index of the first false entry.
+    """Return `array` if all its entries passed a check; else raise ValueError with the index of the first that did not.
 
-    The message calls the array by `name`, and states the `rule`, a text such as "must be finite". It shows the value,
-    too, unless `name` is in `PRIVATE`, the names of arguments that may be data. `columns` has the names of the columns
-    of a matrix.
+    `passed` says which entries passed. The message calls the array by `name`, and states the `rule` of the check, a
+    text such as "must be finite". It shows the value, too, unless `name` is in `PRIVATE`, the names of arguments that
+    may be data. `columns` has the names of the columns of a matrix.
     """
     if passed.all():
         return array

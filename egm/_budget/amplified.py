@@ -7,23 +7,25 @@ sample, nor how large it is. There are two kinds of statements:
 - One release: if it is private for epsilon and delta without sampling, then it is private with sampling for
   :math:`\log(1 + q (e^\varepsilon - 1))` and :math:`q \delta` (Balle, Barthe and Gaboardi 2018, Theorem 8). This holds
   for every mechanism, also for discrete noise, and needs no other package.
-- Many releases with Gaussian noise: for each of them, the pair of the laws :math:`(1 - q) N(0, z^2) + q N(1, z^2)` and
-  :math:`N(0, z^2)`, in both directions, is at least as easy to tell apart as the releases from neighboring data, and
-  this remains true for several releases together (Zhu, Dong and Wang 2022). The package dp-accounting composes these
-  laws. It has two ways: the distribution of the privacy loss on a grid, rounded so that delta is not underestimated
-  (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and Rényi divergences of whole orders (Mironov, Talwar and
-  Zhang 2019). Both ways give upper bounds, and the smaller bound is taken. The second way also counts mechanisms of
-  which nothing but rho is known, and is the better one for a very small delta.
+- Many releases with Gaussian noise of multiplier z: for each of them, the pair of the laws
+  :math:`(1 - q) N(0, z^2) + q N(1, z^2)` and :math:`N(0, z^2)`, in both directions, is at least as easy to tell apart
+  as the releases from neighboring data, and this remains true for several releases together (Zhu, Dong and Wang 2022).
+  The package dp-accounting composes these laws. It has two ways: the distribution of the privacy loss on a grid,
+  rounded so that delta is not underestimated (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and Rényi
+  divergences of whole orders (Mironov, Talwar and Zhang 2019). Both ways give upper bounds, and the smaller bound is
+  taken. The second way also counts mechanisms of which nothing but rho is known, and is the better one for a very small
+  delta.
 
 The first way computes with doubles, whose rounding errors could make delta too small. Let n be the number of releases,
 u = 2^-53, and h the distance of the grid's points. A probability on the grid is computed from values of the privacy
 curve :math:`\delta(\varepsilon)`, with a rounding error of about :math:`3 u |\delta'(\varepsilon)|`. Since
-:math:`|\delta'|` is at most 1, its sum over the grid is at most W / h, where W is the length of the grid. For the
-privacy loss L it is also at most :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h)`. So n releases add errors of at most
-n u / h times the smaller one of 4 W and :math:`8 + 2 z^{-2}`. The fast Fourier transform of M numbers has a relative
-error of at most :math:`7 u \log_2 M` in the Euclidean norm (Higham 2002, Theorem 24.2). The law of all releases is the
-n-th power of a transform, which therefore adds at most :math:`8 n u \log_2(M) \sqrt M` to the sum of all errors. Both
-bounds are subtracted from delta, where twice the number of points of the result takes the place of M.
+:math:`|\delta'|` is at most 1, the sum of all :math:`|\delta'|` over the grid is at most W / h, where W is the length
+of the grid. For the privacy loss L this sum is also at most :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h)`. So n
+releases add errors of at most n u / h times the smaller one of 4 W and :math:`8 + 2 z^{-2}`. The fast Fourier transform
+of M numbers has a relative error of at most :math:`7 u \log_2 M` in the Euclidean norm (Higham 2002, Theorem 24.2). The
+law of all releases is the n-th power of a transform, which therefore adds at most :math:`8 n u \log_2(M) \sqrt M` to
+the sum of all errors. Both bounds are subtracted from delta. For M, twice the number of points in the law of all
+releases is taken.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
 
 
 class Steps(NamedTuple):
-    """Describe several releases from Poisson samples: Gaussian noise, and a sampling probability below 1.
+    """Describe several releases with the same Gaussian noise, each from a Poisson sample, all with one probability.
 
-    `mu_squared` is 1 / z**2 for the noise multiplier z, `probability` the sampling probability, and `number` the number
-    of the releases.
+    `mu_squared` is 1 / z**2 for the noise multiplier z of each release, `probability` the sampling probability (1 for
+    all rows), and `number` the number of the releases.
     """
 
     mu_squared: float
@@ -82,9 +84,10 @@ def composed_epsilon(
 ) -> float:
     """Return an epsilon for which releases from Poisson samples and other releases are together private with `delta`.
 
-    `steps` describes the releases from samples. The others are described in two ways: by the sum `mu_squared` of 1 /
-    z**2 for Gaussian noise and a pair (epsilon, delta) in `private` for each of the rest; and by the sum `rho` of their
-    zCDP costs. A sum that is not known is given as infinite. All mechanisms must be fixed before the first release.
+    `steps` describes the releases from samples. The other releases are described twice, for two ways to compute the
+    epsilon: by the sum `mu_squared` of 1 / z**2 for Gaussian noise and a pair (epsilon, delta) in `private` for each of
+    the rest; and by the sum `rho` of their zCDP costs. A sum that is not known is given as infinite. All mechanisms
+    must be fixed before the first release.
     """
     found = [_by_renyi(steps, rho, delta), _by_privacy_loss(steps, mu_squared, private, delta)]
     return min(found) * _UP
@@ -154,7 +157,7 @@ def _composed(steps: tuple[Steps, ...], interval: float) -> Any:
 
 
 def _distribution(one: Steps, interval: float) -> Any:
-    """Return the distribution of the privacy loss of one of the releases that `one` describes, on a grid of points."""
+    """Return the distribution of the privacy loss of one release of `one`, on a grid of points `interval` apart."""
     pld = _dp_accounting().pld.privacy_loss_distribution
     return pld.from_gaussian_mechanism(
         _noise_multiplier(one.mu_squared), value_discretization_interval=interval, sampling_prob=one.probability
@@ -167,7 +170,7 @@ def _parameters(epsilon: float, delta: float) -> Any:
 
 
 def _width(one: Steps) -> float:
-    """Return the approximate length of an interval that contains the privacy loss of a release that `one` describes.
+    """Return the approximate length of an interval that contains the privacy loss of one release of `one` in practice.
 
     The privacy loss is outside this interval with a probability below exp(-50).
     """

@@ -1,4 +1,4 @@
-"""Define the class `Budget`: it records the cost of a release by `journal` and `rules`, and then makes it."""
+"""Define the class `Budget`, which records a release's cost by `journal` and `rules` before it makes the release."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Budget:
         sensitivity must have been given the sensitivity for this relation.
     rule : {"gaussian", "zcdp", "basic", "planned"}, optional
         Rule by which charges are added up to a total (epsilon, delta); see Notes. By default the
-        first charge decides: "gaussian" for Gaussian noise ("zcdp" if rounding would cost half of
-        `delta`), "basic" for a Laplace mechanism, a quantile or a release from a sample and
-        wherever `delta` is 0, "zcdp" for an `AdaptiveDataMechanism`.
+        first charge decides: "gaussian" for Gaussian noise ("zcdp" if half of `delta` would be
+        reserved for discrete noise; see Notes), "basic" for a Laplace mechanism, a quantile or a
+        release from a sample and wherever `delta` is 0, "zcdp" for an `AdaptiveDataMechanism`.
     simulation : bool, optional
         True for a rehearsal, in which each release is a simulation and needs an rng. False (the
         default) for a budget that refuses an rng, because a simulated release of private data
@@ -96,11 +96,11 @@ class Budget:
 
       This is valid, because the trade-off curve of the Gaussian mechanism with this :math:`\mu` is
       convex, and meets the piecewise linear trade-off curve of :math:`\varepsilon`-privacy at both
-      ends and at its kink. So it lies below the piecewise linear curve. l2 noise costs a
-      :math:`\mu` whose privacy curve is nowhere below that of the noise, found on a grid of
-      epsilons. For a few coordinates this :math:`\mu` is much more than :math:`1 / z`, so that l2
-      noise pays for one release, and rarely for many. No bound of :math:`\rho` is proved for the
-      discrete l2 noise that is drawn, so "zcdp" refuses l2 noise.
+      ends and at its kink. So it lies below the piecewise linear curve. l2 noise (of a density
+      proportional to :math:`e^{-|x| / s}`) costs a :math:`\mu` whose privacy curve is nowhere below
+      that of the noise, found on a grid of epsilons. For a few coordinates this :math:`\mu` is much
+      more than :math:`1 / z`, so that l2 noise pays for one release, and rarely for many. No bound
+      of :math:`\rho` is proved for the discrete l2 noise that is drawn, so "zcdp" refuses l2 noise.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules. It also adds up the epsilons of the
       pure mechanisms (those with delta = 0), adds this sum to the result of another rule for the
@@ -116,10 +116,11 @@ class Budget:
     distribution of the privacy loss and by Rényi divergences, with the package dp-accounting (the
     extra `budget`). Only the second of these ways counts an `AdaptiveDataMechanism`, and only the
     first counts l2 noise. "zcdp" and "gaussian" count a release from a sample like one from all
-    rows, because its :math:`\rho` and its :math:`\mu` are hardly smaller: they depend on large privacy
-    losses, and sampling makes such losses less likely only by the factor q. "planned" is not for
-    releases that are chosen one after the other: where the privacy curves of two mechanisms cross,
-    an analyst who chooses between them after seeing earlier results could exceed both totals.
+    rows, because its :math:`\rho` and its :math:`\mu` are hardly smaller: they depend on large
+    privacy losses, and sampling makes such losses less likely only by the factor q. "planned" is
+    not for releases that are chosen one after the other: where the privacy curves of two mechanisms
+    cross, an analyst who chooses between them after seeing earlier results could reach a larger
+    epsilon or delta than with either mechanism fixed in advance.
 
     **Why releases may be chosen one after the other.** The proof is by induction on the number of
     releases still to come. The cost c of the next release is fixed, whatever its result is. The
@@ -241,7 +242,8 @@ class Budget:
     def left(self) -> Spent:
         """Largest cost that one more release may have: a rho if the total is a rho, else a `Loss` (epsilon, delta).
 
-        A `Loss` with delta > 0 is for one more Gaussian mechanism, and a `Loss` with delta = 0 for a Laplace mechanism.
+        If its delta is > 0, a `Loss` is that of one more Gaussian mechanism; if its delta is 0, of one more Laplace
+        mechanism.
         """
         return self._terms.left(self.history)
 
@@ -259,7 +261,7 @@ class Budget:
             Cost rho of each release, or the `Loss` of each `GaussianMechanism`. If no mechanism
             with a delta fits any more, the result is the `Loss` of each `LaplaceMechanism`. An
             epsilon that is found by bisection is too small by at most 1e-12 of the total epsilon.
-            It is 0 if it would be less than about 1e-9 of the total epsilon divided by `parts`.
+            It is 0 if the exact epsilon is less than about 1e-9 times the total epsilon / `parts`.
 
         Raises
         ------
@@ -384,7 +386,7 @@ class Budget:
 
         Examples
         --------
-        Four epochs in batches of about 256 rows of 60 000, and a little more:
+        A little more than four epochs (passes over 60 000 rows), in batches of about 256 rows:
 
         >>> from egm.budget import Budget
         >>> budget = Budget(epsilon=1, delta=1e-5, neighbors="add_remove")
@@ -553,8 +555,8 @@ class Budget:
         Parameters
         ----------
         values : array_like, shape (n,) or (n, k)
-            Numbers. Their number n is public, and neighboring data differ in one row. A list is
-            taken for one column.
+            Numbers in n rows. The number n is public, and neighboring data differ in one row. A
+            list is taken for one column.
         q : float
             Level of the quantile, in (0, 1).
         low, high : float

@@ -21,7 +21,7 @@ __all__ = ["require_no_dask", "sample"]
 
 
 def require_no_dask(X: object) -> None:
-    """Raise TypeError if `X` is an object of dask, which may compute a block of rows twice, and so draw it twice."""
+    """Raise TypeError if `X` is an object of dask, which may read a block of rows twice, and draw two samples."""
     if dask.is_dask(X):
         raise TypeError("X must be no object of dask if a sample of its rows is drawn: give an iterator of blocks")
 
@@ -29,10 +29,11 @@ def require_no_dask(X: object) -> None:
 def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return a Poisson sample of the rows of `X`, and the labels of these rows.
 
-    `X` is an array, a data frame, a table of `egm.files`, an iterator over blocks of rows or a function that returns
-    one. `labels` may have the entries "person" and "by", each an array or the name of a column. Each row, or each
-    person if "person" is given, is in the sample with the given `probability`, independently of all others. The
-    randomness is that of the operating system or, for a simulation, of `rng`. A sample may be read only once.
+    `X` is an array, a data frame, a table of `egm.files`, an iterator over blocks of rows, or a function that returns
+    such an iterator. The sample is of the same kind as `X`; for a function it is an iterator. `labels` may have the
+    entries "person" and "by", each an array or the name of a column. Each row, or each person if "person" is given, is
+    in the sample with the given `probability`, independently of all others. The randomness is that of the operating
+    system or, for a simulation, of `rng`. A sample that is a table or an iterator may be read only once.
     """
     X, person, draw = _tables.opened(X), labels.get("person"), _Draw(probability, rng)
     if _tables.is_blocks(X):
@@ -50,7 +51,7 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
 
 
 class _Draw:
-    """Decide which rows are in a sample: each with the given probability, by `rng` or, if that is None, securely."""
+    """Decide which rows are in a sample: each with the given probability, by `rng` or else by the operating system."""
 
     def __init__(self, probability: float, rng: Rng | None) -> None:
         self._probability, self._rng = probability, rng
@@ -70,7 +71,7 @@ class _Draw:
         return kept
 
     def sorted_persons(self, labels: Any) -> NDArray[np.bool]:
-        """Return for each row of the next block of a table sorted by person whether its person is in the sample.
+        """Return for each row of the next block whether its person is in the sample; blocks must be sorted by person.
 
         `labels` has the person of each row. The last person of a block may also be the first one of the next block.
         Raise ValueError if the blocks so far are not sorted: the same person would be drawn twice.
@@ -102,7 +103,7 @@ class _Sample:
         return self._drawn(self._table.labelled(names), None if self._person is None else names.index(self._person))
 
     def _drawn(self, pairs: Any, place: int | None) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Yield the `pairs` of blocks and labels with only the rows in the sample.
+        """Yield each of the `pairs`, a block of rows and a list of its labels, with only the rows in the sample.
 
         `place` is the index of the persons in a list of labels, or None if each row is drawn by itself.
         """
@@ -112,7 +113,7 @@ class _Sample:
 
 
 def _of_blocks(blocks: Iterator[Any], person: Hashable | None, draw: _Draw) -> Iterator[Any]:
-    """Yield the rows of the `blocks` that are in the sample.
+    """Yield each of the `blocks` with only those of its rows that are in the sample.
 
     `person` is the name of the column that has the person of each row; if it is None, each row is drawn by itself.
     """

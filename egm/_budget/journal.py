@@ -5,8 +5,9 @@ total and the rule; its table `charges` has one row for each charge. The SHA-256
 the charge before it, and so the terms and all charges up to it; `terms.last` is the digest of the last charge. So no
 row can be changed, added or removed without being noticed.
 
-A journal is made in the format 2. With its first charge for releases from samples it gets two more columns, and the
-format 3. Rows without samples have the same digest in both formats.
+A journal is made in the format 2. With the first charge for releases from samples, the table `charges` gets two more
+columns, and the journal becomes one of the format 3. The digest of any other charge is computed in the same way in both
+formats.
 
 In five places a budget needs more than SQLite does by itself:
 
@@ -172,7 +173,7 @@ class Journal:
                 raise ValueError(f"{name} must be that of the journal {self.name}, {own!r}, got {value!r}")
 
     def read(self) -> tuple[Charge, ...]:
-        """Return the costs in the file, one `Charge` for each release, in the order in which they were recorded."""
+        """Return the costs in the file as a tuple of `Charge`, in the order in which they were recorded."""
         with self._transaction("BEGIN") as (_, state):
             return state.charges
 
@@ -263,7 +264,7 @@ class Journal:
         return status
 
     def _remove_drafts(self) -> None:
-        """Remove the temporary name under which the journal's file was made, if the file still has it, too.
+        """Remove the temporary name under which the journal's file was made, if the file still has it besides its own.
 
         This is so if the process that made the file was killed before it could remove the name.
         """

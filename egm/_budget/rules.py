@@ -1,8 +1,8 @@
 """Compute the cost of a release, and add up costs to a total by the rules of a budget.
 
-`charge_of` and `quantile_charge` return the cost of a release in every unit that a rule may need, as a `Charge`.
-`Terms` holds the total of a budget and its rule: it adds up costs, and says whether one more release fits. Nothing here
-stores a cost.
+`charge_of` and `quantile_charge` return the cost of a release as a `Charge`, in every unit that a rule may need: rho,
+mu squared, and (epsilon, delta). `Terms` holds the total of a budget and its rule: it adds up costs, and says whether
+one more release fits. Nothing here stores a cost.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class Charge:
-    """Cost of one release in every unit that a rule may add up; a cost that is not known is infinite.
+    """Cost of one release, or of several together, in every unit that a rule may add up; infinite if it is not known.
 
     Parameters
     ----------
@@ -111,9 +111,9 @@ class Charge:
     mu_squared : float
         Square of the parameter mu of Gaussian differential privacy.
     epsilon : float
-        Epsilon of this release alone, in (epsilon, delta)-differential privacy.
+        Cost in (epsilon, delta)-differential privacy, together with `delta`.
     delta : float
-        Delta of this release alone.
+        Delta that goes with `epsilon`.
     label : str
         Text by which the user tells the release from others; by default empty.
     time : str
@@ -124,7 +124,8 @@ class Charge:
         release from all rows. If there is a sample, `epsilon` and `delta` are those of the release
         from it, while `rho` and `mu_squared` are those of the same release from all rows.
     count : int, default 1
-        Number of releases that the charge is for.
+        Number of releases of which this is the cost; it is more than 1 only for
+        `Budget.charge_steps`.
 
     See Also
     --------
@@ -315,8 +316,8 @@ def quantile_charge(
     """Check the arguments of a private quantile, and return the cost of the quantile as a `Charge`.
 
     `shape` is the shape of the values: (n,) for one column, or (n, k) for k columns, for which the cost is that of all
-    k quantiles together. The level of the quantile is `q`, and it is drawn from points between `low` and `high` that
-    are `step` apart. `epsilon` is the privacy parameter for one column, and `neighbors` the neighbor relation of the
+    k quantiles together. The quantile has the level `q`, and is drawn from points between `low` and `high` that are
+    `step` apart. `epsilon` is the privacy parameter for one column, and `neighbors` the neighbor relation of the
     budget. Raise ValueError or TypeError for a wrong argument.
     """
     if len(shape) not in (1, 2) or 0 in shape:
@@ -351,7 +352,8 @@ def require_room(X: ArrayLike) -> None:
 def _pure_mu_squared(epsilon: float) -> float:
     """Return mu**2 for the parameter mu of Gaussian privacy that every `epsilon`-private mechanism has, rounded up.
 
-    Here delta is 0, and mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), where Phi is the normal distribution function.
+    To be `epsilon`-private is to be (epsilon, 0)-private. mu is 2 Phi^-1(e^epsilon / (1 + e^epsilon)) with the normal
+    distribution function Phi.
     """
     mu = math.sqrt(8) * erfinv(math.tanh(epsilon / 2)) if epsilon < 1 else -2 * ndtri_exp(log_expit(-epsilon))
     with np.errstate(over="ignore"):
@@ -364,9 +366,9 @@ def l2_mu_squared(noise_multiplier: float, d: int) -> float:
 
     The density of l2 noise at x is proportional to exp(-|x| / s) for a scale s. Each coordinate has the standard
     deviation `noise_multiplier` times the sensitivity. mu is increased until the privacy curve of l2 noise, delta as a
-    function of epsilon, is nowhere above that of Gaussian noise. Both curves fall. So, for each interval of a grid, the
-    first curve at its left end is compared with the second one at its right end. The result is infinite if doubles
-    cannot show how far the total variation distance is from 1.
+    function of epsilon, is nowhere above that of Gaussian noise. Both curves fall. So, for each interval of a grid of
+    epsilons, the first curve at its left end is compared with the second one at its right end. The result is infinite
+    if l2 noise has, for epsilon = 0, a delta so near to 1 that doubles cannot determine mu.
     """
     largest = math.sqrt(d + 1) / noise_multiplier
     grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
@@ -519,10 +521,10 @@ class Terms:
         return next(self._granted(charges, excess), None) is not None
 
     def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
-        """Yield those pairs (epsilon, delta) within the total that are valid for releases with the costs `charges`.
+        """Yield each pair (epsilon, delta) within the total that is valid for releases with the costs `charges`.
 
-        Whether a pair is within the total is decided for Gaussian noise that is larger by the factor 1 + `excess`. The
-        pair that is yielded is for the noise without this factor.
+        The pair that is compared with the total is for Gaussian noise that is larger by the factor 1 + `excess`, and
+        the pair that is yielded is for the noise without this factor.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -636,7 +638,7 @@ class Terms:
         return composed_epsilon(tuple(sorted(steps)), _up(mu_squared), tuple(sorted(private)), _up(_sum(others)), delta)
 
     def _by_zcdp(self, charges: Charges) -> float:
-        """Return the epsilon of releases with the costs `charges` together, from the sum of their zCDP costs rho."""
+        """Return the epsilon, at the total delta, of releases with the costs `charges`, from the sum of their rho."""
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
             return 0.0

@@ -1,4 +1,4 @@
-"""Read the input of a command: the vectors, the number of rows, the parameters of a mechanism, and the rows.
+"""Read the input of a command: vectors such as sigma, the number of rows, the parameters of a mechanism, and the rows.
 
 The argument `args` of each function holds the parsed options. A `Mistake` is the exception for an
 error of the user, which the command reports in one line.
@@ -206,7 +206,7 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
 
 
 def _vectors(args: Namespace) -> dict[str, Vector]:
-    """Read the files that options such as --sigma name, and return their contents, by the name of the option.
+    """Read the files whose paths are given by options such as --sigma; return the contents by the names of the options.
 
     A content is a pair: the names of the columns or None, and an array of numbers, one for each column. A file is read
     only once, because the dictionary is kept in `args`.
@@ -277,7 +277,7 @@ def _warn_of_ranges(path: str, content: dict[str, Any]) -> None:
 
 
 def _is_path(args: Namespace, name: str) -> bool:
-    """Return whether the value of the option `name` is the path of a file: a text, but not the name of a scaling."""
+    """Return whether the value of the option `name` is a path: a text, but for --scaling not the name of a scaling."""
     value = getattr(args, name, None)
     return isinstance(value, str) and not (name == "scaling" and value in SCALINGS)
 
@@ -376,7 +376,8 @@ def rho(args: Namespace) -> float:
 def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
     """Return the ranges of the columns that --range declares, by the name of the column, or None without this option.
 
-    Raise a `Mistake`, an error for the user, if the options do not go together or a range is missing or given twice.
+    Raise a `Mistake`, an error for the user, if a column has two ranges, if --range and --radius are both given, or if
+    --radius or --sigma-range is missing without --range.
     """
     found = dict(args.range or ())
     if len(found) < len(args.range or ()):
@@ -390,7 +391,7 @@ def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
 
 
 def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of `AdaptiveDataMechanism` that declare bounds, for columns called `names`."""
+    """Return the arguments of `AdaptiveDataMechanism` that declare ranges of the columns `names`, as a dictionary."""
     declared = ranges(args)
     of_means = {"radius": args.radius} if declared is None else {"ranges": declared, "columns": names}
     return {**of_means, "sigma_range": args.sigma_range}
@@ -419,7 +420,7 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
 
 
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
-    """Return the least number of rows of `d` columns for which the budget of `mechanism` would be large enough."""
+    """Return the least number of rows of `d` columns for which the budget of `mechanism` is enough for its search."""
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
 
@@ -496,8 +497,8 @@ def progress(
 ) -> Iterator[T]:
     """Yield the `blocks` unchanged, and show on a terminal how many rows have been read.
 
-    The number is shown from the first second on, with its percentage of `count`, unless that is None. The function
-    `rows_of` returns the number of rows in a block. If `args.stops` has received a signal such as Ctrl-C,
+    The number is shown after one second, with its percentage of `count`, the number of all rows, unless that is None.
+    The function `rows_of` returns the number of rows in a block. If `args.stops` has received a signal such as Ctrl-C,
     KeyboardInterrupt is raised before the next block.
     """
     rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf

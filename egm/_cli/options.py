@@ -385,8 +385,8 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
 def _ranges(it: _Parser, when: str) -> None:
     """Add the options --range, --radius and --sigma-range to `it`, the parser of a command.
 
-    They declare ranges of the columns, of their means and of their standard deviations. The text `when` is appended to
-    their help texts, to say when they apply.
+    They declare ranges of the columns, of their means and of their standard deviations, in this order. The text `when`
+    is appended to their help texts, to say when they apply.
     """
     text = f"""the data of the column NAME are declared to lie between LO and HI, in its units; once for each column.
         Without --columns these are the columns to use{when}"""
@@ -446,8 +446,8 @@ def _solved(args: Namespace) -> tuple[str, ...]:
     """Return the names of the options of `egm plan` that must be left out, because --solve-for in `args` replaces them.
 
     If --target-error is given, set --solve-for and --measure to their defaults in `args`, unless they are given, and
-    raise a `Mistake` (an error for the user) if an option to be found is given. Otherwise return an empty tuple, and
-    raise a `Mistake` if --solve-for, --measure or --column is given.
+    raise a `Mistake` (an error for the user) if one of the returned options is given. Otherwise return an empty tuple,
+    and raise a `Mistake` if --solve-for, --measure or --column is given.
     """
     if args.target_error is None:
         for name in _ONLY_WITH_TARGET:
@@ -503,7 +503,7 @@ def _delimiter(text: str) -> str:
 
 
 def _character(text: str, other: str = "") -> str:
-    """Return `text`, or raise an error if it has several characters or none; `other` says what else is allowed."""
+    """Return `text`, or raise an error if it has several characters or none; `other` is added to the message."""
     if len(text) != 1:
         raise argparse.ArgumentTypeError(f"must be one character{other}, got {text!r}")
     return text

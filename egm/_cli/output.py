@@ -60,9 +60,9 @@ def document(
 ) -> Document:
     """Return what a command writes about `release`, as a dictionary with an entry for each quantity.
 
-    The entries are the estimate and its noise for the columns `names` or, for `egm mean`, the means and their bounds;
-    for groups, these are lists over all groups. Then follow other results (`found`), and the public parameters of the
-    mechanism (`made`). A simulation also gets a warning with its seed.
+    The entries are the estimate and its noise for the columns `names` or, for `egm mean`, the means and their
+    intervals; for groups, these are lists over all groups. Then follow other results (`found`), and the public
+    parameters of the mechanism (`made`). A simulation also gets a warning with its seed.
     """
     simulated: dict[str, Any] = {"simulated": args.simulate is not None}
     if simulated["simulated"]:
@@ -225,7 +225,8 @@ def _divided(content: Document) -> tuple[list[str], dict[str, list[Any]], str]:
 def _as_csv(content: Document, *, plain: bool = False) -> bytes:
     """Return `content`, a dictionary of results, as bytes in CSV, with one row for each column of the data.
 
-    A comment line at the top holds all other values as JSON. If `plain` is true, there is no such line.
+    A comment line at the top holds, as JSON, all values that are not vectors. If `plain` is true, there is no such
+    line.
     """
     names, columns, rest = _divided(content)
     text = io.StringIO()
@@ -245,9 +246,9 @@ def _cell(name: str) -> str:
 
 
 def _as_parquet(content: Document) -> bytes:
-    """Return `content`, a dictionary of results, as the bytes of a Parquet file, with one row for each column.
+    """Return `content`, a dictionary of results, as the bytes of a Parquet file: one row for each column of the data.
 
-    The metadata hold, under the key "egm", all other values as JSON.
+    The metadata hold, under the key "egm", all values that are not vectors as JSON.
     """
     names, columns, rest = _divided(content)
     return parquet.written({"column": names, **columns}, {"egm": rest})
@@ -277,7 +278,7 @@ def _record(values: Document) -> StructuredArray:
 
 
 def _as_text(plan: Document) -> bytes:
-    """Return the bytes of a text for a person that describes `plan`, a dictionary with a forecast or with a budget."""
+    """Return the bytes of a text that shows the user what is in `plan`, a dictionary with a forecast or a budget."""
     if "history" in plan:
         lines = _lines_of_budget(plan)
     else:

@@ -1,4 +1,4 @@
-"""Find the least budget, epsilon or rho, or number of rows for which the error meets the target of `egm plan`."""
+"""Find the least budget (epsilon or rho) or number of rows for which the error meets the target of `egm plan`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float
     """Set the budget or the number of rows in `args` to the least one with which the error is at most --target-error.
 
     `args` holds the options of `egm plan`, and `names` and `sigma` the names and the standard deviations of the
-    columns. `confidence` is the probability of an interval. The result is a dictionary for the output, whose entry
-    "solved" has the value that was found, the error and the options of the target. Without --target-error, nothing is
-    set and the dictionary is empty.
+    columns. For --measure interval, the error is half the width of an interval that contains the mean with the
+    probability `confidence`. The result is a dictionary for the output, whose entry "solved" has the value that was
+    found, the error and the options of the target. Without --target-error, nothing is set and the dictionary is empty.
     """
     if args.target_error is None:
         return {}
@@ -64,11 +64,11 @@ def _enough(
     least: float,
     question: dict[str, Any],
 ) -> tuple[dict[str, float], float]:
-    """Set the budget in `args` to the least number of three significant digits >= `least` that meets the target.
+    """Set the budget in `args` to the least number with three significant digits that meets the target of `egm plan`.
 
-    `least` is the value of the field `budget` of `mechanism` that `egm.planning.solve` has found, and `question` has
-    the arguments of `egm.planning.curve`. A rho is set as an epsilon if `args` has a delta. The results are a
-    dictionary with this budget by its name, and the error.
+    The search begins at `least`, the value of the field `budget` of `mechanism` that `egm.planning.solve` has found,
+    and `question` has the arguments of `egm.planning.curve`. A rho is set as an epsilon if `args` has a delta. The
+    results are a dictionary with this budget by its name, and the error.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
     value = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least

@@ -22,9 +22,8 @@ class Mistake(Exception):
 class Stops:
     """Context manager that makes Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, and remembers the first signal.
 
-    Some libraries catch every exception while they import another library, and then go on. Therefore the method
-    `check`, which is called again and again, raises KeyboardInterrupt once more. After `commit`, a signal has no
-    effect.
+    Some libraries catch every exception while they import another library, and then go on. Therefore a command often
+    calls the method `check`, which raises KeyboardInterrupt once more. After `commit`, a signal has no effect.
     """
 
     def __init__(self) -> None:

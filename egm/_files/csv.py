@@ -262,12 +262,12 @@ def vector(path: Path, given: Given) -> Vector:
 def _parsed(
     text: _Text, records: list[str], start: int, first: int, names: list[str], values: list[int], labels: list[int]
 ) -> tuple[Array, list[Labels]]:
-    """Return the numbers in some columns of some `records`, with a row for each, and the labels in other columns.
+    """Return the numbers in some columns of the `records`, one row for each record, and the labels in other columns.
 
     `values` has the indices of the columns with numbers, and `labels` those of the columns with labels. Raise a
-    FileError for a number that is not finite (unless missing values are allowed) and for a missing label. The message
-    is made from the file `text`, all column names `names`, the index `start` of the first record, and the number
-    `first` of its line.
+    FileError for an infinite number, for NaN unless missing values are allowed, and for a missing label. The message is
+    made from the file `text`, all column names `names`, the index `start` of the first record, and the number `first`
+    of its line.
     """
     width, mark, cells, texts = len(names), text.given.delimiter, list[str](), [list[str]() for _ in labels]
     everything = values == list(range(width))

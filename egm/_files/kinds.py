@@ -52,7 +52,7 @@ def require_allowed(given: Given) -> None:
 
 
 def _require_mark(name: str, mark: object) -> None:
-    """Raise a ValueError that calls `mark` by `name`, unless `mark` is one character that can separate cells."""
+    """Raise a ValueError that calls `mark` by `name` unless it is one character that can separate cells or digits."""
     if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in _NO_DELIMITER:
         raise ValueError(f"{name} must be one character that is no letter, digit, sign or quote, got {mark!r}")
 
@@ -74,12 +74,12 @@ def suffix_of(path: Path) -> str:
 
 
 def delimiter_of(path: Path) -> str:
-    """Return the delimiter that the suffix of `path`, the path of a CSV file, stands for."""
+    """Return the delimiter for the suffix of `path`, the path of a CSV file: a tab for .tsv, and otherwise a comma."""
     return "\t" if suffix_of(path).startswith(".tsv") else ","
 
 
 def parts_of(path: Path) -> list[Path]:
-    """Return a list with `path` or, if this is a folder, the paths of the Parquet files in it, in order.
+    """Return a list with `path` or, if this is a folder, the sorted paths of the Parquet files in and below it.
 
     Raise a FileError if the folder has no Parquet files, or if it has files of another kind.
     """

@@ -132,7 +132,7 @@ def _require_labels(path: Path, field: Any) -> None:
 
 
 def _plain(kind: Any) -> Any:
-    """Return the type of pyarrow `kind` or, for a column that is encoded by a dictionary, the type of its values."""
+    """Return `kind`, the type of a column in pyarrow, or the type of its values if a dictionary encodes the column."""
     return kind.value_type if str(kind).startswith("dictionary") else kind
 
 

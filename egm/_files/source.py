@@ -62,9 +62,9 @@ class Source:
 
     `names` is the list of the names of all columns. `count` is the number of rows, or None if it is not known. The
     function `read` takes the indices of the columns that hold values and of those that hold labels, and yields pairs: a
-    block of rows of the values, and a list of arrays of labels. `counts` yields whole numbers whose sum is the number
-    of rows. `require` takes the arguments of `read`, and raises a FileError for a column of the wrong type, without
-    reading a row. `label_type` takes the index of a column of labels, and returns NumPy's type for them.
+    block of rows of the values, and a list of arrays of labels. The function `counts` yields whole numbers whose sum is
+    the number of rows. `require` takes the arguments of `read`, and raises a FileError for a column of the wrong type,
+    without reading a row. `label_type` takes the index of a column of labels, and returns NumPy's type for them.
     """
 
     names: list[str]

@@ -53,7 +53,7 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
 def shuffled(
     X: Any, of_part: Callable[[Any], T], divided: Callable[[T, int], list[T]] | None, together: Callable[[list[T]], Sum]
 ) -> list[Sum]:
-    """Divide each block of rows of `X` into pieces 0, 1, ..., and return one sum for each number k: of all pieces k.
+    """Divide each block of rows of `X` into pieces 0, 1, ..., and return for each number k the sum of all pieces k.
 
     So the rows of one person are summed together if they are in pieces with one number k in all blocks. `X` is a dask
     array (n, d) or a dask frame. `of_part` makes an object of each block, and ``divided(object, count)`` divides the
@@ -106,7 +106,7 @@ def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any
     """Apply `function` to each block of rows of `X`; return a dask array (blocks, 1) with one result for each block.
 
     The `options` are passed on to `function`, which returns an array of shape (1, 1). Because the result is an array
-    with two axes, dask makes one task of loading a block and calling the function.
+    with two axes, dask loads a block and calls the function in a single task.
     """
     chunks = (1,) * X.numblocks[0], (1,)
     return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)

@@ -59,9 +59,9 @@ def _careful_norm(y: Array) -> float:
 
 @compiled()
 def _surely_short(clip_norm: float) -> float:
-    """Return a squared norm up to which a row is surely not clipped to `clip_norm`, so that no root is needed.
+    """Return a squared norm up to which a row is surely not clipped to `clip_norm`, so that its norm is not computed.
 
-    This holds for computed squared norms of at least 1e-280, which have lost no digits.
+    This holds for computed squared norms of at least 1e-280, which have lost no digits by underflow.
     """
     return min(clip_norm * clip_norm * (1 - 2.0**-50), _ROUGH[1])
 
@@ -211,7 +211,7 @@ def add_rotated(
 ) -> int:
     """Rotate, clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many were shortened.
 
-    The function does what `add_rows` does, with y = U (x - center) * scaling for the matrix U of a basis, which
+    The function does what `add_rows` does, with y = (U (x - center)) * scaling for the matrix U of a basis, which
     `entries` and `plan`, the results of `egm._basis.Basis.plan`, define. y is the same for a row x wherever it is in
     `X`.
 
@@ -346,8 +346,8 @@ def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int,
 def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
     """Write a weighted sum of `m` vectors, with the weights `weights`, into `y` from the index base + place.
 
-    `_rotated` calls this function for the last sum if their number is odd. The vectors, of `run` entries each, follow
-    each other in `z` from the index `base`.
+    `_rotated` calls this function for the last of its sums if the number of these is odd. The vectors, of `run` entries
+    each, follow each other in `z` from the index `base`.
     """
     out = y[base + place : base + place + run]
     out[:] = 0.0

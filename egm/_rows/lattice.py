@@ -4,10 +4,11 @@ A sum in floating point depends on the order of its terms and on rounding errors
 sets can differ by more than the sensitivity (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here each vector is first
 rounded to multiples of a unit, which is so small that the loss does not matter. All later steps compute with integers:
 
-1. A row that is clipped to norm C becomes an integer vector of norm at most K. It is rounded towards zero, so that no
-   entry grows. (Along a basis, `egm._rows.unrotated` rounds rows before they are rotated.)
-2. Any other value is rounded to the nearest integer. This can increase the difference between two neighboring data
-   sets by one in each entry, and so this increase is added to the sensitivity.
+1. A row that is clipped to norm C becomes an integer vector of norm at most K, the `radius` of a `Lattice`. It is
+   rounded towards zero, so that no entry grows. (Along a basis, `egm._rows.unrotated` rounds rows before they are
+   rotated.)
+2. A value that is not a sum of clipped rows is rounded to the nearest integer. This can increase the difference between
+   two neighboring data sets by one in each entry, and so this increase is added to the sensitivity.
 3. The noise is a discrete Gaussian. It is calibrated for less than the promised delta, because its distribution is
    not that of a rounded continuous Gaussian.
 
@@ -108,8 +109,9 @@ class Lattice:
     def rotated(self, total: Whole) -> Whole:
         """Finish a sum of rows: rotate and scale it along the basis if the rows were summed without a rotation.
 
-        `total` is a result of the method `sum`; the result is a vector of integers, too. Numbers of rows after the d
-        entries of `total` stay as they are. If `unrotated` is None, nothing is left to do, and `total` is returned.
+        `total` is a result of the method `sum`; the result is a vector of integers, too. Entries of `total` after the
+        first d, such as a number of rows, stay as they are. If `unrotated` is None, nothing is left to do, and `total`
+        is returned.
         """
         if self.unrotated is None:
             return total

@@ -1,8 +1,9 @@
 """Read private rows several times, each time in the same blocks, and add up what a function finds in each block.
 
 The blocks depend on the rows alone, and not on what holds them: an array, a file, or a dask array in chunks of any
-size. So a function whose results are added without rounding, such as integers, has the same total for all of them, bit
-for bit. One block is in memory at a time, besides what holds the rows; with dask, one block for each worker.
+size. So if the results of the function are added without rounding, as integers are, their total is the same, bit for
+bit, for an array, a file and a dask array. One block is in memory at a time, besides what holds the rows; with dask,
+one block for each worker.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def vector(name: str, labels: Any) -> Labels:
 
 
 def _typed(name: str, found: Labels) -> Labels:
-    """Convert the vector of objects `found` to a type of NumPy: texts, dates, flags, integers or floats.
+    """Convert the vector of objects `found` to a type of NumPy: texts, dates, booleans, integers or floats.
 
     The message of an error calls the labels by `name`. If the entries have several types, or none of these types,
     return `found` unchanged. Raise ValueError for a missing entry, and for a text that ends in a null character, which

@@ -89,7 +89,7 @@ def _of_incomplete(
 
 
 def filled(X: Any, center: Array, missing: Missing) -> tuple[Array, NDArray[np.bool]]:
-    """Fill in or leave out missing entries; return the complete rows, and for each row of `X` whether it is among them.
+    """Fill in missing entries, or leave out their rows; return the complete rows, and whether each row of `X` was kept.
 
     If `missing` is "center", NaN becomes the entry of `center` for its column. If it is "drop_row", rows with NaN are
     left out.

@@ -65,7 +65,7 @@ class Unrotated:
 
     @property
     def alpha(self) -> float:
-        """Return the largest entry of the scaling over the clip norm, by which a centered row is multiplied."""
+        """Return the factor of a centered row: the largest entry of the scaling, divided by the clip norm."""
         return float(np.max(self.scaling) / self.clip_norm)
 
     @property
@@ -114,7 +114,7 @@ class Unrotated:
         return self.alpha, 2.0**self.bits, directions, less, slack, entries, plan, relative, often
 
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
-        """Return the rotated and scaled sum of all rows as Python integers, from `total`, their sum in the columns.
+        """Return the rotated and scaled sum of all rows as Python integers, from `total`, their sum before that.
 
         `total` is the sum of the integer vectors of the rows, shape (..., d). In the result, the integer 1 stands for
         the unit of the mechanism's `Lattice`, which has the given `radius` and `shrink`.

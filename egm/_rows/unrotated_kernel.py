@@ -43,7 +43,7 @@ def _centered(row: Array, center: Array, alpha: float, y: Array, narrow: Singles
 
 @compiled(fastmath={"reassoc", "contract"})
 def _subtract(y: Singles, directions: Singles, less: Array, bound: Array) -> None:
-    """Lower the bounds of the squared norms of four rows, with the help of four vectors of the basis.
+    """Lower the upper bounds of the squared norms of four rows, with the help of four vectors of the basis.
 
     From the entry of `bound` for each row, the sum over the vectors of less * (product of vector and row)**2 is
     subtracted. `y` has the four rows, and `directions` the four vectors; both have the shape (4, d). `less` has a
