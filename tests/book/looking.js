@@ -119,6 +119,12 @@ window.looking = (() => {
     for (const one of again.reverse()) if (!one.childElementCount) one.remove();
   };
 
+  // Lists the ids of elements in the file of this page, the text `html`, that the page has lost since scripts ran.
+  const lostAnchors = (html) =>
+    all("[id]", new DOMParser().parseFromString(html, "text/html"))
+      .map((one) => one.id)
+      .filter((id) => !document.getElementById(id));
+
   // Lists all that Tab should reach on this page at this width.
   const stops = () => all(FOCUSABLE).filter((one) => tabbable(one) && one.checkVisibility({ visibilityProperty: true }));
 
@@ -136,5 +142,5 @@ window.looking = (() => {
     const lists = Object.entries(checks).map(([name, check]) => [name, check()]);
     return Object.fromEntries(lists.filter(([, list]) => list.length));
   };
-  return { wrong, rawTex, colouredFormulas, thin, sample, stops, ringed, named };
+  return { wrong, rawTex, colouredFormulas, lostAnchors, thin, sample, stops, ringed, named };
 })();

@@ -113,7 +113,7 @@ def look_at(page, path):
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
         "raw": page.locator(".math:not(:has(mjx-container))").all_inner_texts() + page.evaluate("looking.rawTex()"),
         "coloured": page.evaluate("looking.colouredFormulas()"),
-        "anchors": sorted(anchors(path) - set(page.evaluate("[...document.querySelectorAll('[id]')].map(x => x.id)"))),
+        "anchors": page.evaluate("html => looking.lostAnchors(html)", path.read_text()),
     }
     switch_theme(page, "light")
     for width in WIDTHS:
@@ -131,11 +131,6 @@ def look_at(page, path):
         switch_theme(page, theme)
         facts["contrast", theme] = violations(page, runOnly=BY_COLOR)
     return {**facts, "complaints": page.complaints}
-
-
-def anchors(path):
-    """Return the set of the ids of all elements in the HTML file `path`, that is, before scripts change the page."""
-    return {tag["id"] for tag in parsed(path.read_text()).select("[id]")}
 
 
 def test_no_page_is_forgotten(book, toc, made_by_sphinx):
