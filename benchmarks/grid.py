@@ -449,7 +449,7 @@ def _start():
 
 
 class Progress:
-    """Print a line of text for each finished task, a pair (grid point, names of methods).
+    """Print a line of text whenever a task is finished; a task is a pair (grid point, names of methods).
 
     The line has the grid point, the time of the task, and about how long the remaining tasks will take.
     """

@@ -134,7 +134,7 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 
     Each of two conditions alone suffices: Phi(1/(2z) - epsilon z) <= delta, with the normal distribution function Phi;
     or 1 / (z sqrt(2 pi)) <= delta. The result is the smaller one of the noise multipliers for which these hold with
-    equality, times `margin_below(delta)`.
+    equality, times `margin_below(delta)`, a factor slightly above 1 that allows for rounding errors.
     """
     quantile = -ndtri(delta)
     root = np.hypot(quantile, np.sqrt(2 * epsilon))

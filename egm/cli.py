@@ -145,8 +145,9 @@ def _sum(args: Namespace) -> None:
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
     """Return what `release` says about the numbers of rows and of clipped rows, as a dictionary from name to number.
 
-    It has the noisy number of rows, if released, and the noisy number of clipped rows with its standard deviation and
-    its excess, if released. It is empty for a release of groups, whose numbers of rows are written for each group.
+    If the noisy number of rows was released, it has this number. If the noisy number of clipped rows was released, it
+    has this number, its standard deviation, and its excess over the expected number, in standard deviations. It
+    is empty for a release of groups, whose numbers of rows are written for each group.
     """
     if isinstance(release, GroupedRelease):
         return {}

@@ -286,7 +286,7 @@ class _LastRound:
         return _square(noise) + _square(self.unit * one_sided)
 
     def expected(self, seen: Tail | None) -> float:
-        """Return the squared error that is expected of the sum for the best clip norm.
+        """Return the expected squared error of the sum of the rows, for the clip norm that makes it least.
 
         `seen` is the result of `look`: a model of the norms of the rows, or None for rows whose norms look normal.
         """

@@ -398,7 +398,7 @@ class Budget:
         return self._grant(rules.labelled(asked, label))
 
     def _grant(self, asked: Charge) -> Charge:
-        """Record and return the cost `asked` with the present time; raise `BudgetExceeded` if it does not fit."""
+        """Record and return the cost `asked` with the present time; raise `BudgetExceeded` if too little is left."""
         with self._store.changing() as (charges, record):
             if self._terms.grants(charges, asked):
                 granted = dataclasses.replace(asked, time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")

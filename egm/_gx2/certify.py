@@ -268,7 +268,7 @@ class _Quantile:
         self.contour: Contour
 
     def enclosure(self) -> Enclosure | None:
-        """Return a proved enclosure of the quantile x, or None if no narrow one is found with `bits` bits."""
+        """Return a proved enclosure of the quantile x, or None if `bits` bits of precision give no narrow one."""
         flint, variable = ball_arithmetic(), self.variable
         y = self.searched()
         with flint.ctx.workprec(_EXACT):

@@ -352,9 +352,9 @@ def search(form: Form, log_p: float, lower: bool) -> float:
 def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
     """Improve `x`, a result of `search` for weights of both signs, by the secant rule, and return the better quantile.
 
-    The density of Q may be infinite at its constant term, where the last step of `search` is not accurate. The secant
-    rule needs only the tail. `form` holds the parameters of Q, and `log_p` is the logarithm of the lower tail (if
-    `lower` is true) or of the upper tail at the quantile.
+    If x is the constant term of Q, the density may be infinite at x, and the last step of `search` is not accurate. The
+    secant rule needs only the tail. `form` holds the parameters of Q, and `log_p` is the logarithm of the lower tail
+    (if `lower` is true) or of the upper tail at the quantile.
     """
 
     def excess(x: float) -> float:

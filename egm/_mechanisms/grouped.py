@@ -355,8 +355,8 @@ class GroupedDataMechanism(Mechanism):
             Real numbers, as for `GaussianDataMechanism.release`; a table also has the columns that
             `by` and `person` name. `X` is read once and never changed.
         by : hashable or array_like, shape (n,)
-            Group of each row: the name of a column of `X`, or an array. Each entry is one of the
-            `keys`, or the row is left out.
+            Group of each row: the name of a column of `X`, or an array. A row whose entry is not one
+            of the `keys` of the mechanism is left out.
         person : hashable or array_like, shape (n,), optional
             Person to whom each row belongs, as for `GaussianDataMechanism.release`.
         rng : numpy.random.Generator, optional
@@ -370,8 +370,8 @@ class GroupedDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If a value is not finite, if a label is missing, or if `check` or `check_noise` raises a
-            ValueError.
+            If a value is not finite, if an entry of `by` or `person` is missing, or if the methods
+            `check` or `check_noise` would raise a ValueError.
         TypeError
             If `X` does not hold real numbers, if the labels in `by` are of another type than the
             keys, or if `rng` is not a NumPy Generator.

@@ -142,7 +142,7 @@ class Lattice:
     def sum_and_clipped(
         self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0, basis: BasisLike | None = None
     ) -> tuple[Whole, int]:
-        """Return the exact sum of the integer vectors of the clipped rows, and how many rows were clipped.
+        """Return the exact sum of the integer vectors of all rows after clipping, and how many rows were too long.
 
         Whether a row is counted does not depend on the other rows. `center`, `scaling` and `basis` say, as for the
         method `sum`, how a row is centered and scaled before it is clipped.

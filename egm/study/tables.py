@@ -391,11 +391,12 @@ def bases() -> StructuredArray:
 
     - `rows`, the name of the set, `d`, the number of columns, and `method`. ``python -m benchmarks.bases``, by which
       the errors were measured, describes each set and each method.
-    - `runs`: how many runs there were. `rms`, `median` and `most`: the root mean square, the median and the largest l2
-      distance of the estimated mean to the mean of the rows, over the root mean square sampling error of this mean.
-      `se` is the standard error of `rms`.
+    - `runs`: how many runs there were. The error of a run is the l2 distance of the estimated mean from the mean of the
+      rows, divided by the root mean square sampling error of the latter. `rms`, `median` and `most`: the root mean
+      square, the median and the largest of the errors. `se`: the standard error of `rms`.
     - `used`: the share of runs in which the method used a basis other than the columns.
-    - `least`: how many such rows the method of [1]_ needs at this budget to give a result at all; there were 10 000.
+    - `least`: how many rows like these the method of [1]_ needs at the budget of the runs to give a result at all; each
+      run had 10 000 rows.
 
     References
     ----------

@@ -485,8 +485,9 @@ def test_address_keeps_the_pair(book, browser, page):
 def test_shows_what_the_package_computes(page, scaling, p, sigma, noise):
     """The explorer shows the numbers that the package computes, to six digits, for typed numbers and chosen options.
 
-    The clip probability `p`, `scaling` and `noise` are the chosen options; for "best", some numbers agree to fewer
-    digits. `sigma` has the typed standard deviations, or None if they follow from alpha and d.
+    The clip probability `p`, `scaling` and `noise` are the chosen options. If one of them is "best", some numbers
+    agree to fewer digits. `sigma` has the typed standard deviations, or is None if the page computes them from the
+    exponent alpha and the number d of columns.
     """
     start(page)
     setting = {"alpha": 0.7, "d": 12, "n": 54321, "epsilon": 0.3, "delta": 1e-9}

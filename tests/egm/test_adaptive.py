@@ -296,7 +296,8 @@ def test_a_question_is_worth_its_charge_exactly(name, costs):
 def test_a_secure_release_is_as_good_as_a_simulated_one():
     """The errors of secure releases agree with their forecasts, which agree with the forecasts of simulated releases.
 
-    The mean squared error of ten secure releases agrees with their mean forecast, within six standard errors and 10 %.
+    The mean squared error of ten secure releases differs from their mean forecast by at most six standard errors plus
+    10 %.
     The median forecasts of secure and of simulated releases agree within 30 %. Medians are compared because some
     releases choose a larger clip norm than others. By chance the test fails once in thousands of runs, even if the
     mechanism is right.

@@ -190,9 +190,10 @@ def test_parquet_without_rows(tmp_path):
 
 
 def folder(path, second, **first):
-    """Write the columns `first` and the table `second` to two Parquet files in the folder `path`, and return `path`.
+    """Write two tables to two Parquet files in the folder `path`, and return `path`.
 
-    A column is a keyword argument, and `second` is a dictionary of columns.
+    The keyword arguments `first` are the columns of the first table, and `second` is a dictionary of those of the
+    second.
     """
     for name, table in (("a.parquet", first), ("b.parquet", second)):
         pq.write_table(pa.table(table), path / name)

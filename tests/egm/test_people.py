@@ -1,7 +1,7 @@
 """Test releases for persons with several rows, for groups of rows, and with missing values.
 
-The expected result is that of a smaller table, which has only the rows, sums or means that the mechanism keeps of each
-person or group. Entries are multiples of 1/8, so that sums of doubles are exact in any order.
+The expected result is the release of a smaller table. It has what the mechanism keeps of each person or group: some of
+the rows, their sum, or their mean. Entries are multiples of 1/8, so that sums of doubles are exact in any order.
 """
 
 import dataclasses
