@@ -82,8 +82,9 @@
     return `${Number(mantissa)} × 10${superscript(power)}`;
   }
 
-  const counted = (value) =>
-    value.toLocaleString("en-US", { useGrouping: Math.abs(value) >= 1e4, maximumSignificantDigits: 10 });
+  const [grouped, ungrouped] = [true, false].map(
+    (useGrouping) => new Intl.NumberFormat("en-US", { useGrouping, maximumSignificantDigits: 10 }));
+  const counted = (value) => (Math.abs(value) >= 1e4 ? grouped : ungrouped).format(value);
 
   /** Three digits of a number beside which the exact one stands. */
   const rough = (value) => shown(Number(value.toPrecision(3)));
@@ -341,17 +342,19 @@
     const placed = [...names], points = [...dense, ...strokes].flat();
     return lines.map(({ kind, text, closed }, i) => {
       const width = ruler.measureText(text.replace("_", "")).width + 4;
-      const places = dense[i].filter((_, k) => k % (closed ? 2 : 10) === 0).flatMap(([px, py]) =>
-        [-9, 17, -24, 32].map((dy, far) => {
+      let best = { cost: Infinity };
+      for (const [px, py] of dense[i].filter((_, k) => k % (closed ? 2 : 10) === 0)) {
+        [-9, 17, -24, 32].forEach((dy, far) => {
           const x = Math.max(frame.left + 6, Math.min(px - width / 2, frame.right - width)), y = py + dy;
-          const inside = ([qx, qy]) => qx > x - 3 && qx < x + width + 3 && qy > y - 14 && qy < y + 7;
           const beside = (other) => x > other.x + other.width + 6 || other.x > x + width + 6;
           const over = placed.filter((other) => Math.abs(other.y - y) < 17 && !beside(other));
-          const outside = y < 13 || y > frame.bottom - 8;
-          return { x, y, width, cost: points.filter(inside).length + far + 1e3 * over.length + (outside ? 1e4 : 0) };
-        }),
-      );
-      const best = places.reduce((one, other) => (other.cost < one.cost ? other : one));
+          const least = far + 1e3 * over.length + (y < 13 || y > frame.bottom - 8 ? 1e4 : 0);
+          if (least >= best.cost) return; // the points need not be counted
+          const inside = ([qx, qy]) => qx > x - 3 && qx < x + width + 3 && qy > y - 14 && qy < y + 7;
+          const cost = least + points.filter(inside).length;
+          if (cost < best.cost) best = { x, y, width, cost };
+        });
+      }
       placed.push(best);
       return svgText({ class: `line-${kind}`, x: best.x, y: best.y }, text);
     });
@@ -571,11 +574,16 @@
     return svg;
   }
 
+  let shownPair = ""; // the setting and the width with which the two columns are shown
+
   /** Shows the clip region and the noise of two columns, at the privacy and the clip probability that are set above. */
   function showPair() {
     PAIR[2].control.hidden = setting.basis !== "turned";
-    const { columns, chosen, law, p, multiplier } = egm.pair({ ...setting, p: clip() });
-    const width = pairResults.clientWidth, wide = width > 700 ? Math.floor((width - 24) / 2) : width;
+    const { ratio, r, basis, angle: turn, n, epsilon, delta, noise } = setting, width = pairResults.clientWidth;
+    const asked = { ratio, r, basis, angle: turn, n, epsilon, delta, noise, p: clip() };
+    if (shownPair === (shownPair = JSON.stringify([asked, width]))) return; // also so that nothing is read out again
+    const { columns, chosen, law, p, multiplier } = egm.pair(asked);
+    const wide = width > 700 ? Math.floor((width - 24) / 2) : width;
     const angle = counted(Number(((chosen.angle * 180) / Math.PI).toFixed(1))), degrees = `${angle.replace("-", "−")}°`;
     const ellipses = (part) => [
       { kind: "columns", text: "columns", angle: 0, axes: columns[part] },
