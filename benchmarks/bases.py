@@ -45,7 +45,7 @@ from egm.samplers import SimulationWarning
 from egm.study import rivals
 
 TABLE = grid.ROOT / "egm" / "study" / "data" / "bases.csv"
-N, RUNS = 10_000, 20
+N, RUNS = 10_000, 100
 EPSILON, DELTA = 4.0, 1e-6
 RHO = float(calibration.zcdp_rho(EPSILON, DELTA))
 K = math.ceil(6 * math.log(6 / DELTA) / EPSILON) + 4
@@ -225,11 +225,11 @@ def lines(runs):
     Errors of the mean are divided by the root mean square error of the mean of N independent rows, the sampling error.
     """
     for name, source in sets().items():
-        samples = [draw(name, source, run) for run in range(runs)]
-        d, least = samples[0].shape[1], float(np.median([rows_needed(X) for X in samples[:3]]))
+        d, least = source.shape[1], float(np.median([rows_needed(draw(name, source, run)) for run in range(3)]))
         for method, estimate in METHODS.items():
             squares, used = [], []
-            for run, X in enumerate(samples):
+            for run in range(runs):
+                X = draw(name, source, run)
                 mean, along = estimate(X, RHO, name, grid.generator("bases", name, method, run))
                 squares.append(N * np.sum((mean - X.mean(axis=0)) ** 2) / np.sum(X.var(axis=0)))
                 used.append(along)
