@@ -821,7 +821,7 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     assert np.linalg.norm(release.noise_std) < 2 * np.linalg.norm(as_it_is.noise_std)
 
 
-@pytest.mark.parametrize("law", ["exponential", "lognormal"])
+@pytest.mark.parametrize("law", ["exponential", pytest.param("lognormal", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("basis", "covered", "worse", "most"), [(None, 0.9, 3.0, 2.0), ("dct", 0.5, 1.5, 3.0)])
 def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, worse, most, monkeypatch):
     """If one column is skewed but the norms look normal, the sum is corrected, and its error agrees with the forecast.

@@ -72,7 +72,7 @@ def test_the_noise_of_means_is_less_than_if_a_row_is_replaced():
     assert np.all(one < other)
 
 
-@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("bounds", ["ranges", pytest.param("radius", marks=pytest.mark.slow)])
 def test_forecasts_agree_with_errors(bounds):
     made = mechanism(bounds, rho=1.0)
     squares = [np.sum((r.estimate - X.sum(axis=0)) ** 2) for X, r in releases(bounds, rho=1.0)]
