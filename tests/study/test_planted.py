@@ -130,7 +130,7 @@ def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
         once = ((functools.partial(_sum_and_count, mechanism, sample), count) for sample, count in samples.items())
         return rng.permutation(np.concatenate([replay(release, count, rng) for release, count in once]))
 
-    one, other = releases(table, 10_000), releases(table[1:], 10_000)
+    one, other = releases(table, 30_000), releases(table[1:], 30_000)
     for charge, passes in charges.items():
         budget = Budget(epsilon=10.0, delta=0.4, neighbors="add_remove")
         promised = budget.charge(mechanism, sampling_probability=charge)
