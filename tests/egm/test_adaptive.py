@@ -662,7 +662,11 @@ def with_far_rows(case, seed):
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.slow] * (UNSEEN[case][1] == 3)) for case in UNSEEN]
+    "case",
+    [
+        pytest.param(case, marks=[pytest.mark.slow] * (not {"neighbors", "ranges"} & {*UNSEEN[case][3]}))
+        for case in UNSEEN
+    ],
 )
 def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
@@ -690,7 +694,7 @@ def test_intervals_that_hold_for_all_data(case):
 
 
 @pytest.mark.parametrize("case", [case for case in UNSEEN if case != "a private number of rows"])
-@pytest.mark.parametrize("law", LONG)
+@pytest.mark.parametrize("law", [pytest.param(law, marks=[pytest.mark.slow] * (i > 0)) for i, law in enumerate(LONG)])
 def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
     """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
 

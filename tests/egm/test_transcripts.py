@@ -217,11 +217,11 @@ def asked(monkeypatch):
     ("n", "d", "rho", "basis", "unseen", "unasked"),
     [
         (200, 1, 1.0, None, 0.0, {"spreads", "squares", "products", "parts"}),
-        (200, 1, 1.0, None, 0.2, {"spreads", "squares", "products", "parts"}),
+        pytest.param(200, 1, 1.0, None, 0.2, {"spreads", "squares", "products", "parts"}, marks=pytest.mark.slow),
         pytest.param(200, 3, 1.0, None, 0.0, {"spreads", "squares", "products", "parts"}, marks=pytest.mark.slow),
         (400, 6, 1.0, None, 0.0, {"products", "parts"}),
         (600, 3, 1.0, None, 0.2, {"products"}),
-        (1100, 3, 4.0, "learn", 0.0, {"longer"}),
+        pytest.param(1100, 3, 4.0, "learn", 0.0, {"longer"}, marks=pytest.mark.slow),
         (1100, 3, 4.0, "learn", 0.2, set()),
     ],
 )
