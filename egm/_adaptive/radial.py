@@ -81,6 +81,12 @@ class Radial:
         first, second, share = (np.einsum("ij,j->i", v, _MASS) for v in (beyond, beyond**2, lost))
         return first, second, share
 
+    @functools.cached_property
+    def _tried(self) -> tuple[Array, Array, Array, Array]:
+        """Return the clip norms that `best` compares, and the three results of `excess` for them."""
+        C = _CLIP_NORMS * self._norm(5.0)
+        return C, *self.excess(C)
+
     def lost(self, clip_norm: float) -> float:
         """Return the mean of max(r - clip_norm, 0), where r is the norm of a scaled normal row.
 
@@ -97,8 +103,7 @@ class Radial:
         `one_sided` times the root of the mean squared error of all entries together, in the case that the parts that
         clipping removes from all rows point in one direction.
         """
-        C = _CLIP_NORMS * self._norm(5.0)
-        first, second, share = self.excess(C)
+        C, first, second, share = self._tried
         back = np.sum(self.copies * (self.sigma**2 + self.offset**2)) / self.mean
         total = noise**2 * C**2 * np.sum(self.copies / self.b**2) + back * second / n
         total += share**2 * np.sum(self.copies * self.offset**2)

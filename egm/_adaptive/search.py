@@ -487,16 +487,17 @@ class Search:
         sigma, center_std, copies = self.groups()
         costly = self.once / left  # share of the budget for the calibration before each round
 
-        def after(center_std: Array, share: float, one_sided: float = np.inf) -> Array:
-            b = scaling.expected_norm(np.hypot(sigma, center_std))
-            radial = Radial(sigma, center_std, b, copies)
-            return radial.best(self.n, self.noise(share * left), one_sided)[1]
+        def around(center_std: Array) -> Radial:
+            return Radial(sigma, center_std, scaling.expected_norm(np.hypot(sigma, center_std)), copies)
 
-        states: dict[tuple[float, ...], Array] = {(): center_std}
+        def after(state: Radial, share: float, one_sided: float = np.inf) -> Array:
+            return state.best(self.n, self.noise(share * left), one_sided)[1]
+
+        states: dict[tuple[float, ...], Radial] = {(): around(center_std)}
         for share in _SHARES:
-            states[share,] = after(center_std, share, _LITTLE)
+            states[share,] = around(after(states[()], share, _LITTLE))
         for first, second in itertools.combinations(_SHARES, 2):
-            states[first, second] = after(states[first,], second, _LITTLE)
+            states[first, second] = around(after(states[first,], second, _LITTLE))
         if (
             self.basis is not None
         ):  # the center was found without regard to the spreads along it, and may be farther off

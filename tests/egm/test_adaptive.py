@@ -663,7 +663,11 @@ def with_far_rows(case, seed):
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.slow] * (UNSEEN[case][1] == 3)) for case in UNSEEN]
+    "case",
+    [
+        pytest.param(case, marks=[pytest.mark.slow] * (not {"neighbors", "ranges"} & {*UNSEEN[case][3]}))
+        for case in UNSEEN
+    ],
 )
 def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
@@ -691,7 +695,7 @@ def test_intervals_that_hold_for_all_data(case):
 
 
 @pytest.mark.parametrize("case", [case for case in UNSEEN if case != "a private number of rows"])
-@pytest.mark.parametrize("law", LONG)
+@pytest.mark.parametrize("law", [pytest.param(law, marks=[pytest.mark.slow] * (i > 0)) for i, law in enumerate(LONG)])
 def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
     """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
 
@@ -822,7 +826,7 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     assert np.linalg.norm(release.noise_std) < 2 * np.linalg.norm(as_it_is.noise_std)
 
 
-@pytest.mark.parametrize("law", ["exponential", "lognormal"])
+@pytest.mark.parametrize("law", ["exponential", pytest.param("lognormal", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("basis", "covered", "worse", "most"), [(None, 0.9, 3.0, 2.0), ("dct", 0.5, 1.5, 3.0)])
 def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, worse, most, monkeypatch):
     """If one column is skewed but the norms look normal, the sum is corrected, and its error agrees with the forecast.

@@ -4,6 +4,7 @@ Both functions prove between which two doubles a number lies, by ball arithmetic
 ball) that contains the exact result. The exact values are stored numbers of 20 to 30 digits, and closed forms.
 """
 
+import functools
 import json
 import math
 import sys
@@ -69,15 +70,42 @@ def name_of(case):
 STORED = {json.dumps(case["form"]): [] for case in REFERENCE["values"]}
 for case in REFERENCE["values"]:
     STORED[json.dumps(case["form"])].append(case)
-# Sums of a thousand weights and more take as long as all others together.
-SLOW = {form: [pytest.mark.slow] * ('"d": 1000' in form) for form in STORED}
+FAMILIES = {}
+for form, cases in STORED.items():
+    FAMILIES.setdefault(cases[0].get("family"), []).append(form)
+SLOW = {form: [pytest.mark.slow] * (i > 1) for forms in FAMILIES.values() for i, form in enumerate(forms)}
 stored = pytest.mark.parametrize(
-    "cases", [pytest.param(cases, id=name_of(cases[0]), marks=SLOW[form]) for form, cases in STORED.items()]
+    "cases",
+    [pytest.param(cases, id=name_of(cases[0]), marks=SLOW[form]) for form, cases in STORED.items()],
+    scope="module",  # the tests of one sum in a row
 )
 
 
+@functools.lru_cache(maxsize=1)
+def shared(form):
+    """Return an empty dictionary for what the tests of the stored sum `form` share; pytest makes them in a row."""
+    return {}
+
+
+@pytest.fixture
+def once(cases, monkeypatch):
+    """Let `gx2.certify` make the law and contours of the sum `cases` once: a point's tails and density share them."""
+    made = shared(json.dumps(cases[0]["form"]))
+
+    def keep(make):
+        def kept(*given):
+            parts = (id(it) if isinstance(it, balls.Law) else it for it in given)
+            key = make, flint.ctx.prec, *(it.tobytes() if isinstance(it, np.ndarray) else float(it) for it in parts)
+            return made.get(key) or made.setdefault(key, make(*given))
+
+        return kept
+
+    monkeypatch.setattr("egm._gx2.certify.law_of", keep(balls.law_of))
+    monkeypatch.setattr("egm._gx2.certify.contour_of", keep(choice.contour_of))
+
+
 @stored
-def test_stored_tails_are_enclosed(cases):
+def test_stored_tails_are_enclosed(cases, once):
     """The interval of `gx2.certify` contains each stored tail probability of a chi-square sum.
 
     `cases` are the stored tails of one sum at several points. At each point, the smaller tail is compared by its
@@ -100,7 +128,7 @@ def test_stored_tails_are_enclosed(cases):
 
 @pytest.mark.slow
 @stored
-def test_stored_densities_are_enclosed(cases):
+def test_stored_densities_are_enclosed(cases, once):
     for case in cases:
         parts = terms(case["form"])
         with mp.workdps(40):
@@ -204,7 +232,7 @@ def test_exponential_plus_normal(normal, level):
         assert is_enclosed(mp.log(upper), gx2.certify(-x, [-w], 2, normal=normal, shift=-0.125, of="logcdf"))
 
 
-@pytest.mark.parametrize("nc", [0.5, 40.0, 500.0])
+@pytest.mark.parametrize("nc", [0.5, 40.0, pytest.param(500.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.7])
 def test_noncentral_weight_is_a_poisson_mixture(nc, factor):
     x = factor * (3 + nc)
@@ -306,8 +334,19 @@ def test_bounds_hold_on_boxes(parameters, y):
         assert edge.log_size(box) < max(float(size) for size in sizes) + (60 if high > low else 1e-6)
 
 
-@laws
-@pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
+@pytest.mark.parametrize(
+    ("parameters", "y", "upper"),
+    [
+        pytest.param(
+            *law,
+            side == "upper",
+            id=f"{side}-{name}",
+            marks=[pytest.mark.slow] * (side == "lower" and name != "signed"),
+        )
+        for name, law in LAWS.items()
+        for side in ("upper", "lower")
+    ],
+)
 def test_bound_of_the_rest(parameters, y, upper):
     """`Edge.rest` returns an upper bound of the integral of |f| from a point of a contour to its end, or infinity.
 
@@ -332,7 +371,9 @@ def test_bound_of_the_rest(parameters, y, upper):
     assert finite > 2
 
 
-@pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
+@pytest.mark.parametrize(
+    "upper", [pytest.param(True, id="upper", marks=pytest.mark.slow), pytest.param(False, id="lower")]
+)
 def test_clusters_change_nothing(upper, monkeypatch):
     """If similar ones of more than 500 weights are gathered in clusters to save time, a tail's ball stays right.
 
@@ -412,7 +453,9 @@ def test_scale_mirror_and_order(of, x):
     assert gx2.certify(-x, **{**SIGNED, **mirrored}, of=opposite) == value
 
 
-@pytest.mark.parametrize("p", [1e-300, 1e-9, 0.3, 0.5, 0.9, 1 - 1e-9])
+@pytest.mark.parametrize(
+    "p", [1e-300, *(pytest.param(p, marks=pytest.mark.slow) for p in (1e-9, 0.3, 0.9)), 0.5, 1 - 1e-9]
+)
 @pytest.mark.parametrize("of", ["isf", "ppf"])
 @pytest.mark.parametrize("form", [SIGNED, {"weights": WEIGHTS}, {"weights": [-1.0, -0.25], "dof": 2}], ids=str)
 def test_tails_at_the_ends_of_a_quantile(form, of, p):

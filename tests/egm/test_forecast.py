@@ -176,7 +176,7 @@ def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
     return np.sum((clipped - goal) ** 2, axis=1)
 
 
-@pytest.mark.parametrize("setting", range(200))
+@pytest.mark.parametrize("setting", [pytest.param(i, marks=[pytest.mark.slow] * (i >= 50)) for i in range(200)])
 def test_forecast_agrees_with_simulation(setting):
     """`forecast.clipping` agrees with the mean squared error of simulated clipped sums, within 4.5 standard errors.
 
@@ -299,8 +299,10 @@ def test_forecast_under_doubt_is_the_mean_of_the_cases():
     assert (it.error(), it.clip_norm) == (other.error(), other.clip_norm)
 
 
-@pytest.mark.parametrize("off", [0.0, 0.25, 0.5, 1.0])
-@pytest.mark.parametrize("factor", [0.8, 1.0, 1.25])
+@pytest.mark.parametrize(
+    "off", [0.0, pytest.param(0.25, marks=pytest.mark.slow), 0.5, pytest.param(1.0, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("factor", [0.8, pytest.param(1.0, marks=pytest.mark.slow), 1.25])
 def test_forecast_for_a_wrong_centre_and_sigma_is_what_simulation_shows(off, factor):
     """`error` with a true mean and a true sigma forecasts the mean squared error by clipping of simulated rows.
 

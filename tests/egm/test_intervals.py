@@ -79,7 +79,12 @@ CASES = {  # (options of the mechanism, further arguments of `covered`)
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+IN_SHORT = ("add or remove", "many clipped rows", "a basis", "l2, two columns", "rows that may be dropped")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case not in IN_SHORT)) for case in CASES]
+)
 def test_intervals_contain_the_exact_number_as_often_as_promised(case):
     options, arguments = CASES[case]
     for confidence, share, length, number in covered(mechanism(**options), 400, 0.5, 0.95, **arguments):

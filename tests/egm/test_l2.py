@@ -278,7 +278,9 @@ def settings():
         yield sigma, n, float(rng.uniform(0.3, 5)), options | {"center": rng.normal(size=d)}
 
 
-@pytest.mark.parametrize("given", list(settings()))
+@pytest.mark.parametrize(
+    "given", [pytest.param(given, marks=[pytest.mark.slow] * (i >= 6)) for i, given in enumerate(settings())]
+)
 def test_simulated_error_is_that_of_the_forecast(given):
     sigma, n, epsilon, options = given
     it = GaussianDataMechanism(sigma, n, epsilon, 1e-6, noise="l2", **options)
@@ -379,8 +381,10 @@ def test_bad_noise_and_sizes_are_named():
 # --- Budget -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [1, 2, 10, 300])
-@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.0, 8.0])
+@pytest.mark.parametrize("d", [1, 2, pytest.param(10, marks=pytest.mark.slow), 300])
+@pytest.mark.parametrize(
+    "epsilon", [1e-4, *(pytest.param(epsilon, marks=pytest.mark.slow) for epsilon in (0.1, 1.0)), 8.0]
+)
 def test_cost_is_above_the_whole_privacy_curve(epsilon, d):
     s = float(l2_noise_scale(epsilon, 1e-6, d))
     mu = math.sqrt(l2_mu_squared(s * math.sqrt(d + 1), d))

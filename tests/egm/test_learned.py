@@ -77,7 +77,9 @@ def test_noise_alone_shows_no_correlation():
     assert max(off) < 0.5 * np.linalg.norm(noise_of(40, 0.5, 0))
 
 
-@pytest.mark.parametrize("covariance", [EQUAL, NEIGHBORS], ids=["equal", "neighbors"])
+@pytest.mark.parametrize(
+    "covariance", [pytest.param(EQUAL, id="equal", marks=pytest.mark.slow), pytest.param(NEIGHBORS, id="neighbors")]
+)
 def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
     """With a learned basis, the mean squared error of ten releases is less than half of that without a basis.
 
@@ -145,7 +147,15 @@ def test_where_nothing_could_be_seen_nothing_is_asked():
     assert learned.estimate.tolist() == plain.estimate.tolist()
 
 
-@pytest.mark.parametrize("basis", ["dct", "haar", bases.from_covariance(NEIGHBORS), np.eye(D)[::-1]], ids=repr)
+@pytest.mark.parametrize(
+    "basis",
+    [
+        "haar",
+        bases.from_covariance(NEIGHBORS),
+        *(pytest.param(basis, marks=pytest.mark.slow) for basis in ("dct", np.eye(D)[::-1])),
+    ],
+    ids=repr,
+)
 def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
     """With a public `basis`, at most one of sixteen releases has a squared error above five times its own forecast.
 

@@ -37,7 +37,7 @@ def releases(bounds="radius", n=N, **options):
     return [(X, made.release(X, rng=np.random.default_rng([seed, 1]))) for seed, X in enumerate(tables)]
 
 
-@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("bounds", ["ranges", pytest.param("radius", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("declared", [N, pytest.param(2 * N, marks=pytest.mark.slow)])
 def test_intervals_contain_the_exact_numbers(bounds, declared):
     """The 95 % intervals contain the exact sums and means, even if twice the true number of rows is declared.
@@ -72,7 +72,7 @@ def test_the_noise_of_means_is_less_than_if_a_row_is_replaced():
     assert np.all(one < other)
 
 
-@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("bounds", ["radius", pytest.param("ranges", marks=pytest.mark.slow)])
 def test_forecasts_agree_with_errors(bounds):
     made = mechanism(bounds, rho=1.0)
     squares = [np.sum((r.estimate - X.sum(axis=0)) ** 2) for X, r in releases(bounds, rho=1.0)]

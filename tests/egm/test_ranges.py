@@ -200,7 +200,7 @@ def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch
     assert np.all(np.abs(release.estimate - X.sum(axis=0)) < 5 * release.noise_std)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
     """A release with ranges succeeds within its budget, even if the private results have nothing to do with the data.
 
@@ -411,8 +411,13 @@ def released(mode):
     return mechanism(**MODES[mode]).release(people(), rng=np.random.default_rng(2))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", HELD)
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        pytest.param(kind, mode, marks=[pytest.mark.slow] * ((i - j) % len(MODES) > 0))
+        for (i, kind), (j, mode) in itertools.product(enumerate(HELD), enumerate(MODES))
+    ],
+)
 def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
     """A release is bit for bit the same whether an array, a file or a dask array holds the rows.
 
