@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ Spent: TypeAlias = Any  # a float if the total is rho, a Loss if it is (epsilon,
 Cost: TypeAlias = float | Fraction
 Charges: TypeAlias = "Sequence[Charge]"
 
+_gaussian_epsilon = functools.lru_cache(maxsize=256)(gaussian_epsilon)
 _zcdp_epsilon = functools.lru_cache(maxsize=256)(zcdp_epsilon)
 
 
@@ -385,7 +387,11 @@ def l2_mu_squared(noise_multiplier: float, d: int) -> float:
 def _sum(values: Iterable[Any]) -> Cost:
     """Return the exact sum of `values`, numbers >= 0, as a Fraction, or inf if one of the numbers is infinite."""
     values = list(values)
-    return math.inf if math.inf in values else sum(map(Fraction, values), Fraction())
+    if math.inf in values:
+        return math.inf
+    ratios = [value.as_integer_ratio() for value in values]
+    common = math.lcm(*(denominator for _, denominator in ratios))  # a sum of integers is faster than one of Fractions
+    return Fraction(sum(numerator * (common // denominator) for numerator, denominator in ratios), common)
 
 
 def _up(number: Cost) -> float:
@@ -474,7 +480,8 @@ class Terms:
         """Return the cost of releases with the costs `charges` together: a rho if the total is a rho, else a `Loss`."""
         if self.rho is not None:
             return min(_up(_sum(charge.rho for charge in charges)), self.rho)
-        epsilon, delta = min(self._granted(charges), default=(self.epsilon, self.delta))
+        granted = itertools.compress(self._losses(charges), self._fits(charges))
+        epsilon, delta = min(granted, default=(self.epsilon, self.delta))
         return Loss(min(_up(epsilon), self.epsilon), min(_up(delta), self.delta))
 
     def left(self, charges: Charges, parts: int = 1) -> Spent:
@@ -518,18 +525,16 @@ class Terms:
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
-        return next(self._granted(charges, excess), None) is not None
+        return any(self._fits(charges, excess))
 
-    def _granted(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[tuple[Cost, Cost]]:
-        """Yield each pair (epsilon, delta) within the total that is valid for releases with the costs `charges`.
+    def _fits(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[bool]:
+        """Yield, for each pair that `_losses` yields for the costs `charges`, whether it is within the total.
 
-        The pair that is compared with the total is for Gaussian noise that is larger by the factor 1 + `excess`, and
-        the pair that is yielded is for the noise without this factor.
+        The pair that is compared with the total is for Gaussian noise that is larger by the factor 1 + `excess`.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
-        both = zip(self._losses(charges), self._losses(charges, excess if several else 0.0), strict=True)
-        return (loss for loss, drawn in both if all(map(fits, drawn, total)))
+        return (all(map(fits, loss, total)) for loss in self._losses(charges, excess if several else 0.0))
 
     def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
         """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
@@ -570,7 +575,7 @@ class Terms:
             return 0.0
         if mu_squared > 1e200 or delta < self.delta / 2 or delta <= 0:
             return math.inf
-        return float(gaussian_epsilon(delta, (1 - 1e-15) / math.sqrt(mu_squared)))
+        return float(_gaussian_epsilon(delta, (1 - 1e-15) / math.sqrt(mu_squared)))
 
     @functools.cached_property
     def _reserve(self) -> float:

@@ -195,31 +195,44 @@ def test_sound_ledger_has_no_complaint(project):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "complaint"),
+    ("changes", "expected"),
     [
-        ("printed=2 * two == 4", "printed=3 * two == 4", "the entry says 'holds', the cell found 'does not hold'"),
-        ("product=2.0 * two", "product=2.01 * two", "the entry says product = 4.00, the cell found 4.02"),
-        ("product=2.0 * two", "produce=2.0 * two", "the entry says product = 4.00, the cell found None"),
-        ("claims.record('lemma-9-9', printed", "dict(printed", "09-nine#check records nothing under this key"),
-        (
-            "'slip-five', printed=2 * two == 5",
-            "'slip-six', printed=2 * two == 5",
-            "slip-six: 09-nine#check records it, no entry",
+        (  # each complaint can come from one of the changes only, and the chapter is executed once for all
+            {
+                "printed=2 * two == 4": "printed=3 * two == 4",
+                "product=2.0 * two": "product=2.01 * two",
+                "'slip-five', printed=2 * two == 5": "'slip-six', printed=2 * two == 5",
+                "lemma-9-9\\n": "lemma-9-8\\n",
+            },
+            [
+                "the entry says 'holds', the cell found 'does not hold'",
+                "the entry says product = 4.00, the cell found 4.02",
+                "slip-six: 09-nine#check records it, no entry",
+                "lemma-9-8: stated in a chapter, no entry",
+            ],
         ),
-        ('"id": "check"', '"id": "other"', "there is no cell 09-nine#check"),
-        ('"id": "check"', '"id": "other"', "recorded by 09-nine#other, not by 09-nine#check"),
-        ("lemma-9-9\\n", "lemma-9-8\\n", "lemma-9-8: stated in a chapter, no entry"),
-        ("Twice two is 4", "Twice two is 5", "lemma-9-9 changed"),
-        ('"two = 2"', '"two = 4 / 2"', "lemma-9-9 changed"),
+        ({"product=2.0 * two": "produce=2.0 * two"}, ["the entry says product = 4.00, the cell found None"]),
+        (
+            {"claims.record('lemma-9-9', printed": "dict(printed"},
+            ["09-nine#check records nothing under this key"],
+        ),
+        (
+            {'"id": "check"': '"id": "other"'},
+            ["there is no cell 09-nine#check", "recorded by 09-nine#other, not by 09-nine#check"],
+        ),
+        ({"Twice two is 4": "Twice two is 5"}, ["lemma-9-9 changed"]),
+        ({'"two = 2"': '"two = 4 / 2"'}, ["lemma-9-9 changed"]),
     ],
 )
-def test_change_in_a_chapter_is_noticed(project, old, new, complaint):
-    """If a chapter is changed so that it contradicts the ledger of claims and errata, `complaints` reports `complaint`.
+def test_change_in_a_chapter_is_noticed(project, changes, expected):
+    """If a chapter is changed so that it contradicts the ledger of claims and errata, `complaints` reports it.
 
-    The text `old` of the chapter is replaced by `new`: for instance, a check is deleted.
+    Each key of `changes` is a text of the chapter, which is replaced by its value: for instance, a check is deleted.
+    `expected` has the complaints.
     """
-    edit(project / "notebooks" / "09-nine.ipynb", old, new)
-    assert complaint in complaints(project)
+    for old, new in changes.items():
+        edit(project / "notebooks" / "09-nine.ipynb", old, new)
+    assert set(expected) <= set(complaints(project))
 
 
 @pytest.mark.parametrize(

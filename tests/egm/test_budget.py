@@ -424,7 +424,7 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts", [1, 2, 12, 100])
+@pytest.mark.parametrize("parts", [1, 2, 40])
 @pytest.mark.parametrize("rule", rules.RULES)
 def test_what_is_split_is_granted_so_often(parts, rule):
     """A release with the cost that `Budget.split(parts)` returns is granted exactly `parts` times.
@@ -441,7 +441,7 @@ def test_what_is_split_is_granted_so_often(parts, rule):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts", [1, 3, 12, 1000])
+@pytest.mark.parametrize("parts", [1, 3, 1000])
 def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
     """A release with the cost `Budget.split(parts)` is granted exactly `parts` times, for totals without a delta.
 
