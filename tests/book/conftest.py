@@ -20,6 +20,14 @@ OFFLINE = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "
 MADE_BY_SPHINX = ["genindex", "search"]
 
 
+def pytest_collection_modifyitems(items):
+    """Move the tests of the PDF files to the front: making these takes so long that a worker could end long after all.
+
+    `items` is the list of all tests.
+    """
+    items.sort(key=lambda test: not {"typeset", "article"} & {*getattr(test, "fixturenames", ())})
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory, worker_id):
     """Return a function `path(make)` that returns the path `make()`, but calls `make` only once for all tests.
