@@ -60,6 +60,7 @@ def test_intervals_contain_the_exact_numbers(bounds, declared):
     assert np.all(np.mean(np.square(far), axis=0) < [2, 2, 1 + 4 * math.sqrt(2 / 60)])
 
 
+@pytest.mark.slow
 def test_the_noise_of_means_is_less_than_if_a_row_is_replaced():
     """For one budget, means have a smaller squared error if neighbors add or remove a row than if they replace a row.
 

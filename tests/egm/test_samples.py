@@ -165,6 +165,7 @@ def test_amplification_of_a_gaussian_release_is_no_less_than_the_truth():
 # --- Costs: many releases ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_training_costs_what_dp_accounting_says():
     """The cost of 1000 steps on batches of 256 of 60 000 rows is at most 0.002 above that of dp-accounting.
 

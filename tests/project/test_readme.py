@@ -3,8 +3,10 @@
 import importlib
 import re
 
+import numpy as np
 import pytest
 
+from egm import scaling
 from egm.study.tables import improvement
 from tools.execute import ROOT
 
@@ -38,6 +40,9 @@ def test_claim_is_what_egm_computes():
     claim = r"For (\d+) coordinates with standard deviations 1, 1/2, 1/3, … and a million rows.*?factor of ([\d.]+)\."
     d, factor = re.search(claim, README, re.DOTALL).groups()
     assert float(factor) == round(improvement(int(d), 10**6, 1), 1)
+    sigma = 1 / np.arange(1, int(d) + 1)
+    errors = [scaling.noise_factor(b, sigma, 1e-6) for b in (1 / sigma, scaling.expected_norm(sigma))]
+    assert float(re.search(r"deviations\s+the factor is ([\d.]+) here", README)[1]) == round(errors[0] / errors[1], 1)
 
 
 def test_every_module_is_named():
