@@ -498,10 +498,8 @@ class Search:
             states[share,] = around(after(states[()], share, _LITTLE))
         for first, second in itertools.combinations(_SHARES, 2):
             states[first, second] = around(after(states[first,], second, _LITTLE))
-        if (
-            self.basis is not None
-        ):  # the center was found without regard to the spreads along it, and may be farther off
-            del states[()]
+        if self.basis is not None:
+            del states[()]  # the center was found without regard to the spreads along the basis, and may be far off
         rest = {shares: 1 - sum(shares) - costly * len(shares) for shares in states}
         errors = {
             shares: np.sum(copies * after(state, rest[shares]) ** 2)
