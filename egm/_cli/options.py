@@ -36,9 +36,10 @@ _SOLVED = {"epsilon": ("epsilon", "rho"), "rows": ("rows",)}  # options that --s
 _ABOUT = """\
 Differentially private sums of the rows of a file.
 
-Each row belongs to one person. A release is the sum of the rows, each clipped to an ellipsoid, plus normal noise, which
-hides what one person adds to the sum, to the degree that epsilon and delta say. `egm plan` tells how large the error
-will be, before any data; `egm sum` makes the release; `egm adaptive` makes one if nobody knows how the data spread."""
+By default each row belongs to one person. A release is the sum of the rows, each clipped to an ellipsoid, plus random
+noise, which hides what one person adds to the sum, to the degree that epsilon and delta say. `egm plan` tells how large
+the error will be, before any data; `egm sum` makes the release; `egm adaptive` makes one if nobody knows how the data
+spread."""
 
 _SUM = """\
 Release the sum of the rows of a file, with (epsilon, delta)-differential privacy.
