@@ -581,7 +581,9 @@
     PAIR[2].control.hidden = setting.basis !== "turned";
     const { ratio, r, basis, angle: turn, n, epsilon, delta, noise } = setting, width = pairResults.clientWidth;
     const asked = { ratio, r, basis, angle: turn, n, epsilon, delta, noise, p: clip() };
-    if (shownPair === (shownPair = JSON.stringify([asked, width]))) return; // also so that nothing is read out again
+    const now = JSON.stringify([asked, width]);
+    if (now === shownPair) return; // also so that nothing is read out again
+    shownPair = now;
     const { columns, chosen, law, p, multiplier } = egm.pair(asked);
     const wide = width > 700 ? Math.floor((width - 24) / 2) : width;
     const angle = counted(Number(((chosen.angle * 180) / Math.PI).toFixed(1))), degrees = `${angle.replace("-", "−")}°`;

@@ -440,7 +440,8 @@ def test_sources_of_a_figure_are_there(book, browser):
 
 
 # Pages, CSS selectors of elements that links lead to (cells, equations, statements and sections), and widths. On each
-# page the last of these elements is below many formulas. Without a return to it, a test fails on a phone, but no other.
+# page the last of these elements is below many formulas. Without the script that returns to the element after formulas
+# have moved it, the test was seen to fail on a phone only, so nearly all cases are for a phone.
 PLACES = [
     ("notebooks/06-bernstein-bound", "[id^=cell-06-]", "phone"),
     ("notebooks/06-bernstein-bound", "div.math[id]", "phone"),

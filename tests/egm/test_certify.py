@@ -70,6 +70,7 @@ def name_of(case):
 STORED = {json.dumps(case["form"]): [] for case in REFERENCE["values"]}
 for case in REFERENCE["values"]:
     STORED[json.dumps(case["form"])].append(case)
+# `make check` has the first two sums of each family of forms.
 FAMILIES = {}
 for form, cases in STORED.items():
     FAMILIES.setdefault(cases[0].get("family"), []).append(form)
@@ -94,6 +95,7 @@ def once(cases, monkeypatch):
 
     def keep(make):
         def kept(*given):
+            # Each Law comes from `law_of`, so `made` holds it, and no other object gets its id.
             parts = (id(it) if isinstance(it, balls.Law) else it for it in given)
             key = make, flint.ctx.prec, *(it.tobytes() if isinstance(it, np.ndarray) else float(it) for it in parts)
             return made.get(key) or made.setdefault(key, make(*given))

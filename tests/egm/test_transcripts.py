@@ -17,7 +17,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy.special import chdtrc, chdtri
+from scipy.special import chdtrc, chdtri, log_softmax
 
 from egm import (
     AdaptiveDataMechanism,
@@ -431,9 +431,7 @@ class Transcript:
         this index's probabilities in the two runs. `costs` is increased by the zCDP cost epsilon**2 / 8, or by 0 if all
         probabilities are equal in both runs.
         """
-        log_p = epsilon / 2 * np.array(scores, dtype=float)
-        log_p -= np.max(log_p)
-        log_p -= np.log(np.sum(np.exp(log_p)))
+        log_p = log_softmax(epsilon / 2 * np.array(scores, dtype=float))
         if self.first:
             chosen = int(np.argmax(log_p + self.rng.gumbel(size=log_p.size)))
             self.answers.append((epsilon, log_p, chosen))
