@@ -4,6 +4,7 @@
     fifty laws      four settings, thirty runs each: how often a 95 % interval contains an entry of the sum
     mixed columns   normal columns beside skewed ones, five settings, forty runs each
     strange tables  a hundred tables designed to make the search fail, twenty runs each
+    large budgets   the ten laws in two settings with far larger n sqrt(rho), forty runs each
 
 A setting is a number of rows n, a number of columns d, and n sqrt(rho), where rho is the budget. Rows and noise of a
 run depend only on part, law, setting and number of the run, and not on the order of the runs. The results are written
@@ -39,8 +40,9 @@ TEN_PLACES = (
 )
 REFUSED_PLACES = (4000, 10, 20), (1000, 1, 60), (4000, 30, 100), (4000, 300, 300)
 FIFTY_PLACES = (4000, 1, 200), (4000, 5, 500), (4000, 50, 1000), (10_000, 3, 3000)
+LARGE_PLACES = (20_000, 3, 20_000), (20_000, 10, 20_000)
 MIXED_PLACES = (4000, 3, 1000), (4000, 6, 1000), (4000, 16, 1000), (20_000, 16, 3000), (4000, 50, 1000)
-RUNS = {"ten laws": 100, "fifty laws": 30, "mixed columns": 40, "strange tables": 20}
+RUNS = {"ten laws": 100, "fifty laws": 30, "mixed columns": 40, "strange tables": 20, "large budgets": 40}
 
 
 class Setting(NamedTuple):
@@ -77,22 +79,24 @@ def settings():
     fifty = [Setting("fifty laws", law, *place) for law in laws.LAWS for place in FIFTY_PLACES]
     mixed = [Setting("mixed columns", law, *place) for law in laws.MIXED for place in MIXED_PLACES]
     tables = [Setting("strange tables", name, t.n, t.d, t.reach) for name, t in laws.TABLES.items()]
-    return ten + fifty + mixed + tables
+    large = [Setting("large budgets", law, *place) for law in laws.TEN for place in LARGE_PLACES]
+    return ten + fifty + mixed + tables + large
 
 
 class Run(NamedTuple):
     """Hold what is measured in one release.
 
     The error is the l2 distance of the estimate from the exact sum. `ratio` is the error over its forecast (the root of
-    the expected square), and `sampling` the error over the typical distance of the sum of n rows from its expectation.
-    `inside` says whether all results are finite, and the estimates of the sum and of the standard deviations within the
-    declared ranges. `covered` is the share of the entries of the exact sum that are in their intervals; for mixed
-    columns, only the entries of columns that are not normal count. `believed` says whether the mechanism reported that
-    the rows look normal.
+    the expected square). `sampling` is the error over the typical distance of the sum of n rows from its expectation,
+    and `forecast` is the forecast over this distance. `inside` says whether all results are finite, and the estimates
+    of the sum and of the standard deviations within the declared ranges. `covered` is the share of the entries of the
+    exact sum that are in their intervals; for mixed columns, only the entries of columns that are not normal count.
+    `believed` says whether the mechanism reported that the rows look normal.
     """
 
     ratio: float  # error over forecast
     sampling: float  # error over the error of a random sample's sum
+    forecast: float  # forecast over the error of a random sample's sum
     inside: bool  # estimate and sigma are within the declared ranges
     covered: float  # share of the entries inside their interval
     believed: bool  # whether the mechanism takes the rows as normal
@@ -112,11 +116,12 @@ def release(setting, run):
     inside &= all(np.all(np.isfinite(v)) for v in (found.noise_std, found.bias, found.center, found.forecast.total))
     total = X.sum(axis=0)
     error, sampling = (math.hypot(*v) for v in (found.estimate - total, _deviations(X) * math.sqrt(len(X))))
+    forecast = math.sqrt(found.forecast.total)
     within = (low <= total) & (total <= high)
     covered = np.mean(within[: laws.MIXED[setting.law].columns(setting.d)] if setting.law in laws.MIXED else within)
     return Run(
-        error / math.sqrt(found.forecast.total),
-        error / sampling if sampling else math.nan,
+        error / forecast,
+        *((error / sampling, forecast / sampling) if sampling else (math.nan, math.nan)),
         bool(inside),
         float(covered),
         found.model_holds,
@@ -133,8 +138,10 @@ class Line(NamedTuple):
     """Hold one line of the table of results, which summarizes the runs of one setting.
 
     The first five fields describe the setting. `median` and `most` are the median and the maximum of `Run.ratio` (error
-    over forecast), and `sampling` is the median of `Run.sampling` (error over sampling error). All fields are explained
-    at `egm.study.tables.searches`.
+    over forecast), and `sampling` is the median of `Run.sampling` (error over sampling error). `beyond` counts the runs
+    with an error of more than FAR forecasts, and `above` those with a forecast of more than FAR times the root mean
+    square of the errors of all runs, each over its sampling error. All fields are explained at
+    `egm.study.tables.searches`.
     """
 
     part: str
@@ -148,6 +155,7 @@ class Line(NamedTuple):
     median: float
     most: float
     beyond: int
+    above: int
     outside: int
     coverage: float
     coverage_se: float
@@ -163,17 +171,18 @@ def line(setting, runs):
     """
     mechanism, found, told = setting.mechanism, [], []
     if mechanism.rho < mechanism.least_rho(setting.d):
-        return Line(*setting, runs, runs, 0, *[math.nan] * 2, 0, 0, *[math.nan] * 4), told
+        return Line(*setting, runs, runs, 0, *[math.nan] * 2, 0, 0, 0, *[math.nan] * 4), told
     for run in range(runs):
         try:
             found.append(release(setting, run))
         except Exception as problem:
             told.append(f"run {run}: {type(problem).__name__}: {problem}")
     if not found:
-        return Line(*setting, runs, 0, runs, *[math.nan] * 2, 0, 0, *[math.nan] * 4), told
-    ratio, sampling, inside, covered, believed = np.array(found, dtype=float).T
+        return Line(*setting, runs, 0, runs, *[math.nan] * 2, 0, 0, 0, *[math.nan] * 4), told
+    ratio, sampling, forecast, inside, covered, believed = np.array(found, dtype=float).T
     se = np.std(covered, ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
-    counts = int(np.sum(~(ratio <= FAR))), int(np.sum(inside == 0))
+    above = forecast > FAR * math.sqrt(np.mean(sampling**2))
+    counts = int(np.sum(~(ratio <= FAR))), int(np.sum(above)), int(np.sum(inside == 0))
     errors, rest = (np.median(ratio), np.max(ratio)), (np.mean(covered), se, np.mean(believed), np.median(sampling))
     return Line(*setting, runs, 0, len(told), *errors, *counts, *rest), told
 
@@ -227,7 +236,8 @@ def summary(lines):
         runs = sum(found.runs - found.refused for found in own)
         yield (
             f"{part}: {runs} runs, {sum(f.refused for f in own)} refused, {sum(f.failures for f in own)} failed, "
-            f"{sum(f.beyond for f in own)} beyond {FAR:g} forecasts, {sum(f.outside for f in own)} outside the ranges"
+            f"{sum(f.beyond for f in own)} beyond {FAR:g} forecasts, {sum(f.above for f in own)} with a forecast above "
+            f"{FAR:g} typical errors, {sum(f.outside for f in own)} outside the ranges"
         )
 
 

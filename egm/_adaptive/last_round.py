@@ -19,8 +19,9 @@ budget.
    norm are counted. The answers bound what clipping takes, for all data in the declared ranges. This is asked before
    the sum.
 6. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
-   has biased it. Then the difference is added to the forecast of the error. The check is made if step 3 was taken, or
-   if n sqrt(rho) is small.
+   has biased it. Then the difference is added to the forecast of the error. The check is not made after step 3, which
+   shows more, because a biased last center alone also moves the mean. Without step 3 it is made if n sqrt(rho) is
+   small, or if the effective dimension is large.
 """
 
 from __future__ import annotations
@@ -325,7 +326,7 @@ class _LastRound:
             off_center += _square(self.unit * clip.shift.surely)
             bias, bias_std = (clip.one_sided + clip.shift.at_most) / b, clip.shift.doubt / b
             more, doubtful = self.moved(mean / b, noise_std)
-            if more > doubtful and (search.few or clip.found is not None or self.effective >= _MANY):
+            if clip.found is None and more > doubtful and (search.few or self.effective >= _MANY):
                 off_center += more
             if clip.found is None and self.effective >= _MANY:
                 bias = np.minimum(bias, math.sqrt(max(more, 0.0)))
@@ -548,6 +549,8 @@ class _LastRound:
     def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array]:
         """Ask, at the given cost, how many rows are longer than each of the ascending `norms` except the first.
 
+        If too many rows seem to be longer than norms[1], they are counted once more, at the same cost, and the means of
+        both counts decide. Otherwise noise alone would too often lead to a clip norm that is larger than necessary.
         `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first result is the
         least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is the last index but
         one, or None if clearly too many rows are longer than the last norm. The second result has a column for each
@@ -556,14 +559,20 @@ class _LastRound:
         one standard deviation of the noise to this excess, because the long rows of one skewed column can be longer
         than is assumed.
         """
-        counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
-        more = np.cumsum(counts[::-1])[::-1] - self.n * np.array([self.share(norm) for norm in norms[1:]])
-        chance = std * np.sqrt(np.arange(counts.size, 0, -1))
         off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
-        few = off * more <= np.maximum(noise * norms[:-1] - _SURE[0] * off * chance, _CHANCE * off * chance)
+        expected = self.n * np.array([self.share(norm) for norm in norms[1:]])
+        answers: list[Array] = []
+        while len(answers) < 2:
+            counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
+            answers.append(np.cumsum(counts[::-1])[::-1])
+            more = np.mean(answers, axis=0) - expected
+            chance = std * np.sqrt(np.arange(counts.size, 0, -1) / len(answers))
+            few = off * more <= np.maximum(noise * norms[:-1] - _SURE[0] * off * chance, _CHANCE * off * chance)
+            if few[0] or not self.affords(cost):
+                break
         distances = off * np.array([*np.maximum([more - chance, more + chance], 0.0), chance])
         too_many = off[-1] * (more[-1] - _CHANCE * chance[-1]) > noise * norms[-1]
-        first = int(np.argmax(few)) if few.any() else None if too_many else counts.size - 1
+        first = int(np.argmax(few)) if few.any() else None if too_many else few.size - 1
         return first, distances
 
     def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, _Shift]:

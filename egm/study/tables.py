@@ -327,7 +327,8 @@ def searches() -> StructuredArray:
     r"""Read the measured errors of `egm.AdaptiveDataMechanism` for data of many kinds.
 
     The data are rows from ten and from fifty laws (probability distributions), rows of which a few columns are skewed
-    and the others normal, and "strange tables", which are designed to make the mechanism fail.
+    and the others normal, "strange tables", which are designed to make the mechanism fail, and again rows from the ten
+    laws, with larger budgets.
 
     Returns
     -------
@@ -342,14 +343,15 @@ def searches() -> StructuredArray:
     -----
     The columns are:
 
-    - `part` ("ten laws", "fifty laws", "mixed columns" or "strange tables"), `law`, the name of the law or
-      of the strange table, `n` and `d`, the numbers of rows and of columns of the data, and `reach`, which is
-      :math:`n \sqrt{\rho}` for the budget :math:`\rho`. Together they name the row.
+    - `part` ("ten laws", "fifty laws", "mixed columns", "strange tables" or "large budgets"), `law`, the name
+      of the law or of the strange table, `n` and `d`, the numbers of rows and of columns of the data, and
+      `reach`, which is :math:`n \sqrt{\rho}` for the budget :math:`\rho`. Together they name the row.
     - `runs`: the number of runs; `refused`: how many of them were refused because the budget was too small; `failures`:
       how many ended with an exception or a warning.
     - `median` and `most`: median and maximum, over the runs, of the l2 norm of the error divided by its
       forecast, the root of the expected squared l2 norm. `beyond`: in how many runs this norm was more
-      than 5 times its forecast.
+      than 5 times its forecast. `above`: in how many runs the forecast was more than 5 times the root mean
+      square of this norm over all runs.
     - `outside`: how many runs had an estimate or a spread outside the declared ranges.
     - `coverage`: the share of the entries of the sum that were within their confidence intervals for 95 % (of
       mixed columns, only those that are not normal), and `coverage_se`: the standard error of this share, from
@@ -367,9 +369,10 @@ def searches() -> StructuredArray:
     >>> from egm.study.tables import searches
     >>> table = searches()
     >>> np.unique(table["part"]).tolist()
-    ['fifty laws', 'mixed columns', 'strange tables', 'ten laws']
+    ['fifty laws', 'large budgets', 'mixed columns', 'strange tables', 'ten laws']
     """
-    kinds: dict[str, type] = dict.fromkeys(("n", "d", "runs", "refused", "failures", "beyond", "outside"), int)
+    counts = "n", "d", "runs", "refused", "failures", "beyond", "above", "outside"
+    kinds: dict[str, type] = dict.fromkeys(counts, int)
     return _measured("searches.csv", {"part": str, "law": str, **kinds})
 
 

@@ -775,6 +775,46 @@ def test_normal_rows_are_believed():
     assert sum(release.model_holds for release in releases) >= 18
 
 
+def test_a_forecast_is_not_far_too_large_at_a_large_budget():
+    """For normal rows, the forecast of a release is at most 25 times the squared error that was expected before.
+
+    With n sqrt(rho) = 20 000, the center before the last round is wrong by many times the noise of the release. If this
+    error is taken for an error of the released sum, the forecast is thousands of times too large.
+    """
+    sigma, n, rho = zipf_sigma(10, 1.0, total=10), 20_000, 1.0
+    before = mechanism(n, rho).forecast(sigma=sigma, center=np.full(10, 50.0)).error.total
+    forecasts = [run(rows(n, sigma, 50.0, seed), rho, seed)[0].forecast.total for seed in range(12)]
+    assert max(forecasts) < 25 * before
+    assert min(forecasts) > before / 2
+
+
+def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
+    """If the first noisy number of long rows is too high by three standard deviations, a second count corrects it.
+
+    The rows are normal. The second count costs a part of the budget, so the noise of the sum is a little larger. If the
+    second number is as high as the first, the clip norm is increased, and the noise is far larger.
+    """
+    X, counts = rows(20_000, np.ones(3), 0.0, 3), PrivateRows.shells
+    noise, spent = [], []
+    for high in (0, 1, 2):
+        asked = []
+
+        def shells(self, step, center, b, edges, rho, high=high, asked=asked):
+            numbers, std = counts(self, step, center, b, edges, rho)
+            if step == "count":
+                asked.append(step)
+                numbers[0] += 6 * std * (len(asked) <= high)
+            return numbers, std
+
+        monkeypatch.setattr(PrivateRows, "shells", shells)
+        release, _ = run(X, 1.0)
+        noise.append(np.median(release.noise_std))
+        spent.append(release.spent["count"])
+    assert spent[1] == spent[2] == pytest.approx(2 * spent[0])
+    assert noise[0] < noise[1] < 1.06 * noise[0]
+    assert noise[2] > 1.3 * noise[0]
+
+
 def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     """If all long rows are on one side of the mean, a release has `model_holds = False` and a good forecast.
 
