@@ -189,6 +189,7 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
     ChapterError.
     """
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
+    options += ["--no-request-save-on-cell-execute"]  # each would write the whole notebook
     command = [sys.executable, "-m", "papermill", str(chapter), str(output), *options, "--log-level", "ERROR"]
     log = output.with_suffix(".log")
     with log.open("wb") as sink:

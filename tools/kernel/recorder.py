@@ -5,6 +5,7 @@ version of Python, the version of each package that is loaded, and the modules o
 the kernel is changed.
 """
 
+import functools
 import json
 import os
 import platform
@@ -20,7 +21,7 @@ def start(file: str, package: str) -> None:
     """
     from IPython import get_ipython
 
-    distributions = packages_distributions()
+    distributions, version_of = packages_distributions(), functools.cache(version)
 
     def write(_result) -> None:
         modules = dict(sys.modules)
@@ -28,7 +29,7 @@ def start(file: str, package: str) -> None:
         own = [getattr(module, "__file__", None) for name, module in modules.items() if f"{name}.".startswith("egm.")]
         record = {
             "python": platform.python_version(),
-            "packages": {name: [distributions[name][0], version(distributions[name][0])] for name in sorted(loaded)},
+            "packages": {name: [distributions[name][0], version_of(distributions[name][0])] for name in sorted(loaded)},
             "modules": sorted(os.path.relpath(path, package) for path in own if path),
         }
         Path(file).write_text(json.dumps(record, indent=1))
