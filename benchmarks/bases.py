@@ -14,7 +14,8 @@ in which one row is replaced. The methods without a basis treat each column by i
     CoinPress, covariance       CoinPress as in the authors' code: half of the budget for a private covariance matrix
 
 The second moments are those of differences of rows, whose mean is 0; their clip norm is three times the true root mean
-square norm. CoinPress is told the largest true standard deviation along any direction. A user knows neither.
+square norm. CoinPress is told the largest true standard deviation along any direction. A user knows neither this norm
+nor this standard deviation.
 
 The method of Brown, Hopkins and Smith (2023) is not run. The column `least` of the results has the number of rows that
 this method needs. The method is (epsilon, delta)-differentially private, and refuses if n < 20 k t, where k is

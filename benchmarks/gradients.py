@@ -168,7 +168,7 @@ class AdaCliP(Transform):
     squares: float | np.ndarray = 10**-5.5
 
     def learn(self, mean, noise_std):
-        """Update `center`, which is subtracted from gradients, and the factors `b` of the difference, after a step.
+        """Update `center`, which is subtracted from a gradient, and `b`, which multiplies the difference, after a step.
 
         `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviation of the noise in
         each entry of `mean`.

@@ -363,7 +363,7 @@ def connect(store):
 def save(db, cell, runs):
     """Store the results of methods at the grid point `cell` in the database `db`, all of them or none.
 
-    `runs` is a dictionary from the name of each method to its results, a list with one entry for each seed.
+    `runs` is a dictionary from the name of each method to a list with a result of `squared_errors` for each seed.
     """
     rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
     with db:
@@ -373,7 +373,8 @@ def save(db, cell, runs):
 def load(db, cell, name, seeds):
     """Return the results of the method `name` at the grid point `cell` for the first `seeds` seeds, as a list.
 
-    The result is None if the database `db` has fewer seeds, or only another version of the method.
+    Each entry is a result of `squared_errors`. None is returned instead of the list if the database `db` has fewer
+    seeds, or only another version of the method.
     """
     query = "SELECT runs FROM results WHERE (cell, method, version) = (?, ?, ?)"
     row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
@@ -388,9 +389,9 @@ def missing(cells, seeds, db, methods=None):
     """Return a list of the tasks that are left to do, in the order in which they should be done.
 
     A task is a pair: one of the grid points `cells`, and the names of those `methods` that lack results for `seeds`
-    seeds there in the database `db`. Slow methods have tasks of their own, which come last. Among the other tasks,
-    those with one of the first three budgets in `RHO` come first, and small data come before large
-    data.
+    seeds there in the database `db`. By default, `methods` are the names of all methods. Slow methods have tasks of
+    their own, which come last. Among the other tasks, those with one of the first three budgets in `RHO` come first,
+    and small data come before large data.
     """
     tasks = []
     for cell in cells:

@@ -82,7 +82,7 @@ def pair(mine, ratio, exact):
 
 
 def take_turns(functions, quick):
-    """Measure the times of several functions that run in turns, and return the table that `race` makes of them.
+    """Run several functions in turns; return the table of `race`, with the result and the times of each function.
 
     `functions` is a dictionary from names to functions without arguments. A function is not run again when its runs
     have together taken 0.5 seconds, or 0.1 if `quick` is true.

@@ -76,7 +76,7 @@ def mechanism(kind, law, setting, wrong):
 
 
 def scales(setting):
-    """Return the two numbers, of average 1, by which the two columns are multiplied in SETTINGS[`setting`]."""
+    """Return two factors, with the mean 1, by which the columns of the rows are multiplied in SETTINGS[`setting`]."""
     return zipf_sigma(D, laws.ALPHAS[setting], total=D)
 
 

@@ -66,8 +66,8 @@ def chi2comb():
 def gx2_calls(function):
     """Return {name: function of a number and weights} for the function `function` of the package gx2 from PyPI.
 
-    `function` is `cdf`, for upper tails, or `inv`, for upper quantiles. There is one entry for each set of options in
-    `GX2`.
+    The number is a point if `function` is `cdf`, for upper tails, and a probability if it is `inv`, for upper
+    quantiles. There is one entry for each set of options in `GX2`.
     """
 
     def call(options, value, weights):

@@ -139,9 +139,8 @@ class Line(NamedTuple):
 
     The first five fields describe the setting. `median` and `most` are the median and the maximum of `Run.ratio` (error
     over forecast), and `sampling` is the median of `Run.sampling` (error over sampling error). `beyond` counts the runs
-    with an error of more than FAR forecasts, and `above` those with a forecast of more than FAR times the root mean
-    square of the errors of all runs, each over its sampling error. All fields are explained at
-    `egm.study.tables.searches`.
+    with an error of more than FAR forecasts, and `above` those whose `Run.forecast` is more than FAR times the root
+    mean square of `Run.sampling` over all runs. All fields are explained at `egm.study.tables.searches`.
     """
 
     part: str
@@ -198,7 +197,7 @@ def text(lines):
 
 
 def measure(todo, runs, *, processes=2, say=print):
-    """Make the releases of the settings in the list `todo` in several processes; return one `Line` for each.
+    """Make the releases of the settings in the list `todo` in several processes; return a `Line` for each setting.
 
     `runs` is a dictionary from the name of each part of the table, such as "ten laws", to the number of runs in each
     setting. `processes` is the number of processes. The function `say` gets a line of text about each setting.

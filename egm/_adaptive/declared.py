@@ -142,7 +142,10 @@ class Declared:
         return self.ranges is not None or self.columns is not None
 
     def _require_columns(self, d: int, name: str) -> None:
-        """Raise a ValueError if `d`, the number of columns of the argument `name`, is not that of the mechanism."""
+        """Raise a ValueError if `d`, the number of columns of the argument `name`, is not the declared number.
+
+        If neither ranges nor names of columns are declared, any number is allowed.
+        """
         declared = self.ranges or self.columns
         if declared is not None and d != len(declared):
             raise ValueError(f"{name} must have the {len(declared)} columns of the mechanism, got {d}")
@@ -169,10 +172,10 @@ class Declared:
 
 
 def _checked_ranges(ranges: Any, columns: Columns) -> tuple[tuple[float, float], ...]:
-    """Return the argument `ranges` of the mechanism as a tuple of pairs, in the order of the names in `columns`.
+    """Return the argument `ranges` of the mechanism as a tuple of pairs (low, high), one for each column.
 
-    Raise a ValueError unless each range is (low, high) with low < high, both between -1e100 and 1e100 and not nearer to
-    each other than 2e-100.
+    If `ranges` is a dictionary {name: pair}, the pairs are put in the order of the names in `columns`. Raise a
+    ValueError unless low < high in each pair, both between -1e100 and 1e100 and not nearer to each other than 2e-100.
     """
     found = finite(ranges=_tables.ordered(columns, ranges=ranges))
     if found.ndim != 2 or found.shape[1:] != (2,) or not len(found):

@@ -2,7 +2,7 @@
 
 The length of a row x is ||b (x - center)||, with the scaling b and the center that the search has found. What clipping
 removes from a row is called its clipped part. A shell is a range of lengths, n is the number of rows, and rho is the
-budget.
+budget. The effective dimension is (sum s^2)^2 / sum s^4 for the standard deviations s of the entries of a scaled row.
 
 1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are more
    long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that the clipped parts of all rows
@@ -10,14 +10,14 @@ budget.
    expected errors with and without the basis decide whether it is given up.
 2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
    is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
-3. Aside. The clipped parts cancel in their sum only if the law of the rows is symmetric. This sum is measured if the
+3. Aside. The clipped parts cancel in their sum only if the law of the rows is symmetric. Their sum is measured if the
    effective dimension is at least 2.5, and if n sqrt(rho) is not small or a basis is used. Then
-   `egm._adaptive.correction` corrects the sum of the rows or, if that is too noisy, the clip norm is increased.
+   `egm._adaptive.correction` corrects the sum of the rows or, if the correction is too noisy, the clip norm is
+   increased.
 4. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of Poulsen's report. The released mean is the last
    center plus the noisy mean of the clipped differences of the rows from this center.
-5. Unseen. If a part of the budget was declared for this, the rows beyond the clip norm and the rows beyond a larger
-   norm are counted. The answers bound what clipping takes, for all data in the declared ranges. This is asked before
-   the sum.
+5. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
+   counted before step 4. The answers bound what clipping takes, for all data in the declared ranges.
 6. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
    has biased it. Then the difference is added to the forecast of the error. The check is not made after step 3, which
    shows more, because a biased last center alone also moves the mean. Without step 3 it is made if n sqrt(rho) is
@@ -128,11 +128,13 @@ class _Clip:
     the sum if the clipped parts were measured, up to a larger norm; otherwise it is None. `aside` has the standard
     deviations of the noise in the measured parts, or is None if nothing is corrected. `one_sided` is the distance by
     which the sum moves if the clipped parts of all rows point in one direction. If there is a correction, only what is
-    beyond the larger norm counts for this distance. `second` is the sum of the squared lengths of the clipped parts.
+    beyond the larger norm counts for this distance. `second` is the sum of the squared lengths of the clipped parts
+    if `norm` is the best clip norm for `tail`, and 0 otherwise.
 
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
-    rows as normal rows have, and `shift` is a further distance, for the long rows in excess of these. If `model` is
-    false, `shift` is the whole distance, with 0 for the lower estimate, and `tail` is a model of the norms.
+    rows as normal rows have, and `shift` estimates a further distance, for the long rows in excess of these. If `model`
+    is false, `tail` is a model of the norms, and `shift` estimates the whole distance; its lower estimate is 0, because
+    `one_sided` takes its place.
     """
 
     norm: float
@@ -168,7 +170,7 @@ class _Shells:
         far shells with indices from start to stop - 1 are taken to have rows. Indices count from the first near shell.
         Within such a window, each shell gets the mean number of rows of the window, or 0 if that is negative. All other
         far shells are treated as empty. A near shell keeps its own number, or 0 if that is negative. If `ends` is true,
-        a further query has shown that few rows are beyond the last window.
+        a further query has shown that few rows are beyond the last window; then the model may fall faster.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:

@@ -196,7 +196,10 @@ def _histogram(rows: Array, bounds: Array, center: Array, b: Floats, side: Liter
 
 
 def _histograms(rows: Array, bounds: Array, center: Array) -> Counts:
-    """Return how many numbers |x_j - center_j| are in each interval between two `bounds`, for each column j."""
+    """Return, in row j, how many numbers |x_j - center_j| are in each interval between two `bounds`.
+
+    A row begins with the interval before the first bound, and ends with the interval beyond the last bound.
+    """
     found = np.searchsorted(bounds, np.abs(rows - center).T)
     return np.array([np.bincount(places, minlength=bounds.size + 1) for places in found])
 

@@ -245,7 +245,7 @@ class AdaptiveForecast:
     bias : ndarray, shape (d,)
         Amount by which clipping may move each entry of the sum, up or down.
     bias_std : ndarray, shape (d,)
-        Standard deviation of the noise in `bias`, in the units of the data.
+        Standard deviation of the noise in the `bias` of a release, in the units of the data.
     method : {"search", "ranges"}
         Whether there is a search, or the rows are clipped to the declared ranges without one.
 
