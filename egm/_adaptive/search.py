@@ -115,9 +115,10 @@ class Answers(Protocol):
 def _pace(n: int, d: int, rho: float, diameter: float) -> float:
     """Return the factor by which one step of the search should reduce the distance of the center from the rows.
 
-    With this factor, a large reduction in many steps costs least in all. A smaller factor, down to 0.01, is returned if
-    the noisy mean of one step then costs at most 0.5 % of the budget `rho`. The number of rows is `n`, and the number
-    of columns is `d`. `diameter` is 2 if a row is replaced, and 1 if a row is added or removed.
+    In general it is the factor for which a large reduction in many steps costs least in all. If the noisy mean of one
+    step costs at most 0.5 % of the budget `rho` for a smaller factor, this one is returned, down to 0.01. The number of
+    rows is `n`, and the number of columns is `d`. `diameter` is 2 if a row is replaced, and 1 if a row is added or
+    removed.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts, diameter) + SURE**2 / 8) / -np.log(parts))]
@@ -221,9 +222,9 @@ class Search:
         return self.rows.diameter / math.sqrt(2 * rho) / self.n
 
     def reach(self, share: float) -> float:
-        """Return epsilon times n for a private quantile of n rows that costs `share` times the budget.
+        """Return epsilon times n for a private quantile of n rows that costs `share` times the attribute `rho`.
 
-        This is the argument `sure` of the method `cost`.
+        The attribute is the budget at the start of the search. The result is an argument `sure` for the method `cost`.
         """
         return self.n * math.sqrt(8 * share * self.rho)
 
@@ -339,7 +340,8 @@ class Search:
         The basis comes from a noisy matrix of second moments. If the basis would hardly reduce the noise of the sum,
         keep the columns as coordinates, with standard deviations that have been measured again, and return False. If
         there are too many columns, return False and ask nothing. The check before the final sum may give the basis up
-        again: if `alike` is true, all columns then get one common standard deviation.
+        again. The columns then get their common standard deviation back if `alike` is true, and otherwise the standard
+        deviations that have been measured again.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -362,8 +364,9 @@ class Search:
     def in_columns(self) -> Search | None:
         """Return a copy of this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        If there is a copy, all later queries about the rows, also those of this search, are about the columns. The
-        standard deviations in the copy are those from before the basis was learned.
+        With the copy the release can go on without the basis. The copy shares `rows` with this search, so that now the
+        queries of both are about the columns. The standard deviations in the copy are those from before the basis was
+        learned.
         """
         if self.columns is None:
             return None
@@ -400,11 +403,11 @@ class Search:
     def remeasure_columns(self) -> None:
         """Correct the standard deviations of the columns by mean squares, also if the tails of some columns are long.
 
-        A column that is zero in most rows has a median near zero, and `remeasure` limits its few large squares, so that
-        these rows would be long. So if the budget is large enough, `reweigh` measures the mean squares. But for a
-        column with a long tail, the root mean square is larger than is best for the scaling. So a standard deviation is
-        what the median says, times a factor for the error of the median, but at most the root mean square and at least
-        a part of it.
+        A column that is zero in most rows has a median near zero, and `remeasure` limits its few large squares. With so
+        small a standard deviation, the scaling would make the rows with these squares too long. So if the budget is
+        large enough, `reweigh` measures the mean squares. But for a column with a long tail, the root mean square is
+        larger than is best for the scaling. So a standard deviation is what the median says, times a factor for the
+        error of the median, but at most the root mean square and at least a part of it.
         """
         if not self.measurable:
             self.remeasure()
@@ -520,11 +523,12 @@ class Search:
         return *np.sqrt(squares), np.array([group.size for group in groups])
 
     def calibrated(self) -> Array:
-        """Multiply `sigma` and `center_std` by one factor that is measured; return a scaling b, shape (d,).
+        """Multiply `sigma` and `center_std` by one measured factor; return the scaling b of the rows, shape (d,).
 
-        The search asks for the median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by
-        the median that follows from `sigma` and `center_std`. The query costs very little, and the factor matters
-        because the clip norm depends on it.
+        The scaling is computed first, for the spread without this factor. Then the search asks for the median of
+        ||b (x - center)|| over the rows x. The factor is the noisy answer divided by the median that follows from
+        `sigma` and `center_std`. The query costs very little, and the factor matters because the clip norm depends on
+        it.
         """
         b = scaling.optimal(self.spread(), 0.05)
         expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))

@@ -99,8 +99,9 @@ class Budget:
       ends and at its kink. So it lies below the piecewise linear curve. l2 noise (of a density
       proportional to :math:`e^{-|x| / s}`) costs a :math:`\mu` whose privacy curve is nowhere below
       that of the noise, found on a grid of epsilons. For a few coordinates this :math:`\mu` is much
-      more than :math:`1 / z`, so that l2 noise pays for one release, and rarely for many. No bound
-      of :math:`\rho` is proved for the discrete l2 noise that is drawn, so "zcdp" refuses l2 noise.
+      more than :math:`1 / z`, so that l2 noise is useful for one release, and rarely for many. No
+      bound of :math:`\rho` is proved for the discrete l2 noise that is drawn, so "zcdp" refuses l2
+      noise.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules. It also adds up the epsilons of the
       pure mechanisms (those with delta = 0), adds this sum to the result of another rule for the

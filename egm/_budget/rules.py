@@ -528,9 +528,10 @@ class Terms:
         return any(self._fits(charges, excess))
 
     def _fits(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[bool]:
-        """Yield, for each pair that `_losses` yields for the costs `charges`, whether it is within the total.
+        """Yield True or False for each pair (epsilon, delta) from `_losses`: whether it is within the total.
 
-        The pair that is compared with the total is for Gaussian noise that is larger by the factor 1 + `excess`.
+        The pairs are for releases with the costs `charges`. If there are several costs, Gaussian noise is taken to be
+        larger by the factor 1 + `excess`.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)

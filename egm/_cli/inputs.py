@@ -391,7 +391,10 @@ def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
 
 
 def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of `AdaptiveDataMechanism` that declare ranges of the columns `names`, as a dictionary."""
+    """Return, as a dictionary, the arguments of `AdaptiveDataMechanism` by which the columns `names` are bounded.
+
+    They are `sigma_range` and, with the option --range, `ranges` and `columns`, or without this option `radius`.
+    """
     declared = ranges(args)
     of_means = {"radius": args.radius} if declared is None else {"ranges": declared, "columns": names}
     return {**of_means, "sigma_range": args.sigma_range}

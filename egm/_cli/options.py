@@ -499,7 +499,7 @@ def _seed(text: str) -> int:
 
 
 def _delimiter(text: str) -> str:
-    """Return `text`, or the tab that the text "tab" stands for; raise an error if the text has several characters."""
+    """Return a tab for "tab" or the escape of a tab, or `text` if it is one character; otherwise raise an error."""
     return "\t" if text in ("tab", "\\t") else _character(text, ", or tab")
 
 

@@ -52,7 +52,7 @@ def require_allowed(given: Given) -> None:
 
 
 def _require_mark(name: str, mark: object) -> None:
-    """Raise a ValueError that calls `mark` by `name` unless it is one character that can separate cells or digits."""
+    """Raise a ValueError unless `mark`, the argument `name`, is one character that can separate cells or digits."""
     if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in _NO_DELIMITER:
         raise ValueError(f"{name} must be one character that is no letter, digit, sign or quote, got {mark!r}")
 

@@ -80,7 +80,7 @@ def reading(path: Path, encoding: str | None = None) -> Iterator[None]:
     """Turn errors of a `with` block that reads the file at `path` into a FileError that names the file.
 
     The errors are those of the operating system, of a damaged gzip file, and of text that does not have the `encoding`.
-    None stands for UTF-8, for a file whose encoding the user cannot choose.
+    If `encoding` is None, the text must have UTF-8, and the message does not say that --encoding can name another.
     """
     try:
         yield

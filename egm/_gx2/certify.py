@@ -329,7 +329,10 @@ class _Quantile:
         raise ArithmeticError("no start was found for the search of a quantile")
 
     def plan(self, y: Ball) -> None:
-        """Choose the contour for the scaled point `y` or, if `y` is negative, for the opposite tail of -Q at -`y`."""
+        """Set `contour` for the searched tail of Q at the scaled point `y`, or for that of -Q at -`y` if `y` < 0.
+
+        If the searched tail of Q is the upper one, that of -Q is the lower one, and the other way round.
+        """
         mirrored = bool(y < 0)
         if mirrored != self.mirrored:
             self.mirrored, self.upper = mirrored, not self.upper
