@@ -193,7 +193,7 @@ def l2_noise_scale(epsilon: ArrayLike, delta: ArrayLike, d: ArrayLike) -> Floats
 
 
 def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
-    """Compute the logarithm of the smallest delta of l2 noise whose largest privacy loss is epsilon + excess.
+    """Compute the log of the smallest delta at `epsilon`, for l2 noise whose largest privacy loss is epsilon + excess.
 
     `epsilon`, `excess` > 0 and `d`, the number of coordinates, are arrays of one shape.
     """

@@ -32,8 +32,8 @@ T = TypeVar("T")
 def kernel() -> ModuleType:
     """Return the module of compiled functions, which the first call imports in a quarter of a second.
 
-    If numba has not stored the compiled code, it is compiled. Meanwhile the garbage collector is off, because it would
-    find next to nothing and take a tenth of the time.
+    If numba has not stored the compiled code, the import compiles the functions. During the import the garbage
+    collector is off, because it would find next to nothing and take a tenth of the time.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -232,9 +232,9 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     s_i - c, the array of the m_i, an estimate of the relative error, and the list of Im sum_i m_i F(s_i) / |c| for F(s)
     = c / s, 1 and (s - c) / c. `x` is a point of the distribution, divided by the unit of its `Form`.
 
-    The estimated error is the error of the tail or `density` times the error of the density, whichever is larger. For
-    an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and `density` has
-    to be 0.
+    The estimated error is the error of the tail, or the error of the density times the factor `density`, whichever is
+    larger. For an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and
+    this factor has to be 0.
     """
     x, form, compiled = float(x), crossing.form, kernel()
     best: Quadrature | None = None

@@ -176,9 +176,9 @@ def conditional_means(
     Returns
     -------
     ndarray, shape (d,)
-        The means :math:`E[Y_j \mid Q = x]` for :math:`Q = \sum_j w_j Y_j` with independent
-        :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`, where w is `weights`, :math:`\nu` is `dof` and
-        :math:`\lambda` is `nc`.
+        The means :math:`E[Y_j \mid Q = x]` for :math:`Q = \sum_j w_j Y_j` plus the normal term and
+        `shift`, with independent :math:`Y_j \sim \chi^2(\nu_j, \lambda_j)`, where w is `weights`,
+        :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
 
     Raises
     ------

@@ -25,11 +25,11 @@ class Form:
 
     `unit` is twice the largest weight of Q or, without any weight, the standard deviation of the normal variable.
     Weights are gathered in groups in ascending order. For each group, `lowest` is its smallest weight, `centers` its
-    center, `k` the sum of its degrees of freedom, and `nc` that of its noncentralities. If the weights of a group,
-    center * (1 + e_j), may differ, `moments` has the sums of k_j e_j^p and of nc_j e_j^p over the group, for p = 1 ...
-    ORDER, in the shape (2, ORDER, groups); otherwise it is empty. `normal` is the standard deviation of the normal
-    variable, divided by `unit`. `order` has the indices that sort the weights if each weight is a group of its own, and
-    otherwise is None.
+    center (neither is divided by `unit`), `k` the sum of its degrees of freedom, and `nc` that of its noncentralities.
+    If the weights of a group, center * (1 + e_j), may differ, `moments` has the sums of k_j e_j^p and of nc_j e_j^p
+    over the group, for p = 1 ... ORDER, in the shape (2, ORDER, groups); otherwise it is empty. `normal` is the
+    standard deviation of the normal variable, divided by `unit`. `order` has the indices that sort the weights if each
+    weight is a group of its own, and otherwise is None.
     """
 
     unit: float

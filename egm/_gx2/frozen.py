@@ -422,7 +422,10 @@ def from_quadratic_form(
 
 
 def _vector_of(d: int, **named: ArrayLike) -> Array:
-    """Check that the only argument in `named` is a finite number or a vector of `d` of them; return it as a vector."""
+    """Return the only argument in `named`, a finite number or a vector of `d` such numbers, as a vector of length `d`.
+
+    Raise an error that contains the keyword of the argument if it is neither.
+    """
     ((name, _),) = named.items()
     array = finite(**named)
     if array.shape not in ((), (d,)):

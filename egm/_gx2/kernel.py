@@ -5,7 +5,8 @@ shape (4, groups), and its rows are r, 1 - r, the degrees of freedom k and the n
 close weights, where r is the weight of the group divided by the largest weight. `normal` is the standard deviation of
 the normal term, divided by `unit` of `Form` (twice the largest weight). A group of weights that are close but differ is
 a cluster: `series` holds the coefficients of a power series, one column for each group, for what the differences of the
-weights within clusters add to K. If there are no clusters, `series` has no rows.
+weights within clusters add to K. If there are no clusters, `series` has no rows. A point `x` of the distribution is
+divided by `unit`, too.
 
 A point c where a contour crosses the real axis is given by the number `theta` and by `lower`. If `lower` is true, c is
 -exp(theta), for the lower tail. Otherwise c is 1 / (1 + exp(-theta)), for the upper tail. The array `at`, of the shape
@@ -103,7 +104,7 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
     """Compute K(c) as if all weights of a cluster were equal to its center, and the size of the terms that are added.
 
     K is the cumulant function. The size, from which the rounding error is bounded, is the sum of the absolute values of
-    the terms of K(c), plus k |y|, or k if that is less, for each group with y = r c. `at` was filled by `cross` at c.
+    the terms of K(c), plus k min(|y|, 1) for each group, with y = r c. `at` was filled by `cross` at c.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height = size / 2

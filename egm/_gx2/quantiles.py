@@ -312,7 +312,8 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 def _log_upper_at_mean(law: Law) -> float:
     """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, but at most -0.001.
 
-    The result decides by which tail a quantile is searched: a tail that is close to 1 makes the search inaccurate.
+    A quantile whose upper tail has a larger logarithm than this is searched by its lower tail, because a tail that is
+    close to 1 makes the search inaccurate.
     """
     side = law.upper
     return min(log_by_formula(saddle(side.form, side.form.mean, side.lower)), -1e-3)

@@ -194,10 +194,10 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 
 
 def room(law: NoiseLaw, noise: float) -> float:
-    """Return the standard deviation of normal noise that must fit into 64-bit integers, so that noise of `law` fits.
+    """Return the standard deviation for which 64-bit integers must have room, so that they can hold noise of `law`.
 
-    The result is `noise`, the standard deviation of each coordinate, or 16 times `noise` for l2 noise, which is normal
-    noise with a random standard deviation.
+    `noise` is the standard deviation of each coordinate, in any unit. The result is `noise` or, for l2 noise, 16 times
+    `noise`, because l2 noise is normal noise with a random standard deviation.
     """
     return noise if law == "gaussian" else 16 * noise
 

@@ -784,8 +784,8 @@ class GaussianDataMechanism(Mechanism):
     def _check_rows(self, X: Any, labels: Sequence[Hashable], counted: bool) -> None:
         """Raise the errors of `check` for the rows `X`, whose columns `labels` are not summed.
 
-        These columns say to which person, or to which group, a row belongs. Unless `counted` is true, the number of
-        rows must be the declared one.
+        These columns say to which person, or to which group, a row belongs. If `counted` is true, any number of
+        rows is allowed; otherwise it must be the declared one.
         """
         if _tables.is_read_later(X):
             return
