@@ -1,8 +1,9 @@
 """Compute the scaling of least noise, `egm.scaling.optimal`, by a fixed-point iteration with Anderson mixing.
 
-The noise factor F is proportional to the total variance of the noise, and depends on the weights w_j = (b_j sigma_j)^2.
-Q is the sum of w_j Z_j^2 for independent standard normal Z_j, q is its upper p-quantile for the clip probability p, and
-g_j is E[Z_j^2 | Q = q]. The docstring of `optimal` has the formulas.
+The noise factor F is proportional to the total variance of the noise, and depends on the weights w_j = (b_j sigma_j)^2
+of the scaling b and the standard deviations sigma of the columns. Q is the sum of w_j Z_j^2 for independent standard
+normal Z_j, q is its upper p-quantile for the clip probability p, and g_j is E[Z_j^2 | Q = q]. The docstring of
+`optimal` has the formulas.
 """
 
 from __future__ import annotations

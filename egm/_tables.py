@@ -281,9 +281,9 @@ def label_type(X: Any, label: Any) -> np.dtype[Any] | None:
 
 
 def _dtype(column: Any) -> np.dtype[Any] | None:
-    """Return the NumPy type of the labels in an empty column of the library narwhals, or None if it is not known.
+    """Return the NumPy type of the labels in a column of the library narwhals, or None if it is not known.
 
-    The types are those that `label_type` returns.
+    No entry is read, so the column may be empty. The types are those that `label_type` returns.
     """
     dtype = column.dtype
     name = type(dtype).__name__

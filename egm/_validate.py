@@ -52,7 +52,7 @@ _LARGEST = sys.float_info.max
 
 
 class DeltaWarning(UserWarning):
-    """Warning that delta is 1/n or more: publishing one of n rows, drawn at random, would be private for it, too."""
+    """Warning that delta is 1/n or more: then even publishing a random one of n rows counts as private."""
 
 
 def real(**named: object) -> Array:

@@ -342,7 +342,8 @@ class AdaptiveDataMechanism(Declared):
             ``least_rho(d)`` and there are no `ranges`, or if only one of `person` and the
             mechanism's `per_person` is given.
         TypeError
-            If `X` is an iterator, or if its type shows that it does not hold real numbers.
+            If `X` is an iterator and `person` is not the name of a column, or if the type of `X` shows
+            that it does not hold real numbers.
 
         Notes
         -----

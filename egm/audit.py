@@ -317,8 +317,8 @@ def _played(
 def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> Array:
     """Draw `size` times the noise of one release from the Generator `rng`; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale that asked[j] names. l2 noise is normal noise times a random factor,
-    sqrt(g / k), where g is a gamma variable of shape k; `shapes` has the shapes.
+    asked[j] has the law and the scale of column j, and an index i. l2 noise is normal noise times a random factor,
+    sqrt(g / k), where g is a gamma variable of shape k = shapes[i - 1]. If i is 0, there is no such factor.
     """
     factors = [np.ones(size), *(np.sqrt(rng.gamma(shape, size=size) / shape) for shape in shapes)]
     return np.transpose([getattr(rng, law)(0.0, scale, size) * factors[last] for law, scale, last in asked])
@@ -328,9 +328,9 @@ def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> 
 def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
     """Draw `size` times the noise of one release from the secure samplers; the result has the shape (size, len(asked)).
 
-    Column j has the law and the scale that asked[j] names. l2 noise is normal noise times a random factor,
-    sqrt(g / k), where g is a gamma variable of shape k; `shapes` has the shapes. A second call with equal arguments
-    returns the same draws.
+    asked[j] has the law and the scale of column j, and an index i. l2 noise is normal noise times a random factor,
+    sqrt(g / k), where g is a gamma variable of shape k = shapes[i - 1]. If i is 0, there is no such factor.
+    A second call with equal arguments returns the same draws.
     """
     gammas = [samplers._half_gamma(round(2 * shape), size) / shape for shape in shapes]
     factors = [np.ones(size), *map(np.sqrt, gammas)]

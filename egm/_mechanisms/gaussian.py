@@ -49,7 +49,8 @@ class GaussianMechanism(Mechanism):
     noise_law : {"gaussian", "l2"}
         Law of the noise that is drawn.
     noise_size : int
-        Number of coordinates for which l2 noise is calibrated.
+        The argument `d`, or 1 if it is not given: the number of coordinates for which l2 noise is
+        calibrated.
     noise_multiplier : float
         Least sufficient standard deviation of each coordinate of the noise for a query of
         sensitivity 1, by `egm.calibration.analytic_noise_multiplier` or
@@ -192,7 +193,7 @@ class GaussianMechanism(Mechanism):
         return secure(value, np.full(value.shape, unit), std, self.noise_law)
 
     def check_noise(self, value: object) -> None:
-        """Raise an error if rounding to integers would use too much of delta in a secure release.
+        """Raise an error if a secure release would lose too much of delta by its integer arithmetic.
 
         Parameters
         ----------
@@ -203,7 +204,8 @@ class GaussianMechanism(Mechanism):
         ------
         ValueError
             If rounding to integers would cost half of `delta` or more, which is possible for a tiny
-            `delta` or a large `epsilon` such as 50; or if the noise is more than 2**36 times the sensitivity.
+            `delta` or a large `epsilon` such as 50; or if the noise is more than 2**36 times the
+            sensitivity.
         TypeError
             If the type of `value` shows that it is not a real number or an array of real numbers.
 

@@ -321,7 +321,7 @@ class GroupedDataMechanism(Mechanism):
         people.require_keys(X, by, self.keys)
 
     def check_noise(self, X: object) -> None:
-        """Raise an error if rounding to integers would use too much of delta in a secure release.
+        """Raise an error if a secure release would lose too much of delta by its integer arithmetic.
 
         Parameters
         ----------
@@ -431,8 +431,8 @@ class GroupedDataMechanism(Mechanism):
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, float]:
         """Return the weight by which the number of rows is multiplied, and the standard deviation of the noise.
 
-        Both are multiples of the unit of `grid`, the `Lattice` by which a secure release rounds clipped rows to
-        integers.
+        Both are measured in ``grid.unit``, the length for which the integer 1 stands when a secure release rounds
+        clipped rows to integers.
         """
         weight = round(self._weight / grid.unit)
         _, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)

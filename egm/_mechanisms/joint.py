@@ -45,9 +45,9 @@ _LEAST_WEIGHT = 1 / 10  # of the number of rows over the clip norm, if a person 
 class Joint:
     """Describe the vector that is released at once: a sum of clipped rows and, on request, two numbers of rows.
 
-    `counted` says whether the number of rows is part of the vector, and `clipped` whether the number of clipped rows
-    is. `reach_squared` is k**2 if a person may have k rows, or m for one row in each of m groups. `groups` says whether
-    there are several groups of rows, each with its own sum.
+    `counted` says whether the number of all rows is part of the vector, and `clipped` whether the number of shortened
+    rows is. `reach_squared` is k**2 if a person may have k rows, or m for one row in each of m groups. `groups` says
+    whether there are several groups of rows, each with its own sum.
     """
 
     neighbors: Neighbors
@@ -93,12 +93,12 @@ class Joint:
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
     def on_lattice(self, radius: int, weight: int, rounded: int = 0) -> tuple[int, float]:
-        """Return the weight of the number of clipped rows, an integer, and the sensitivity of all that is released.
+        """Return the weight of the number of shortened rows, an integer, and the sensitivity of all that is released.
 
         Rows are vectors of integers, of norm at most `radius`, and the number of rows is multiplied by the integer
         `weight`. If a sum of rows is rotated along a basis and then rounded to integers once more, `rounded` is the
         number of its entries; rounding can increase the change of each entry by one. The returned weight is 0 if the
-        number of clipped rows is not released.
+        number of shortened rows is not released.
         """
         joint = radius**2 + weight**2
         square = joint

@@ -189,7 +189,10 @@ class RowSum(ABC):
         return parts.center + low, parts.center + high
 
     def _noisy_count(self) -> float:
-        """Return the number of rows by which the center was multiplied, which may be less than 1 if it is noisy."""
+        """Return the public or noisy number N of rows with which the estimate is the noisy centered sum + N * center.
+
+        A noisy number may be less than 1, unlike `n`.
+        """
         return self.n
 
     def to_frame(self, confidence: float = 0.95, backend: str | ModuleType | None = None) -> Any:
@@ -292,9 +295,10 @@ def half_lengths(std: Array, bias: Array, bias_std: Array | float, tail: float) 
 def _ratio(
     S: Array, N: float, variance: Array, parts: Parts, z: float, half: Callable[[Array], Array]
 ) -> tuple[Array, Array]:
-    """Return the least and the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2).
+    """Return the ends of intervals for the means of centered rows, from their noisy sum `S` and their number `N`.
 
-    `S` and both results are vectors, and `variance` is a vector or a matrix with one row for each result. The function
+    They are the least and the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2). `S`
+    and both results are vectors, and `variance` is a vector or a matrix with one row for each result. The function
     `half` returns, for a variance, half of the length of an interval, which is at most z standard deviations plus the
     bias. If `N` is so small in view of its noise that the exact count may be zero, the results are infinite.
     """

@@ -31,7 +31,7 @@ noise with the distribution :math:`p` are private for this epsilon and for
 
     \delta + (1 + e^\varepsilon) \frac{d}{24 s^2}.
 
-The noise is calibrated for delta minus six times the additional term, which is :math:`(1 + e^\varepsilon) d / (4 s^2)`.
+The noise is calibrated for delta minus :math:`(1 + e^\varepsilon) d / (4 s^2)`, which is six times the additional term.
 The surplus also covers the tails of the noise, which 64-bit integers cut off.
 
 l2 noise of scale s is Gaussian noise with a random variance V, which all coordinates share. The mean of 1/V is

@@ -215,7 +215,7 @@ def _is_date(label: object) -> bool:
 class Source:
     """Say which columns of a table are summed, and which columns hold the person and the group of each row.
 
-    `columns` has the names of the columns that are summed, or is None for all columns without labels; `d` is their
+    `columns` has the names of the columns that are summed, or is None for all columns that hold no labels; `d` is their
     number. `person` and `by` are the labels of the rows, their persons and groups: each is the name of a column, an
     array with one entry for each row, or None. Missing numbers are allowed if `gaps` is true.
     """
@@ -246,7 +246,7 @@ class Source:
     def _of_part(self, part: Any, names: tuple[Hashable, ...] | None) -> Block:
         """Return as one `Block` the rows and labels of `part`, a partition of a dask frame or a block of a dask array.
 
-        The columns of a dask array have the names `names`.
+        `names` has the names of the columns of a dask array; for a dask frame it is not used.
         """
         labels = self.person, self.by
         if isinstance(part, np.ndarray):
@@ -459,9 +459,9 @@ def _pairs(number: Labels, groups: Labels, most: int | None) -> tuple[Labels, La
     """Sort rows by their pairs of person and group, and leave out all but the first `most` groups of each person.
 
     `number` has, for each row, the number of its person, in ascending order, and `groups` the number of its group. The
-    first groups of a person are those whose first rows stand first. The result has three vectors with an entry for each
-    row that is kept: the number of its pair, its index, and the number of its group. If `most` is None, all groups are
-    kept.
+    groups of a person are taken in the order in which they first occur. The result has three vectors with an entry for
+    each row that is kept: the number of its pair, its index, and the number of its group. If `most` is None, all groups
+    are kept.
     """
     span = int(groups.max()) + 1
     _, first, pair = np.unique(number * span + groups, return_index=True, return_inverse=True)

@@ -1,4 +1,4 @@
-r"""Sum clipped rows of a mechanism with a basis where they stand, in the columns, and rotate nothing but the sum.
+r"""For a mechanism with a basis, sum clipped rows in the coordinates of the columns, and rotate only the sum.
 
 Let U be the matrix of the basis, b the scaling, m its largest entry, C the clip norm, and :math:`A = \mathrm{diag}(b /
 m) U`. A centered row x is first multiplied by m / C; let y be the result. The row is clipped if :math:`\|A y\| > 1`. A
@@ -65,7 +65,7 @@ class Unrotated:
 
     @property
     def alpha(self) -> float:
-        """Return the factor of a centered row: the largest entry of the scaling, divided by the clip norm."""
+        """Return the factor that multiplies a centered row: the largest entry of the scaling over the clip norm."""
         return float(np.max(self.scaling) / self.clip_norm)
 
     @property
