@@ -236,6 +236,8 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
 def theorem4(sigma: ArrayLike, n: int) -> float:
     r"""Bound the mean squared noise of `egm.mechanisms.GaussianDataMechanism` by Theorem 4 of Poulsen's report (2023).
 
+    The bound is for a noise multiplier of 1, that is, divided by the squared noise multiplier.
+
     Parameters
     ----------
     sigma : array_like, shape (d,)

@@ -145,9 +145,9 @@ def _sum(args: Namespace) -> None:
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
     """Return what `release` says about the numbers of rows and of clipped rows, as a dictionary from name to number.
 
-    If the noisy number of rows was released, it has this number. If the noisy number of clipped rows was released, it
-    has this number, its standard deviation, and its excess over the expected number, in standard deviations. It
-    is empty for a release of groups, whose numbers of rows are written for each group.
+    The noisy number of rows is in the dictionary if it was released. If the noisy number of clipped rows was released,
+    it is there with the standard deviation of its noise and its excess over the expected number, in standard
+    deviations. The dictionary is empty for a release of groups, whose numbers of rows are written for each group.
     """
     if isinstance(release, GroupedRelease):
         return {}
@@ -256,7 +256,7 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Write the expected error of a release by `egm sum`, and for comparison that with other scalings and noise."""
+    """Write the expected error of `egm sum` and, for comparison, its expected errors with other scalings and noise."""
     names, sigma = inputs.planned(args)
     with explained(names):
         solved = target.reach(args, names, sigma, CONFIDENCE)

@@ -418,7 +418,7 @@ def _half_widths(
 def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
     """Return a value between `low` and `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    `solve` calls it for the error divided by the target. The function must be above 1 at `low` and at most 1 at `high`.
+    The function `ratio`, in `solve` the error divided by the target, must be above 1 at `low` and at most 1 at `high`.
     It is at most 1 at the result, and above 1 at a value that is smaller by a factor of nearly 1 - 1e-9.
     """
     ends = math.log(low), math.log(high)
@@ -435,7 +435,7 @@ def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
 def _first_whole(ratio: Callable[[float], float], low: int, high: int) -> int:
     """Return a whole number from `low` to `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    `solve` calls it for the error divided by the target. The function must be above 1 at `low` and at most 1 at `high`.
+    The function `ratio`, in `solve` the error divided by the target, must be above 1 at `low` and at most 1 at `high`.
     It is at most 1 at the result, and above 1 at the whole number before the result.
     """
     while high - low > 1:

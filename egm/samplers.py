@@ -433,7 +433,7 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
     sampler: Callable[[list[int]], list[int]] = getattr(measurements, maker)(_integers(), distance, scale=scale)
 
     def noisy(numbers: list[int]) -> list[int]:
-        """Return the integers `numbers` plus independent noise."""
+        """Return the integers `numbers` plus independent noise with the law of `maker` and the scale `scale`."""
         step = max(_EACH, -(-len(numbers) // CORES))
         return list(chain(*in_parallel(sampler, [numbers[i : i + step] for i in range(0, len(numbers), step)])))
 
@@ -442,7 +442,7 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
 
 @functools.lru_cache(maxsize=8)
 def _choice(scale: float) -> Callable[[list[int]], int]:
-    """Return OpenDP's function that adds noise of scale `scale` to scores and returns the index of the largest sum.
+    """Return OpenDP's function that adds Gumbel noise (scale `scale`) to scores and gives the index of the largest sum.
 
     The argument of the returned function is a list of integers, the scores.
     """

@@ -148,15 +148,17 @@ def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: A
 def _unlimited(right: Callable[..., Any], number: Any, groups: Any, most: int | None) -> Any:
     """Call the function `right` without its limit on the number of groups of a person, and return its result: a bug.
 
-    `right` is `egm._rows.people._pairs`, whose place this function takes, and the limit is `most`.
+    `right` is `egm._rows.people._pairs`, whose place this function takes. Its arguments are `number`, `groups` and
+    `most`, which is the limit.
     """
     return right(number, groups, None)
 
 
 def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Callable[..., Whole]:
-    """Return a wrong replacement of the method `Lattice.sum`, which rounds rows to vectors of integers and adds them.
+    """Return a replacement of the method `Lattice.sum`, which clips rows, rounds them to integers and adds them.
 
-    It shortens (clips) long rows only if `clip` is true. `rounding` rounds an array to integers.
+    The replacement has a bug if `clip` is false, so that long rows are not shortened, or if `rounding`, a function that
+    rounds an array to integers, does not round towards zero.
     """
 
     def total(

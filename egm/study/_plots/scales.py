@@ -11,7 +11,7 @@ from matplotlib.ticker import Formatter, LogFormatterMathtext, LogLocator, NullL
 
 
 def log_axis(ax: Axes, which: Literal["x", "y", "both"] = "both") -> Axes:
-    """Make axes logarithmic, with minor ticks, and with plain numbers as labels if they lie between 5e-4 and 2e4.
+    """Make axes logarithmic, with minor ticks and, as labels, plain numbers (between 5e-4 and 2e4) or powers of ten.
 
     Parameters
     ----------

@@ -178,7 +178,7 @@ def _along(ax: Axes, one: Any, place: float) -> Array:
     """Return the point of the line `one` that lies at the fraction `place` of the width of `ax`, from the left.
 
     The result is an array with the distances of this point from the left and lower edge of the page, in units of 1/72
-    inch. The point is interpolated between those from which the line is drawn.
+    inch. The point is interpolated between the points of the line that are inside `ax`.
     """
     seen, edges = _visible(ax, one), ax.bbox.intervalx * 72 / ax.figure.dpi
     x = edges[0] + place * (edges[1] - edges[0])
