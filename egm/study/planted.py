@@ -219,10 +219,10 @@ def _persons(mechanism: GaussianDataMechanism, groups: str = "") -> tuple[Any, .
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
     """Return a function (data set, number m of releases, random generator) that draws m releases of `mechanism`.
 
-    The function returns an array with one row for each release: its estimate, and the noisy number of rows if released;
-    for a release of groups, these numbers of each group. A data set is an array, or a pair of an array and a dictionary
-    of further arguments of `mechanism.release`. Without a generator, the noise is secure. The releases are made in the
-    context that `setting` returns.
+    The function returns an array with one row for each release. The row has the estimate and, if it is released, the
+    noisy number of rows; for a release of groups, it has both for one group after another. A data set is an array, or a
+    pair of an array and a dictionary of further arguments of `mechanism.release`. Without a generator, the noise is
+    secure. The releases are made in the context that `setting` returns.
     """
 
     def once(data: Any, rng: Rng | None) -> Array:
@@ -277,7 +277,7 @@ def _quantile(epsilon: float) -> Draw:
 
 @contextlib.contextmanager
 def _coarse() -> Iterator[None]:
-    """Make a context in which rows are rounded to integers coarsely: the clip norm is 3 units long instead of 2**40.
+    """Make a context in which rows are rounded coarsely: to units of 1/3 of the clip norm instead of 2**-40 of it.
 
     So the rounding of a single number changes a release visibly, and a bug of the rounding can be found.
     """

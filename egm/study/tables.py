@@ -348,8 +348,8 @@ def searches() -> StructuredArray:
       `reach`, which is :math:`n \sqrt{\rho}` for the budget :math:`\rho`. Together they name the row.
     - `runs`: the number of runs; `refused`: how many of them were refused because the budget was too small; `failures`:
       how many ended with an exception or a warning.
-    - `median` and `most`: median and maximum, over the runs, of the l2 norm of the error divided by its
-      forecast, the root of the expected squared l2 norm. `beyond`: in how many runs this norm was more
+    - `median` and `most`: median and maximum, over the runs, of the l2 norm of the error of the released sum
+      divided by its forecast, the root of the expected squared l2 norm. `beyond`: in how many runs this norm was more
       than 5 times its forecast. `above`: in how many runs the forecast was more than 5 times the root mean
       square of this norm over all runs.
     - `outside`: how many runs had an estimate or a spread outside the declared ranges.
@@ -377,7 +377,7 @@ def searches() -> StructuredArray:
 
 
 def bases() -> StructuredArray:
-    r"""Read the measured errors of a learned basis and of published methods, for rows with correlated columns.
+    r"""Read the measured errors of mechanisms with and without a basis, for rows with correlated columns.
 
     Returns
     -------

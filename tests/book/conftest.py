@@ -21,7 +21,7 @@ MADE_BY_SPHINX = ["genindex", "search"]
 
 
 def pytest_collection_modifyitems(items):
-    """Move the tests of the PDF files to the front: making these takes so long that a worker could end long after all.
+    """Move the tests of the PDF files to the front: if a worker began to make a PDF late, all others would wait for it.
 
     `items` is the list of all tests.
     """
@@ -65,7 +65,7 @@ def executed(book):
 
 
 def contents():
-    """Return the pages named in the table of contents (_toc.yml), as paths without suffix, in their order."""
+    """Return all pages and chapters in the table of contents (_toc.yml), as paths without suffix, in their order."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     return [toc["root"], *(page["file"] for entry in entries for page in [entry, *entry.get("sections", [])])]

@@ -137,7 +137,7 @@ def look_at(page, path):
 def test_no_page_is_forgotten(book, toc, made_by_sphinx):
     """The HTML files of the book are index.html, the pages in the table of contents, and the pages that Sphinx adds.
 
-    So `test_page` opens all pages. Only index.html, which leads to the first page, has a test of its own.
+    `test_page` runs for each of them but index.html, which leads to the first page and has a test of its own.
     """
     made = {"index", *made_by_sphinx}
     found = {path.relative_to(book).with_suffix("").as_posix() for path in book.rglob("*.html")}

@@ -396,10 +396,11 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """`pages.list_slips` lists, of the errors in one version of Poulsen's report, first those that change a result.
+    """`pages.list_slips` lists, of the errors that one text prints, first those that change a result.
 
-    Then come errors in a proof or formula, and in the wording. Errors of one kind are in the order of errata.yml. With
-    each error of the report, the list says what the final report did about it.
+    Then come errors in a proof or formula, and in the wording. Errors of one kind are in the order of errata.yml. A
+    text is a version of Poulsen's report, or the lecture notes. For an error of the report, the list says what the
+    report's final version did about it.
     """
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips

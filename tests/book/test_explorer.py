@@ -51,8 +51,9 @@ LEAST, LEAST_ROUGHLY = 1e-7, 1e-5
 def mechanism(sigma, n, epsilon, delta, scaling, p="1/n", offset=0.0, noise="gaussian"):
     """Return the `GaussianDataMechanism` of the package for a setting of the explorer, an interactive page of the book.
 
-    `p` is the clip probability: a number, "1/n", or "best". For "best", the mean of the rows is expected to be `offset`
-    standard deviations from the center. The other arguments are those of `GaussianDataMechanism`.
+    `p` is the clip probability: a number, "1/n", or "best". `offset` matters only for "best": the mean of the rows
+    is then expected to be `offset` standard deviations from the center. The other arguments are those of
+    `GaussianDataMechanism`.
     """
     best = {"clip_probability": "optimal", "center_std": offset * np.array(sigma), "sigma_factor": 1}
     clip = best if p == "best" else {} if p == "1/n" else {"clip_probability": p}
@@ -828,7 +829,7 @@ def test_python_on_the_page_does_the_same(page, sigma):
     """The Python code that the explorer shows runs, and computes the clip norm and the total error of the explorer.
 
     This holds for each choice of the clip probability and of the law of the noise. `sigma` is the text of the typed
-    standard deviations, or "".
+    standard deviations, or "" if they are to follow from alpha and d.
     """
     start(page)
     type_in(page, alpha=0.25, n=12345, offset=0.3, sigma=sigma)
@@ -882,7 +883,8 @@ def test_bad_values_are_refused(page, name, value, words):
 def test_address_keeps_the_setting(book, browser, page, clip, sigma):
     """The explorer's address contains its setting: a new window with the address shows the same setting and results.
 
-    `clip` is the chosen clip probability, and `sigma` the text of the typed standard deviations, or "".
+    `clip` is the chosen clip probability, and `sigma` the text of the typed standard deviations, or "" if they are to
+    follow from alpha and d.
     """
     start(page)
     page.check(f"#explorer-clip-{clip}")

@@ -348,9 +348,9 @@ def test_below_the_least_budget_all_is_refused(d):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    With either of the two, the budget is at least the least budget of the mechanism; with the larger n, the budget may
-    be smaller by a relative 1e-14, due to rounding. The budget that is too small is `part` times the least budget for
-    `n` rows and `d` columns, for the declared `radius` and the least declared standard deviation `least`.
+    With either of the two, rho is at least `least_rho(d)`, the least budget of the mechanism; with the larger n, rho
+    may be smaller by a relative 1e-14, due to rounding. The rho that is too small is `part` times `least_rho(d)` for
+    `n` rows and `d` columns, the declared `radius`, and declared standard deviations from `least` to 1.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -612,8 +612,9 @@ def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at the estimate, and its half-width grows with the confidence.
 
     For a confidence near 0 the half-width in each column is `release.bias`. For a confidence near 1 it is this bias
-    plus the normal quantile times a standard deviation. The squares of the columns' standard deviations add up to the
-    forecast error due to noise and clipping, plus the sum of the squares of `release.bias_std`, the noise in the bias.
+    plus the normal quantile times s, a standard deviation of the error in this column. Over all columns, s**2 adds up
+    to the forecast error due to noise and clipping, plus the sum of the squares of `release.bias_std`, the standard
+    deviations of the noise in the bias.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
     halves = []
@@ -650,9 +651,9 @@ def with_far_rows(case, seed):
     """Return a release of 2000 rows, of which a few are far from the others, and these 2000 rows, as a pair.
 
     Most rows are normal. In the few far rows, all entries are equal to the upper end of the declared range for an even
-    `seed`, and to its lower end for an odd one. The mechanism has ``unseen=0.1``, as ``interval(unseen=True)``
-    requires. `case` is a key of UNSEEN: the number of far rows, that of columns, n sqrt(rho), and options of the
-    mechanism.
+    `seed`, and to its lower end for an odd one. The mechanism has ``unseen=0.1``, the share of the budget for
+    counting long rows, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN: the number of far rows, that
+    of columns, n sqrt(rho), and options of the mechanism.
     """
     few, d, reach, options = UNSEEN[case]
     if "ranges" in options:
@@ -776,10 +777,10 @@ def test_normal_rows_are_believed():
 
 
 def test_a_forecast_is_not_far_too_large_at_a_large_budget():
-    """For normal rows, the forecast of a release is at most 25 times the squared error that was expected before.
+    """For normal rows, the forecast in a release is at most 25 times the squared error that was forecast before it.
 
-    With n sqrt(rho) = 20 000, the center before the last round is wrong by many times the noise of the release. If this
-    error is taken for an error of the released sum, the forecast is thousands of times too large.
+    With n sqrt(rho) = 20 000, the center that the search finds, before the sum is released, is wrong by many times the
+    noise of the sum. If this error is taken for an error of the sum, the forecast is thousands of times too large.
     """
     sigma, n, rho = zipf_sigma(10, 1.0, total=10), 20_000, 1.0
     before = mechanism(n, rho).forecast(sigma=sigma, center=np.full(10, 50.0)).error.total
@@ -873,10 +874,10 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 
     One of 30 columns follows `law`, and the others are normal. Over ten runs, the mean squared error is 0.4 to `most`
     times its mean forecast. At least the share `covered` of the 95 % intervals of the skewed column contains the exact
-    sum. If `basis` is not None, the bias is spread over all coordinates along the basis, so `most` is larger and
-    `covered` smaller (over sixty other runs, the error for the lognormal law is 2.2 times the forecast). Without the
-    correction, the mean squared error is more than `worse` times that with the correction, and more than 3 times its
-    forecast, and no interval of the skewed column contains the sum.
+    sum. If rows are clipped along a basis (`basis` is not None), the bias is spread over all coordinates along the
+    basis, so `most` is larger and `covered` smaller (over sixty other runs, the error for the lognormal law is 2.2
+    times the forecast). Without the correction, the mean squared error is more than `worse` times that with the
+    correction, and more than 3 times its forecast, and no interval of the skewed column contains the sum.
     """
 
     def runs():
@@ -906,10 +907,10 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     """`correct` estimates what clipping has taken from the sum, and adds it only where it is clearly more than noise.
 
     The function gets the noisy sum of the parts that clipping has removed from the rows. For 16 columns, the noise has
-    the standard deviation 2 in this sum, and 1 in the sum of the clipped rows. If no column has more than noise,
-    nothing is added. If one column has, its part is added. If all have, a share of all parts is added, unless this
-    would give more noise than clipping to a larger norm; then nothing is added, and the attribute `larger` of the
-    result is true.
+    the standard deviation 2 in this sum, and 1 in the sum of the clipped rows. If all 16 entries of the first
+    sum look like noise, nothing is added. If one is clearly larger, this entry is added. If all are larger, all are
+    added, possibly times a factor below 1, unless this would give more noise than clipping to a larger norm; then
+    nothing is added, and the attribute `larger` of the result is true.
     """
 
     def found(parts, ratio=1.5):
@@ -978,8 +979,8 @@ def test_radial_is_near_the_exact_law(model):
 def test_what_a_radial_row_has_beyond_the_clip_norm(model):
     """`Radial.excess(C)` agrees within 12 % with three means over 300,000 random normal rows, for three clip norms C.
 
-    For a row of norm r, these are the means of max(r - C, 0), of max(r - C, 0)**2, and of max(1 - C / r, 0). `model` is
-    a case in MODELS: the standard deviations and the mean of a row.
+    For a row of norm r, these are the means of max(r - C, 0), of max(r - C, 0)**2, and of max(1 - C / r, 0). `Radial`
+    approximates the distribution of r. `model` is a case in MODELS: the standard deviations and the mean of a row.
     """
     sigma, offset = MODELS[model]
     X = np.random.default_rng(4).normal(offset, sigma, (300_000, sigma.size))
@@ -1110,12 +1111,13 @@ def test_a_tail_from_numbers_in_shells():
 
 @pytest.mark.parametrize("power", [1.5, 3.0, 6.0])
 def test_further_counts_of_long_rows_make_a_tail_exact(power):
-    """`Tail.counted` puts exact counts of long rows into a rough model, up to the first count that may be only noise.
+    """`Tail.counted` puts new counts of long rows into a rough model, up to the first count that may be only noise.
 
-    A `Tail` models the number of rows with a norm above t, for every t. The exact counts are 10 000 / t**power, the
-    true numbers, for 12 norms t. The model ends at the first of these norms whose count is at most 2.5 standard
-    deviations of the noise; the number of rows there is set to three standard deviations. Beyond its last norm the
-    model falls like t**-p, with p = 0.85 * power but at least 1.2, within 5 %.
+    A `Tail` models the number of rows with a norm above t, for every t. The new counts are the true numbers, 10 000 /
+    t**power for 12 norms t, but the method is told that they have noise of standard deviation 2. The model ends at the
+    first of these norms whose count is at most 2.5 standard deviations of the noise; the number of rows there is set to
+    three standard deviations. Beyond its last norm the model falls like t**-p, with p = 0.85 * power but at least 1.2,
+    within 5 %.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1130,7 +1132,7 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
 
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
-    """If the first new count of long rows may be only noise, `Tail.counted` ends the model at the norm of this count.
+    """If the first count of long rows that `Tail.counted` gets may be only noise, the model ends at its norm.
 
     A `Tail` models the number of rows with a norm above t, for every t. Beyond its last norm, this number is a power of
     t; the exponent is kept. If the new counts are clearly more than noise, the old numbers at larger norms are kept,
@@ -1448,7 +1450,10 @@ def test_the_spread_of_sparse_rows_is_not_underestimated(law):
 
 
 def test_the_spread_of_normal_rows_is_sigma():
-    """If the norms look like those of normal rows, `release.spread` is equal to `release.sigma`."""
+    """If the norms look like those of normal rows, `release.spread` is equal to `release.sigma`.
+
+    Both are standard deviations of the columns, but `spread` is larger if there are more long rows than in normal data.
+    """
     X = np.random.default_rng(1).normal(size=(2000, 2))
     release = AdaptiveDataMechanism(2000, 0.09, radius=9.0, sigma_range=(0.1, 9.0)).release(
         X, rng=np.random.default_rng(1)
