@@ -420,10 +420,11 @@ def test_a_rounded_matrix_is_replaced_by_the_nearest_orthogonal_one():
 
 
 def noise(basis, S, sigma):
-    """Return about the expected squared error of noise, up to a constant factor, in order to compare bases.
+    """Return about how large the variance of the noise is with `basis`, up to a constant factor, to compare bases.
 
-    Rows have the covariance matrix `S`, and b = `sigma`**-0.5 scales their coordinates along `basis`. The number is the
-    expected squared norm of a scaled row, times sum(1 / b**2).
+    Rows have the covariance matrix `S`. Their coordinates along `basis` are scaled by b = `sigma`**-0.5, where `sigma`
+    has guesses of the coordinates' standard deviations. The number is the expected squared norm of a scaled row, times
+    sum(1 / b**2).
     """
     return np.sum(basis.std(S) ** 2 / sigma) * np.sum(sigma)
 

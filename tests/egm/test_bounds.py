@@ -1,6 +1,6 @@
 """Test `egm.bounds`: upper bounds for the quantiles of a chi-square form, a weighted sum of chi-square variables.
 
-The bounds equal their closed formulas, and no bound is below the quantile.
+For equal weights, the bounds are the numbers that their formulas give by hand. No bound is below the exact quantile.
 """
 
 import numpy as np

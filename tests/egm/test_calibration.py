@@ -174,7 +174,7 @@ def test_conversions_are_inverse(epsilon, delta):
 
 
 def parts(u, delta):
-    """Return term(alpha, `delta`), where epsilon = rho alpha + term(alpha, `delta`) converts a zCDP cost rho.
+    """Return the number c for which a zCDP cost rho is converted to epsilon = rho alpha + c, for this `delta`.
 
     alpha = 1 + exp(`u`) is an order of the Rényi divergence. mpmath computes with its current number of digits.
     """

@@ -84,13 +84,16 @@ stored = pytest.mark.parametrize(
 
 @functools.lru_cache(maxsize=1)
 def shared(form):
-    """Return an empty dictionary for what the tests of the stored sum `form` share; pytest makes them in a row."""
+    """Return the dictionary, empty at first, in which the tests of the stored sum `form` keep results for each other.
+
+    pytest runs the tests of one sum one after the other, so only the dictionary of the last sum is kept.
+    """
     return {}
 
 
 @pytest.fixture
 def once(cases, monkeypatch):
-    """Let `gx2.certify` make the law and contours of the sum `cases` once: a point's tails and density share them."""
+    """Let `gx2.certify` compute the law and each contour of a sum only once, for all its stored values `cases`."""
     made = shared(json.dumps(cases[0]["form"]))
 
     def keep(make):
@@ -377,7 +380,7 @@ def test_bound_of_the_rest(parameters, y, upper):
     "upper", [pytest.param(True, id="upper", marks=pytest.mark.slow), pytest.param(False, id="lower")]
 )
 def test_clusters_change_nothing(upper, monkeypatch):
-    """If similar ones of more than 500 weights are gathered in clusters to save time, a tail's ball stays right.
+    """If a sum has more than 500 weights, and similar ones are clustered to save time, a tail's ball is still right.
 
     The ball with clusters overlaps the one without them, and has an accuracy of at least 50 bits. The tail is the upper
     one if `upper` is true.
@@ -401,8 +404,9 @@ def test_clusters_change_nothing(upper, monkeypatch):
 def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
     """A ball for a cluster of similar weights contains the exact cumulant function, even with few terms of its series.
 
-    The ball includes a bound on the rest of the series. The bounds of `Edge.log_size` and `Edge.rest` are not below
-    those without clusters. `dof` and `nc` are the degrees of freedom and the noncentrality of every term.
+    The ball includes a bound on the rest of the series. With clusters, the upper bounds that `Edge.log_size` and
+    `Edge.rest` return are not below those without clusters. `dof` and `nc` are the degrees of freedom and the
+    noncentrality of every term.
     """
     weights = np.append(np.linspace(0.3, 0.304, 40), 0.4)
     law = law_of(weights, dof, nc)

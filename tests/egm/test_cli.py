@@ -1820,8 +1820,8 @@ def test_full_disk_is_not_a_bug():
 def test_output_that_does_not_fit_is_an_error(folder, output):
     """If the operating system limits files to 2000 bytes, a longer output makes `egm sum` fail with exit code 2.
 
-    Of a file that --output names, nothing is left. `output` is such a file, or says whether standard output has a
-    buffer: without one, a call may write only a part of the output.
+    With --output, no file is left. `output` is "file" for this option, or says whether standard output has a buffer.
+    Without a buffer, a call may write only a part of the output.
     """
     names = [f"c{i}" for i in range(100)]
     write_csv("wide.csv", np.ones((5, 100)), names)

@@ -149,9 +149,10 @@ def test_vectors_are_matched_by_their_names():
 
 
 def test_a_covariance_with_names_is_put_in_order():
-    """`error` puts a covariance matrix with names, as pandas computes it, into the order of the mechanism's columns.
+    """`GaussianDataMechanism.error` puts a covariance matrix with names into the order of the mechanism's columns.
 
-    The matrix is refused if rows and columns have different orders, or names that are not those of the mechanism.
+    The matrix is a data frame, as pandas computes it. It is refused if rows and columns have different orders, or
+    names that are not those of the mechanism.
     """
     factor = np.random.default_rng(2).normal(size=(3, 3))
     covariance, names = factor @ factor.T, ["age", "income", "visits"]

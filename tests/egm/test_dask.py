@@ -74,7 +74,7 @@ def seen(block):
 def unknown(X, chunks):
     """Return a dask array with the rows of the array `X`, for which dask does not know the number of rows.
 
-    The rows are selected by their values from an array that `chunks` divides into blocks.
+    It is selected, by a condition on the values, from an array with more rows, which `chunks` divides into blocks.
     """
     X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
     return X[X[:, 0] > -1e5]
@@ -453,7 +453,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 @pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """If a Parquet file changes, `from_parquet` returns the new numbers, even while a cluster holds the old ones."""
+    """If a Parquet file changes, `egm.files.from_parquet` reads the new numbers, even if a cluster holds old ones."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())

@@ -291,8 +291,8 @@ def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
 def test_missing_values_are_nan_or_an_error(tmp_path, cell, options):
     """A missing value of a CSV file becomes NaN with ``missing="nan"``, and otherwise raises an error.
 
-    The error names row and column. `cell` is the text that stands for the missing value, and `options` say how the file
-    was written.
+    The error names row and column. `cell` is the text that stands for the missing value, and `options` has the
+    delimiter and the decimal sign of the file, if they are not the usual ones.
     """
     mark = options.get("delimiter", ",")
     (tmp_path / "t.csv").write_text(f"a{mark}b\n1{mark}2\n3{mark}{cell}\n")
@@ -528,10 +528,11 @@ def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
 
 
 def bad_labels(tmp_path, content, name="t.csv", labels=("id",), at_once=False):
-    """Write `content` to the file `name` in `tmp_path`, and return a function that reads the file's labels and fails.
+    """Write `content` to the file `name` in `tmp_path`, and return a function that reads the file and its labels.
 
-    The function reads the column "a" (or "1" in an NPY file) and the columns `labels`. With `at_once`, it reads no row,
-    so that only errors in the names or types of the columns appear.
+    The function reads the column "a" (or "1" in an NPY file) and the columns `labels`. It raises a FileError, because
+    something is wrong with the labels. With `at_once`, it reads no row, so that only errors in the names or types of
+    the columns appear.
     """
     path = tmp_path / name
     path.write_text(content) if isinstance(content, str) else write_any(path, content)
@@ -590,8 +591,8 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
     """The error for a wrong cell of a CSV file names the cell's row and column, but never shows its content.
 
-    `wrong` is the kind of mistake, such as an empty cell. `row` is the number of the row; the largest is in the second
-    block, which is quickly read line by line.
+    `wrong` is the kind of mistake, such as an empty cell. `row` is the number of its row. The largest is in the second
+    block of rows, which is short, so that it takes little time to search it line by line.
     """
     blocks = 2 if row == 131_090 else 1
     lines = ["1.5,2"] * (131_100 if blocks == 2 else 10)

@@ -84,10 +84,10 @@ def test_two_ways_to_the_moments_agree(seed):
 @pytest.mark.parametrize("narrow", [1e-1, 1e-3, 1e-6])
 @pytest.mark.parametrize("distance", [1.0, 2.83, 14.1, 1000.0])
 def test_a_center_that_is_off_in_a_narrow_column(narrow, distance):
-    """`error` is right if the center is off by `distance` in a column with the small standard deviation `narrow`.
+    """The forecast of `GaussianDataMechanism.error` is right if the center is off by `distance` in a narrow column.
 
-    The other column has the standard deviation 1.4. The forecast is compared with numerical integration, which is less
-    exact if many rows are near the clip norm.
+    This column has the small standard deviation `narrow`, and the other one has 1.4. The forecast is compared with
+    numerical integration, which is less exact if many rows are near the clip norm.
     """
     it = GaussianDataMechanism([1.0, 1.0], 1000, 1.0, 1e-6, clip_probability=0.3, scaling="none")
     z, (nodes, mass) = np.linspace(-12, 12, 40_001), np.polynomial.hermite_e.hermegauss(41)
@@ -435,7 +435,7 @@ def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
 
 @pytest.mark.parametrize("distance", [1.0, 3.0, 10.0, 1000.0])
 def test_a_center_that_is_off_where_rows_have_no_variance(distance):
-    """`error` is right if the center is off in a direction in which the rows have no variance.
+    """The forecast of `GaussianDataMechanism.error` is right if the center is off where the rows have no variance.
 
     Relative to the center, the rows are Z (1, 1) + `distance` (1, -1) with one normal variable Z. So the covariance
     matrix has the rank 1. The forecast is compared with numerical integration over Z.

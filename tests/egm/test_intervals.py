@@ -171,10 +171,10 @@ def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
 def test_the_ends_solve_the_equation_of_fieller(options):
     """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count.
 
-    The equation says that |sum - t * count| is the half-length of an interval for a normal error that has the noise of
-    sum - t * count, and a bias up to the bound of the bias. Without a bias, this half-length is the normal quantile
-    times the standard deviation of that noise. The count is the number of rows, and `options` are those of the
-    mechanism.
+    The equation says that |sum - t * count| is half of the length of an interval for the error of sum - t * count. This
+    error is normal noise plus a bias, of which only a bound is known. Without a bias, this half of
+    the length is the normal quantile times the standard deviation of that noise. The count is the number of rows, and
+    `options` are those of the mechanism.
     """
     made = mechanism(40, neighbors="add_remove", **options)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))
@@ -218,10 +218,10 @@ def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
 def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
     """Intervals for an estimate with a bias B of unknown sign have at least their confidence, whatever B is.
 
-    The error of the estimate is normal with the variance 1 and the mean B. The function that is tested gets B plus
-    normal noise of the standard deviation `bias_std`; a negative number is kept or replaced by zero. The confidence is
-    computed by quadrature over this noise. It is exact for a large B and, if there is no noise and the confidence is
-    above 0.5, for every B.
+    The error of the estimate is normal with the variance 1 and the mean B. `half_lengths` computes the
+    intervals from an estimate of B: B plus normal noise of the standard deviation `bias_std`. Negative estimates are
+    kept, and in a second run replaced by zero. The confidence is computed by quadrature over this noise. It is exact
+    for a large B and, if there is no noise and the confidence is above 0.5, for every B.
     """
     noise = np.linspace(-9, 9, 3001)
     weights = stats.norm.pdf(noise) / np.sum(stats.norm.pdf(noise))

@@ -83,7 +83,7 @@ def test_threads_do_not_matter(monkeypatch):
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, 9001])
 def test_sum_is_that_of_single_rows(n):
-    """The sum of `n` rows is the exact sum of the integer vectors of the single rows.
+    """`clipped_sum` of `n` rows is the exact sum of the integer vectors to which `Lattice.rows` rounds each row.
 
     Some of the `n` are just below, at, or above the end of a block of rows.
     """

@@ -513,7 +513,8 @@ def correlated_rows(n, d):
 def one_hot_rows(n):
     """Return `n` rows of two categorical variables with three values in one-hot coding, shape (`n`, 6).
 
-    The two variables are mostly equal. The rows have nearly equal norms in the columns, so a basis does not pay.
+    The two variables are mostly equal. A mechanism may learn a basis from the rows, and then sum them without
+    it, because their scaled norms differ less without a basis.
     """
     rng = np.random.default_rng(7)
     first, other = rng.integers(0, 3, (2, n))
@@ -573,7 +574,7 @@ def transcripts(case, seed=1):
 
 @functools.lru_cache(maxsize=1)
 def shared(case):
-    """Return an empty list, for transcripts that were made, and the generator of the transcripts of `case`."""
+    """Return the list in which `first` keeps transcripts of `case`, empty at first, and the generator of them all."""
     return [], transcripts(case)
 
 
