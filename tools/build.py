@@ -97,7 +97,7 @@ def environment(root: Path) -> dict[str, str]:
 
     With this date, two builds from the same commit give the same book. If there is no commit, or SOURCE_DATE_EPOCH is
     set already, that variable is left as it is. `root` is the main folder of the project whose book is built, and
-    PYTHONPATH is set to the main folder of the project that contains these tools.
+    PYTHONPATH is set to the main folder of the project that contains these tools, which may be another one.
     """
     made = provenance.commit(root)
     date = {"SOURCE_DATE_EPOCH": str(int(made.time.timestamp()))} if made else {}

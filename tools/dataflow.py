@@ -150,7 +150,10 @@ class Names(ast.NodeVisitor):
         self.own.pop()
 
     def root(self, target: ast.expr) -> str:
-        """Return the name with which the expression `target` begins: `name` for `name.part[0].rest`, or ""."""
+        """Return the name with which the expression `target` begins: `name` for `name.part[0].rest`, for example.
+
+        If it begins with something else, such as the call in `make().part`, return "".
+        """
         while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
             target = target.value
         return target.id if isinstance(target, ast.Name) else ""

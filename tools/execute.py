@@ -1,9 +1,9 @@
 """Execute the chapters of the book (Jupyter notebooks) with papermill, and store the executed chapters.
 
 Each chapter runs in its own process. An executed chapter is stored as `<chapter>-<key>.ipynb`. The key is a digest of
-its code cells, the settings, and the list of installed packages in `constraints.txt`. Beside it, a file `.json` has the
-results that its checks recorded. A file `.run.json` has the versions with which the chapter was executed
-(`tools.kernel.recorder`), and a digest of each file of `egm` on which the chapter may depend.
+its code cells, the settings of its process (`environment`), and the list of installed packages in `constraints.txt`.
+Beside it, a file `.json` has the results that its checks recorded. A file `.run.json` has the versions with which the
+chapter was executed (`tools.kernel.recorder`), and a digest of each file of `egm` on which the chapter may depend.
 
 A chapter is executed again if its key or one of these digests has changed. If only the text of a chapter has changed,
 the stored outputs are put into the new text. A chapter that fails is never stored, so every stored chapter is complete.
@@ -77,9 +77,9 @@ def package_files() -> dict[str, str]:
 def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
     """Return a hash of all that a chapter's output may depend on, except for the contents of the package `egm`.
 
-    `notebook` is the chapter, and `root` is the main folder of the project. The hash is that of the code cells, the
-    settings, the version of Python, `constraints.txt`, and the names of the files of `egm`, because Python may import a
-    new file in place of another one.
+    `notebook` is the chapter, and `root` is the main folder of the project. The hash is that of the code cells,
+    the fixed settings in `environment`, the programs in `tools.kernel`, the version of Python, `constraints.txt`, and
+    the names of the files of `egm`, because Python may import a new file in place of another one.
     """
     cells = [(cell.id, cell.source, cell.metadata.get("tags", [])) for cell in code_cells(notebook)]
     settings = (sys.version, EXPECTED, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)

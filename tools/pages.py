@@ -81,7 +81,7 @@ def copy_figures(saved: Path, folder: Path) -> None:
 
 
 def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) -> nbformat.NotebookNode:
-    """Save each figure of a chapter in `folder`, add links to the figure's caption, and return the chapter.
+    """Save each figure of a chapter in `folder`, extend its caption by links, and return the chapter.
 
     `notebook` is the executed chapter, which is changed, and `chapter` is its file name. The links lead to the figure
     as SVG, PDF and CSV, and to its code cell.
@@ -100,7 +100,7 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 
 
 def count_claims(ledger: Ledger) -> str:
-    """Return a Markdown table that counts the statements (claims) in Poulsen's report, in the notes, and in both.
+    """Return a Markdown table that counts the statements (claims) in Poulsen's report, in the notes, and in total.
 
     The rows are: all statements of `ledger`, those checked by computing, those of each kind of computing, and those of
     each result.

@@ -104,7 +104,7 @@ def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, ad
 
     The title has the commit `made` and its date, or says that there is no repository if `made` is None. `record` is
     what the chapter's kernel wrote about its run. If `address`, the project's public address, is given, the commit is a
-    link to it.
+    link to its page there.
     """
     title, where = NO_REPOSITORY, NO_REPOSITORY
     if made:

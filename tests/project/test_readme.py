@@ -20,7 +20,7 @@ def block(language):
 
 
 def series(name):
-    """Return the numbers in that row of the README's table whose first cell is `name`, as a list of floats."""
+    """Return the numbers in the only table row of the README whose first cell is `name`, as a list of floats."""
     (row,) = re.findall(rf"^\| {name} \|(.*)\|$", README, re.MULTILINE)
     return [float(number) for number in row.split("|")]
 

@@ -135,7 +135,7 @@ def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
 
 
 def test_types_are_true(monkeypatch):
-    """If the program RIGHT runs, each value that it passes to `assert_type` has the type that it passes with the value.
+    """When the program RIGHT runs, the first argument of each `assert_type` has the type in the second argument.
 
     mypy proves these types from the annotations alone; the test checks the values.
     """

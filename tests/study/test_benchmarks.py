@@ -173,8 +173,8 @@ SMALL = searches.Setting("ten laws", "uniform", 300, 2, 200)
 def test_a_run_belongs_to_its_key():
     """`searches.release` returns the same result whenever it is called with the same setting and number of the run.
 
-    Another number of the run gives another result. Settings that differ only in the field `part`, the part of the table
-    to which they belong, have rows that differ in every entry.
+    Another number of the run gives another result. Settings that differ only in the field `part`, a part of the
+    benchmark such as "ten laws", have rows that differ in every entry.
     """
     assert searches.release(SMALL, 1) == searches.release(SMALL, 1)
     assert searches.release(SMALL, 1) != searches.release(SMALL, 2)
@@ -237,7 +237,7 @@ def test_refusals_and_failures_are_counted_apart(monkeypatch):
 def test_table_is_what_was_measured():
     """The CSV file `searches.TABLE` in the package has one line for each of `searches.settings()`, in their order.
 
-    The file has the columns of `searches.Line`, and the number of runs that `searches.RUNS` demands.
+    The file has the columns of `searches.Line`. Each line states the number of runs that `searches.RUNS` demands.
     """
     names, *rows = csv.reader(searches.TABLE.read_text(encoding="utf-8").splitlines())
     assert tuple(names) == searches.Line._fields == tables.searches().dtype.names
@@ -250,11 +250,11 @@ def test_table_is_what_was_measured():
 def test_what_is_lost_was_not_to_be_seen():
     """In the table `tables.searches()`, errors above five times their forecasts occur for certain kinds of data only.
 
-    Among the "ten laws", also with "large budgets", these are the laws of infinite variance. Among the "strange
-    tables", they are those with Pareto or Cauchy columns, and those that `laws.TABLES` marks as hidden, because the
-    data are not as declared, or because the outlying rows are too few to be noticed with the budget. Of the 1600 runs
-    of "mixed columns", three have such an error, all with a lognormal column. No run of any kind failed, or left the
-    declared ranges.
+    In the parts "ten laws" and "large budgets" of the table, these are the laws of infinite variance. In the part
+    "strange tables", they are data with Pareto or Cauchy columns, and data that `laws.TABLES` marks as hidden, because
+    they are not as declared, or because the outlying rows are too few to be noticed with the budget. Of the 1600 runs
+    of the part "mixed columns", three have such an error, all with a lognormal column. In no part did a run fail, or
+    leave the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
@@ -403,9 +403,10 @@ def test_the_stored_table_has_each_method_on_each_set():
 
 
 def test_no_fewer_rows_than_columns_allow_are_needed():
-    """For normal data with d columns, `bases.rows_needed` returns at least 20 k d rows, where k is `bases.K`.
+    """For normal data with d columns, the method of Brown, Hopkins and Smith needs at least 20 k d rows.
 
-    The number stays the same after a linear change of the columns, and is infinite for linearly dependent columns.
+    k is `bases.K`. The number of rows, which `bases.rows_needed` returns, stays the same after a linear change of the
+    columns, and is infinite for linearly dependent columns.
     """
     X = np.random.default_rng(1).normal(size=(2000, 3))
     least = bases.rows_needed(X)

@@ -197,7 +197,8 @@ def test_grids_are_whole():
 def test_order_covers_every_grid_first(tmp_path):
     """The first 63 tasks of the benchmark are those for the budgets rho = 1/16, 1/4 and 1, from all three grids.
 
-    So a run that is stopped early has results of each grid.
+    A grid is a set of grid points, each a distribution of rows and a budget. So a run that is stopped early has results
+    of each grid.
     """
     every = [cell for cells in grid.CELLS.values() for cell in cells]
     with grid.connect(tmp_path / "grid.db") as db:

@@ -113,10 +113,10 @@ TOO_OFTEN = {"rows": lambda draw, size: draw._rng.random(size) < 0.9}
 def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
     """For releases from a sample, an audit's lower bound exceeds the recorded epsilon if and only if a bug is planted.
 
-    One neighbor is a table with a row far from the center, and the other one is this table without that row. Each row
-    is in a sample with the probability 0.5, unless the functions in `bug` replace those that draw samples. The cost is
-    recorded for each sampling probability that is a key of `charges` (0.25 is a bug); the value says whether the bound
-    must stay within the recorded epsilon. The bound is always more than 0.6 times this epsilon.
+    One neighbor is a table with a row far from the center, and the other one is this table without that row. `bug` is
+    empty, or has a wrong function in place of the one that puts each row into a sample with the probability 0.5.
+    `charges` is a dictionary from a sampling probability, for which the cost is recorded (0.25 is a bug, too), to True
+    if the bound must stay within the recorded epsilon, else False. The bound always exceeds 0.6 times this epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b
@@ -140,6 +140,6 @@ def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
 
 
 def _sum_and_count(mechanism, sample, rng):
-    """Return the noisy sum and the noisy number of the numbers in `sample`, by a simulated release of `mechanism`."""
+    """Return the noisy sum and the noisy count of the numbers in `sample`, by a simulated release of `mechanism`."""
     release = mechanism.release(np.reshape(sample, (-1, 1)), rng=rng)
     return np.append(release.estimate, release.count)

@@ -1,6 +1,7 @@
-"""Test rival methods for private means: each spends exactly its budget, and no step changes beyond its sensitivity.
+"""Test rival methods for private means: each spends exactly its budget, and uses sensitivities that are large enough.
 
-Their errors are those that their authors published, or that theory predicts.
+If a row is replaced, no private step changes by more than its sensitivity. The errors are those that the authors of the
+methods published, or that theory predicts.
 """
 
 from functools import partial
@@ -307,7 +308,7 @@ def test_huang_liang_yi_has_its_published_error(rho, published, error):
 
     `published` is that of the method "Instance optimal" for the budget `rho`, 4000 rows from N(0, I) and dimension 128,
     with the standard error `error`: github.com/ChristianLebeda/PLAN-experiments,
-    experiments_results/gaussianA/dataframe.csv. The options are the constants of that program.
+    experiments_results/gaussianA/dataframe.csv. The options are the constants of the program there.
     """
     bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
     options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
@@ -468,8 +469,8 @@ def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
 def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, after, monkeypatch):
     """If a row is replaced, each value to which `second_moments` adds noise changes by at most its sensitivity.
 
-    Its estimates of what clipping to each norm takes away, by which it chooses a clip norm, change by at most 1. Each
-    entry of the row is `before`, and then `after`.
+    Its estimates of how much each possible clip norm would take from the second moments, by which it chooses a clip
+    norm, change by at most 1. Each entry of the row is `before`, and then `after`.
     """
     found = []
     for first in (before, after):

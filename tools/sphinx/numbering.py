@@ -42,9 +42,9 @@ def number_chapter(env, docname, chapter):
 def number_statements(statements, chapter, taken):
     """Number the statements of one kind, such as lemmas, on a page.
 
-    `statements` is a dictionary from label to number, which is changed. A statement of Poulsen's report keeps its
-    number. The others are counted, and the number or letter `chapter` is put before the count; `chapter` is None if the
-    page is no chapter. The numbers in `taken`, which the report uses for this kind, are left out.
+    `statements` is a dictionary from label to number, which is changed. A statement of Poulsen's report gets
+    its number there. The others are counted, and the number or letter `chapter` is put before the count; `chapter` is
+    None if the page is no chapter. The numbers in `taken`, which the report uses for this kind, are left out.
     """
     own = (number for number in count(1) if (chapter, number) not in taken)
     for label in statements:
