@@ -205,8 +205,8 @@ def room(law: NoiseLaw, noise: float) -> float:
 def unit_of(sensitivity: float, noise: float) -> float:
     """Return the unit to whose multiples a value is rounded: a power of two near 2**-40 times `sensitivity`.
 
-    `noise` is the standard deviation of the noise divided by the sensitivity. If the noise would not fit into 64-bit
-    integers, the unit is larger.
+    64-bit integers must have room for normal noise with the standard deviation `noise` times the sensitivity.
+    Otherwise the unit is larger.
     """
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 

@@ -402,7 +402,7 @@ class GaussianDataMechanism(Mechanism):
         fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std, clipped_std=clipped_std)
 
     def _check_people(self) -> None:
-        """Check the arguments `missing` and `per_person`, and store a number in `per_person` as an int."""
+        """Check the arguments `missing` and `per_person`; if `per_person` is a number of rows, convert it to an int."""
         if not isinstance(self.missing, str) or self.missing not in ("error", "center", "drop_row"):
             raise ValueError(f'missing must be "error", "center" or "drop_row", got {self.missing!r}')
         if isinstance(self.per_person, str | bool) and self.per_person not in ("sum", "mean"):
@@ -948,7 +948,7 @@ class GaussianDataMechanism(Mechanism):
     def _lattice(self, noise: float) -> lattice.Lattice:
         """Return the `Lattice` that says how clipped rows are rounded to integers.
 
-        The standard deviation of the noise is `noise` times the clip norm.
+        64-bit integers must have room for normal noise with the standard deviation `noise` times the clip norm.
         """
         return lattice.Lattice(self.clip_norm, self.sigma.size, noise, self._unrotated)
 

@@ -319,8 +319,8 @@ def _exact_sum(totals: list[NDArray[np.int64]], shape: tuple[int, ...]) -> Whole
 def fineness(noise: float) -> int:
     """Return the k for which the integer 1 of a lattice stands for 2**-k times the sensitivity.
 
-    `noise` is the standard deviation of the noise, divided by the sensitivity. k is 40, or less if the noise is so
-    large that it would not fit into 64-bit integers. Raise ValueError if k would be below 20.
+    64-bit integers must have room for normal noise with the standard deviation `noise` times the sensitivity. So k is
+    40, or less if the noise is large. Raise ValueError if k would be below 20.
     """
     bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
     if bits < 20:

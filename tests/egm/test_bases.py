@@ -290,7 +290,9 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(
+    "options", ["counted", *(pytest.param(name, marks=pytest.mark.slow) for name in OPTIONS if name != "counted")]
+)
 @pytest.mark.parametrize("secure", [False, True])
 def test_noise_has_the_forecast_variance_in_every_column(options, secure):
     d, n = 6, 40

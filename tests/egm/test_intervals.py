@@ -79,7 +79,7 @@ CASES = {  # (options of the mechanism, further arguments of `covered`)
 }
 
 
-IN_SHORT = ("add or remove", "many clipped rows", "a basis", "l2, two columns", "rows that may be dropped")
+IN_SHORT = ("add or remove", "a basis", "rows that may be dropped")
 
 
 @pytest.mark.parametrize(

@@ -336,9 +336,10 @@ def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neig
     """For the worst neighboring data sets, the noise is exactly as large as the change of sum and counts demands.
 
     `one` and `other` are the two data sets: each row is given by its distance from `center` in clip norms. The counts
-    are the number of clipped rows and, if `neighbors` is "add_remove", the number of rows. The demanded standard
-    deviation is the norm of the change, times the noise multiplier. The noise has at least this standard deviation, and
-    at most a relative 1e-6 more.
+    are the number of clipped rows and, if `neighbors` is "add_remove", the number of rows. The scaled sum and the
+    weighted counts are one vector, to which the noise is added. The demanded standard deviation is the norm of the
+    change of this vector, times the noise multiplier. The noise has at least this standard deviation, and at most a
+    relative 1e-6 more.
     """
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True

@@ -257,7 +257,9 @@ def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     assert ways == ({"ranges"} if n == 30 else {"search", "ranges"})
 
 
-@pytest.mark.parametrize("declared", ["radius", "ranges", "few rows"])
+@pytest.mark.parametrize(
+    "declared", ["ranges", *(pytest.param(way, marks=pytest.mark.slow) for way in ("radius", "few rows"))]
+)
 def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(declared, asked):
     """With neighbors "add_remove", and fixed answers to noisy queries, a release is the same for any number of rows.
 
@@ -610,8 +612,6 @@ IN_SHORT = (
     "far against center",
     "unequal spreads",
     "correlated, one against another",
-    "unseen, many rows against center",
-    "removed, many rows",
     "removed, in ranges, few rows",
 )
 AT_LENGTH = [pytest.param(case, marks=pytest.mark.slow) for case in NEIGHBORS if case not in IN_SHORT]
