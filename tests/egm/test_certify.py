@@ -376,9 +376,8 @@ def test_bound_of_the_rest(parameters, y, upper):
     assert finite > 2
 
 
-@pytest.mark.parametrize(
-    "upper", [pytest.param(True, id="upper", marks=pytest.mark.slow), pytest.param(False, id="lower")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_clusters_change_nothing(upper, monkeypatch):
     """If a sum has more than 500 weights, and similar ones are clustered to save time, a tail's ball is still right.
 

@@ -390,6 +390,7 @@ def test_clusters_change_nothing(monkeypatch):
     np.testing.assert_allclose(clustered, direct, **CLOSE)
 
 
+@pytest.mark.slow
 @forms
 def test_moments_agree_with_simulation(form):
     draws = gx2.rvs(**form, size=20_000, rng=np.random.default_rng(8))

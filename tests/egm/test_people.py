@@ -124,7 +124,10 @@ def test_only_equality_of_ids_matters(kind, how):
     assert released(made, X[order], person=np.asarray(ids)[order]) == same
 
 
-@pytest.mark.parametrize("kind", ["integers beyond 2**53", "floats", "texts", "nanoseconds"])
+@pytest.mark.parametrize(
+    "kind",
+    ["texts", *(pytest.param(k, marks=pytest.mark.slow) for k in ("integers beyond 2**53", "floats", "nanoseconds"))],
+)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_arrays_columns_and_blocks_agree(library, kind):
     made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)

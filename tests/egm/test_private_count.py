@@ -37,8 +37,9 @@ def releases(bounds="radius", n=N, **options):
     return [(X, made.release(X, rng=np.random.default_rng([seed, 1]))) for seed, X in enumerate(tables)]
 
 
-@pytest.mark.parametrize("bounds", ["ranges", pytest.param("radius", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("declared", [N, pytest.param(2 * N, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("bounds", ["ranges", "radius"])
+@pytest.mark.parametrize("declared", [N, 2 * N])
 def test_intervals_contain_the_exact_numbers(bounds, declared):
     """The 95 % intervals contain the exact sums and means, even if twice the true number of rows is declared.
 

@@ -440,6 +440,7 @@ def test_an_old_journal_is_read_and_goes_on(tmp_path):
     assert len(made.history) == 4
 
 
+@pytest.mark.slow
 def test_charges_survive_processes(tmp_path):
     """If two processes use the file of one budget, each of them sees the costs that the other has recorded.
 
