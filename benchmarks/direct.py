@@ -1,6 +1,6 @@
 """Compute the upper tail of a weighted sum of squared normal variables directly: an independent check of egm.gx2.
 
-The integrand is computed in extended precision by a sum over every weight, without clusters of weights.
+The integrand is computed in extended precision by a sum over every weight, while egm.gx2 may merge close weights.
 """
 
 import numpy as np

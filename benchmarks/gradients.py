@@ -124,7 +124,7 @@ def lemma(spread):
 
     `spread` has the standard deviations of the coordinates. The common factor is chosen so that the scaling does not
     change the total variance of the noise for a given clip norm; then clip norms can be compared. Standard deviations
-    below `FLOOR` times the root mean square of all of them are raised to this number.
+    below `FLOOR` times the root mean square of all of them are replaced by this product.
     """
     b = scaling.expected_norm(np.maximum(spread, FLOOR * np.sqrt(np.mean(spread**2))))
     return (b * np.sqrt(np.mean(b**-2.0))).astype(np.float32)
@@ -321,7 +321,8 @@ def noise_ratio(name, model_name):
 def times():
     """Measure the time to release the sum of 256 gradients of 10 000 numbers with simulated noise; yield lines of text.
 
-    The times are those of the release, of equal work by NumPy alone, and of the construction of the mechanism.
+    The times are those of the release, of the same clipping, sum and noise by NumPy alone, and of the construction of
+    the mechanism.
     """
     n, d = 256, 10_000
     sigma = np.arange(1.0, d + 1) ** -0.5

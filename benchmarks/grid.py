@@ -1,6 +1,6 @@
 """`python -m benchmarks.grid`: run every mean estimator on the grids of the authors of the method PLAN.
 
-    A   N(0, I),                                n = 4000,    d = 16 ... 2048,   range of a coordinate +-25 sqrt(d)
+    A   N(0, I),                                n = 4000,    d = 16 ... 2048,   range of the means    +-25 sqrt(d)
     B   means 10, variances (d/i)**alpha,       n = 10_000,  d = 512,           +-50 d (largest variance)**(1/4)
     C   as in B with alpha = 2,                 n = 10_000,  d = 16 ... 2048,   as in B
 

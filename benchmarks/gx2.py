@@ -38,7 +38,7 @@ AFFORDABLE = 0.5  # seconds; for a longer search, the number of its calls times 
 
 
 def row(label, *cells, goal=""):
-    """Return one line of a printed table: the text `label`, the texts `cells` in columns, and the text `goal`."""
+    """Return one line of a printed table: the text `label`, the entries `cells` in columns, and the text `goal`."""
     return (f"{label:34}" + "".join(f"{cell:>14}" for cell in cells) + f"  {goal}").rstrip()
 
 
@@ -61,8 +61,8 @@ def heading(text, *columns):
 def pairs(comparisons):
     """Yield one line of text for each method, with its relative error and its relative time in each comparison.
 
-    `comparisons` is a list of pairs: a table of the methods' results and times, as `race` returns it, and the exact
-    result. Times are relative to that of the first method.
+    `comparisons` is a list of pairs: a table with the result and the median time of each method, from `take_turns`,
+    and the exact result. Times are relative to that of the first method.
     """
     for name in comparisons[0][0].name:
         rows = [(table[table.name == name][0], table[0], exact) for table, exact in comparisons]
@@ -72,8 +72,8 @@ def pairs(comparisons):
 def pair(mine, ratio, exact):
     """Return a text with the relative error of a method's result, followed by the method's relative time `ratio`.
 
-    `mine` is the row of the method in a table of `race`, and `exact` is the exact result. If the method's result is
-    nan, the text is "none".
+    `mine` is the row of the method in a table from `take_turns`, and `exact` is the exact result. If the method's
+    result is nan, the text is "none".
     """
     if np.isnan(mine["value"]):
         return "none" + 7 * " "
@@ -82,7 +82,7 @@ def pair(mine, ratio, exact):
 
 
 def take_turns(functions, quick):
-    """Run several functions in turns; return the table of `race`, with the result and the times of each function.
+    """Run several functions in turns; return a table with a row for each: its name, result and median time.
 
     `functions` is a dictionary from names to functions without arguments. A function is not run again when its runs
     have together taken 0.5 seconds, or 0.1 if `quick` is true.
@@ -260,12 +260,12 @@ def grid(quick):
 
 
 def measure(alpha, n, exponent, quick):
-    """Measure how many times faster egm.gx2 finds one quantile than each search by Davies' algorithm.
+    """Measure how many times faster egm.gx2 finds one quantile than searches that compute tails by Davies' algorithm.
 
     The weights are zipf_sigma(1000, `alpha`) ** `exponent`, and the upper probability is 1/`n`. The result is a
-    dictionary from the name of each search to the ratio of the times. If a search would take too long, its time is the
-    number of its tails times the time of one. The entry "where" describes the quantile, and "error" is the absolute
-    error of Davies' algorithm. If `quick` is true, there are fewer repetitions.
+    dictionary from the names in SEARCHES to the ratios of the times. If a search would take too long, its time is the
+    number of its tails times the time of one. The entry "where" is a text that describes the quantile, and "error" is
+    the absolute error of Davies' algorithm for the tail there. If `quick` is true, there are fewer repetitions.
     """
     weights = zipf_sigma(1000, alpha) ** exponent
     weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100, and a weight of zero is left out
@@ -295,7 +295,8 @@ def calls(quick):
     """Measure the times of four kinds of calls of egm.gx2, and yield lines of text.
 
     The calls compute a single tail, compared with Davies' algorithm; 1000 quantiles at once, compared with one call for
-    each; the first tail in a new process; and `clip_moments`. If `quick` is true, there are fewer tails.
+    each; the first tail in a new process; and moments of what clipping removes (`clip_moments`). If `quick` is true,
+    there are fewer tails.
     """
     levels = (1e-2, 1e-8) if quick else (1e-2, 1e-4, 1e-8, 1e-12)
     yield from heading("one sf, weights 1/j: time of Davies over that of egm.gx2", *(f"p = {power(p)}" for p in levels))

@@ -30,8 +30,8 @@ NAMES = {  # keys of `rivals.available`, with their names in the table
 def kernel_weights(people=1000, variants=40, seed=1):
     """Return the weights of the chi-square variables in a kernel test statistic: eigenvalues of its kernel matrix.
 
-    The genotypes of `people` persons at `variants` variants are simulated with the `seed`, and so are covariates. Rare
-    variants have larger weights in the kernel.
+    The genotypes of `people` persons at `variants` variants are simulated with the `seed`, and so are covariates, whose
+    linear effect on the genotypes is removed. Rare variants have larger weights in the kernel.
     """
     rng = np.random.default_rng(seed)
     genotypes = rng.binomial(2, rng.beta(0.5, 8, variants), (people, variants))

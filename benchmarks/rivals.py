@@ -64,10 +64,10 @@ def chi2comb():
 
 
 def gx2_calls(function):
-    """Return {name: function of a number and weights} for the function `function` of the package gx2 from PyPI.
+    """Return {name: function of a number and weights} for `function`: cdf or inv of the package gx2 from PyPI.
 
-    The number is a point if `function` is `cdf`, for upper tails, and a probability if it is `inv`, for upper
-    quantiles. There is one entry for each set of options in `GX2`.
+    With cdf, each returned function computes the upper tail at the number. With inv, the number is a probability, and
+    each computes the upper quantile. There is one entry for each set of options in `GX2`.
     """
 
     def call(options, value, weights):

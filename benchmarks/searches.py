@@ -87,11 +87,11 @@ class Run(NamedTuple):
     """Hold what is measured in one release.
 
     The error is the l2 distance of the estimate from the exact sum. `ratio` is the error over its forecast (the root of
-    the expected square). `sampling` is the error over the typical distance of the sum of n rows from its expectation,
-    and `forecast` is the forecast over this distance. `inside` says whether all results are finite, and the estimates
-    of the sum and of the standard deviations within the declared ranges. `covered` is the share of the entries of the
-    exact sum that are in their intervals; for mixed columns, only the entries of columns that are not normal count.
-    `believed` says whether the mechanism reported that the rows look normal.
+    the expected square). `sampling` is the error, and `forecast` the forecast of the error, both divided by the typical
+    distance of the sum of n random rows from its expectation. `inside` says whether all results are finite, and the
+    estimates of the sum and of the standard deviations within the declared ranges. `covered` is the share of the
+    entries of the exact sum that are in their intervals; for mixed columns, only the entries of columns that are not
+    normal count. `believed` says whether the mechanism reported that the rows look normal.
     """
 
     ratio: float  # error over forecast

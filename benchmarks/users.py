@@ -249,8 +249,8 @@ def pydp_guessed(X, center, sigma):
 def pipelinedp_guessed(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by PipelineDP; neighbors add or remove one row.
 
-    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,). The
-    columns are the partitions of PipelineDP.
+    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,). Each
+    column is what PipelineDP calls a partition: a group with a mean of its own.
     """
     import pipeline_dp as pdp
 
@@ -494,8 +494,8 @@ def shown(errors):
 def row(label, *cells):
     """Return one line of a printed table: the text `label`, and the texts `cells` in columns.
 
-    `benchmarks.gx2` has such a function, too, but needs all dependencies of egm. Some of the libraries that are
-    compared cannot be installed beside these.
+    `benchmarks.gx2` has such a function, too, but needs packages beside which some of the libraries that are compared
+    cannot be installed.
     """
     return f"{label:20}" + "".join(f"{cell:>17}" for cell in cells)
 

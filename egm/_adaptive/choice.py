@@ -81,12 +81,12 @@ def released(
     learn: bool = False,
     unseen: float = 0.0,
 ) -> LastRound:
-    """Release the mean of standardized `rows`: by a search or, if this is not far better, with entries cut to [-1, 1].
+    """Release the mean of standardized `rows`: by a search, or of entries cut to [-1, 1] if that is not much worse.
 
-    The search finds center and spread of the rows, to clip them less. The result is a `LastRound`. `sigma_range` is the
-    range of the standard deviations of the columns, `public` is a public basis or None, and `learn` says whether a
-    basis is found privately. After a search, the share `unseen` of the remaining budget pays for counting long rows,
-    with noise, to bound what clipping takes from the sum. The rest pays for the sum.
+    The search finds center and spread of the rows, so that less noise is needed. The result is a `LastRound`.
+    `sigma_range` is the range of the standard deviations of the columns, `public` is a public basis or None, and
+    `learn` says whether a basis is found privately. After a search, the share `unseen` of the remaining budget
+    pays for counting long rows, with noise, to bound what clipping takes from the sum. The rest pays for the sum.
     """
     rho, account = rows.account.base, rows.account
     if rho < least(rows.n, rows.d, sigma_range):

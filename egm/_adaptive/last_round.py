@@ -170,7 +170,8 @@ class _Shells:
         far shells with indices from start to stop - 1 are taken to have rows. Indices count from the first near shell.
         Within such a window, each shell gets the mean number of rows of the window, or 0 if that is negative. All other
         far shells are treated as empty. A near shell keeps its own number, or 0 if that is negative. If `ends` is true,
-        a further query has shown that few rows are beyond the last window; then the model may fall faster.
+        a further query has shown that few rows are beyond the last window; then the model falls faster if this is
+        needed to agree with the answer.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
@@ -554,8 +555,8 @@ class _LastRound:
         If too many rows seem to be longer than norms[1], they are counted once more, at the same cost, and the means of
         both counts decide. Otherwise noise alone would too often lead to a clip norm that is larger than necessary.
         `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first result is the
-        least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is the last index but
-        one, or None if clearly too many rows are longer than the last norm. The second result has a column for each
+        least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is len(norms) - 2,
+        or None if clearly too many rows are longer than the last norm. The second result has a column for each
         norm except the first, with the three numbers of a `_Shift`: how far clipping to this norm moves the sum. For
         this, only the number of longer rows in excess of that expected of normal rows counts. The upper estimate adds
         one standard deviation of the noise to this excess, because the long rows of one skewed column can be longer
@@ -629,10 +630,10 @@ class _LastRound:
         In the units of a column, clipping takes at most `near` from a row whose length is at most E, because its length
         becomes shorter by at most E - C. From a longer row it takes at most the distance from the center to the end of
         the declared range. So what it takes from all rows is at most the number of rows beyond C times `near`, plus the
-        number of rows beyond E times the rest of this distance. Along a basis, a correction of the sum can take up to
-        `near` more from a longer row. E is chosen so that few rows are expected beyond it, and so small that the first
-        product is small beside the noise of the second. The two queries together have the given `cost`, which is
-        divided so that the noise in the sum of both products is least.
+        number of rows beyond E times the rest of this distance. Along a basis, the whole distance is taken, not the
+        rest, because a correction of the sum can take up to `near` more from a longer row. E is chosen so that few rows
+        are expected beyond it, and so small that the first product is small beside the noise in the second. The two
+        queries together have the given `cost`, which is divided so that the noise in the sum of both products is least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)
@@ -663,7 +664,8 @@ class _LastRound:
 
         `step` is the vector by which the released mean differs from the last center. `noise_std` is the standard
         deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
-        its expected value. The second result is the largest value of this difference that chance explains.
+        its mean if nothing but noise and that error moves the sum. The second result is the largest difference that
+        chance explains.
         """
         return unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, *_MOVED)
 

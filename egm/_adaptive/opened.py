@@ -84,8 +84,8 @@ def check(X: Any, person: object, declared: Declared) -> None:
 def _held(X: Any, once: bool) -> tuple[Any, Any]:
     """Return an object that shows the names of the columns of `X`, and an object from which the rows can be read.
 
-    Both objects are `X` itself if it is an array or a table. If it is a function or an iterator and `once` is true,
-    the objects are the first block of rows, and an iterator over all blocks, from which the rows can be read once. If
+    Both objects are `X` itself if it is an array or a table. If it is an iterator over blocks of rows, or a function
+    that returns one, and `once` is true, the objects are the first block, and an iterator over all blocks. If
     `once` is false, `X` must not be an iterator; for a function, both objects are a table that can be read several
     times, but the first one is None if the columns have no names.
     """

@@ -190,15 +190,15 @@ def _histogram(rows: Array, bounds: Array, center: Array, b: Floats, side: Liter
     """Return how many rows x have a distance ||b (x - center)|| in each interval between two of the `bounds`.
 
     The first number is that of the rows before the first bound, and the last that of the rows beyond the last bound. A
-    distance equal to a bound is before it if `side` is "left".
+    distance equal to a bound is before it if `side` is "left", and beyond it if `side` is "right".
     """
     return np.bincount(np.searchsorted(bounds, _distances(rows, center, b), side), minlength=bounds.size + 1)
 
 
 def _histograms(rows: Array, bounds: Array, center: Array) -> Counts:
-    """Return, in row j, how many numbers |x_j - center_j| are in each interval between two `bounds`.
+    """Return how many of the `rows` x have |x_j - center_j| in each interval between two `bounds`, for each column j.
 
-    A row begins with the interval before the first bound, and ends with the interval beyond the last bound.
+    Row j of the result begins with the number below the first bound, and ends with the number beyond the last bound.
     """
     found = np.searchsorted(bounds, np.abs(rows - center).T)
     return np.array([np.bincount(places, minlength=bounds.size + 1) for places in found])
@@ -242,8 +242,8 @@ def _sum_of_squares(rows: Array, grid: lattice.Lattice, center: Array, spread: A
 def _sum_of_products(rows: Array, center: Array, spread: Array, clip_norm: float, target: float) -> Array:
     """Return the sum of w w^T over the rows x, where w is a vector of integers for y = (x - center) / spread.
 
-    The vector y is clipped to the norm `clip_norm` and multiplied by target / clip_norm. Then the entries are rounded
-    towards zero, which gives w.
+    The vector y is clipped to the norm `clip_norm` and multiplied by target / clip_norm, so that its norm is at most
+    `target`. Then the entries are rounded towards zero, which gives w.
     """
     y = (rows - center) / spread
     y *= (target / np.maximum(norms.norms(y), clip_norm))[:, None]
@@ -360,9 +360,9 @@ class PrivateRows:
         """Return the noisy mean of the rows with entries cut to [-1, 1], and the standard deviation of its noise.
 
         From this query on, the coordinates of the rows are the columns, even if there was a basis. The noise in each
-        entry of the mean has the returned standard deviation. Two rows whose entries are at most 1 in size differ, in
-        norm, by at most twice the root of d. The privacy cost `rho` (of zero-concentrated differential privacy) is
-        recorded under `step`, the name of a step of the search.
+        entry of the mean has the returned standard deviation. It is chosen to hide one row, which changes the sum of
+        the rows by at most sqrt(d) times `diameter` in norm. The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         self.coordinates = replace(self.coordinates, basis=None)
