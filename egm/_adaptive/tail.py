@@ -54,9 +54,10 @@ class Tail:
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
         the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
         clearly above the noise. `std` is the standard deviation of the noise in each number. The power of the tail is
-        fitted to the numbers up to edges[last], if they fall clearly. If `ends` is true, it was checked that few rows
-        are beyond edges[last + 1]. Then the power is at least so large, up to a limit, that between edges[last] and
-        edges[last + 1] the number of rows falls to what the noise can hide.
+        fitted to the numbers up to edges[last], if they fall clearly. Otherwise it is the power with which, from
+        edges[last] to edges[last + 1], the number of rows falls to what the noise can hide, but at least a fixed power.
+        If `ends` is true, it was checked that few rows are beyond edges[last + 1], and a smaller fitted power is
+        increased to that power, up to a limit.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
