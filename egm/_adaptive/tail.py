@@ -77,6 +77,7 @@ class Tail:
         `std` is the standard deviation of the noise in each count. The lengths take the place of the edges between
         them. The model ends at the first length whose count is not clearly above the noise, and its power is fitted to
         the numbers of rows before this length. If there is no such length, the edges beyond the last length are kept.
+        The power stays as it is if such edges are kept, or if already the first count is not clearly above the noise.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
@@ -149,8 +150,8 @@ class Tail:
     def parted(self, clip_norm: float, farthest: float) -> float:
         """Return the length t >= clip_norm for which a bound on what clipping takes from long rows is least.
 
-        The bound is t - clip_norm for each row longer than `clip_norm`, plus `farthest`, the most that clipping can
-        take from a row, for each row longer than t.
+        The bound counts t - clip_norm for each row longer than `clip_norm`, because clipping takes no more from a row
+        up to the length t. For each row longer than t it also counts `farthest`, the most that clipping can take.
         """
         t, rows = self._fine()
         t = t * self.edges[0]

@@ -227,7 +227,7 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
 
 
 def sampling(probability: float | None, neighbors: Neighbors) -> float | None:
-    """Check a sampling probability, and return it as a float, or None if it is None.
+    """Check a sampling probability, and return it as a float, or None if it is None (a release from all rows).
 
     `neighbors` is the neighbor relation of the budget. Raise ValueError for "replace_one" unless the probability is 1.
     """
@@ -655,7 +655,7 @@ class Terms:
 def _show(cost: Spent, rho: float | None = None) -> str:
     """Return `cost`, a `Loss` or a number rho, as text for a message.
 
-    For a `Loss` without a finite epsilon, the argument `rho` is written instead.
+    For a `Loss` whose epsilon is infinite, the argument `rho` is written instead, if it is given.
     """
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"
