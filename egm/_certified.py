@@ -167,7 +167,10 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
     ratio = (d - 1) / z * z.bessel_k(order) / z.bessel_k(order - 1)
 
     def whole(n: int) -> Ball:
-        """Return a ball with the integral of exp(z cos phi) sin^n phi over phi from 0 to pi, where z is 1 / (2 s)."""
+        """Return a ball with the integral of exp(z cos phi) sin^n phi over phi from 0 to pi.
+
+        Here z is 1 / (2 s), for the scale s of the noise.
+        """
         half = flint.arb(n) / 2
         return flint.arb.pi().sqrt() * (half + flint.arb(0.5)).gamma() * (2 / z) ** half * z.bessel_i(half)
 

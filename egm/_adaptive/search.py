@@ -5,8 +5,8 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
 
 1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to
    this ball, and their noisy mean is the next center. Each step reduces the distance by a known factor. The steps end
-   when the radius becomes no smaller, because the rows themselves are so far apart. If a radius is wrong by chance,
-   the next step measures it again; so a radius may also be larger than the one before.
+   when a radius is about as large as the one before, because the rows themselves are so far apart. A radius that is
+   much larger than the one before shows that one of the two is wrong by chance; then the steps go on.
 2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4, where s are the
    standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
    factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
@@ -113,12 +113,12 @@ class Answers(Protocol):
 
 
 def _pace(n: int, d: int, rho: float, diameter: float) -> float:
-    """Return the factor by which one step of the search should reduce the distance of the center from the rows.
+    """Return the factor, below 1, by which one step of the search should multiply the center's distance from the rows.
 
-    In general it is the factor for which a large reduction in many steps costs least in all. If the noisy mean of one
-    step costs at most 0.5 % of the budget `rho` for a smaller factor, this one is returned, down to 0.01. The number of
-    rows is `n`, and the number of columns is `d`. `diameter` is 2 if a row is replaced, and 1 if a row is added or
-    removed.
+    In general it is the factor with which many steps together reduce the distance at the least cost. But if the noisy
+    mean of one step costs at most 0.5 % of the budget `rho` also for a smaller factor, of 0.01 or more, the smallest
+    such factor is returned. The number of rows is `n`, and the number of columns is `d`. `diameter` is 2 if a row is
+    replaced, and 1 if a row is added or removed.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts, diameter) + SURE**2 / 8) / -np.log(parts))]
@@ -337,11 +337,11 @@ class Search:
     def learned(self, alike: bool) -> bool:
         """Find a basis whose coordinates are nearly uncorrelated, take the coordinates along it, and return True.
 
-        The basis comes from a noisy matrix of second moments. If the basis would hardly reduce the noise of the sum,
-        keep the columns as coordinates, with standard deviations that have been measured again, and return False. If
-        there are too many columns, return False and ask nothing. The check before the final sum may give the basis up
-        again. The columns then get their common standard deviation back if `alike` is true, and otherwise the standard
-        deviations that have been measured again.
+        First the standard deviations of the columns are measured again; then the basis comes from a noisy matrix of
+        second moments. If the basis would hardly reduce the noise of the sum, keep the columns as coordinates, with
+        the new standard deviations, and return False. If there are too many columns, return False and ask nothing. For
+        a later return to the columns by `in_columns`, their standard deviations are kept: the old common one if `alike`
+        is true, and otherwise the new ones.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -364,9 +364,9 @@ class Search:
     def in_columns(self) -> Search | None:
         """Return a copy of this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        With the copy the release can go on without the basis. The copy shares `rows` with this search, so that now the
-        queries of both are about the columns. The standard deviations in the copy are those from before the basis was
-        learned.
+        With the copy the release can go on without the basis. The copy shares `rows` with this search, and `rows` now
+        answers about the columns: before this search is used again, ``rows.turn(basis)`` is necessary. The standard
+        deviations in the copy are those that `learned` kept.
         """
         if self.columns is None:
             return None
@@ -403,11 +403,10 @@ class Search:
     def remeasure_columns(self) -> None:
         """Correct the standard deviations of the columns by mean squares, also if the tails of some columns are long.
 
-        A column that is zero in most rows has a median near zero, and `remeasure` limits its few large squares. With so
-        small a standard deviation, the scaling would make the rows with these squares too long. So if the budget is
-        large enough, `reweigh` measures the mean squares. But for a column with a long tail, the root mean square is
-        larger than is best for the scaling. So a standard deviation is what the median says, times a factor for the
-        error of the median, but at most the root mean square and at least a part of it.
+        A standard deviation from a median is too small for a column that is zero in most rows, and the root mean square
+        that `reweigh` measures is larger than is best for the scaling of a column with a long tail. So the result is
+        1.15 times the old standard deviation, but at least two thirds of the root mean square, and at most all of it.
+        If the budget is too small for `reweigh`, the result is that of `remeasure`.
         """
         if not self.measurable:
             self.remeasure()
@@ -427,9 +426,9 @@ class Search:
 
     @property
     def far(self) -> float:
-        """Return n epsilon for the private quantile by which `reweigh` finds out whether n rows have long tails.
+        """Return n times epsilon for the private quantile of norms by which `reweigh` sees whether tails are long.
 
-        Here epsilon is the parameter of the exponential mechanism that draws the quantile.
+        Here n is the number of rows, and epsilon is the parameter of the exponential mechanism that draws the quantile.
         """
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 

@@ -54,9 +54,10 @@ class Tail:
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
         the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
         clearly above the noise. `std` is the standard deviation of the noise in each number. The power of the tail is
-        fitted to the numbers up to edges[last], if they fall clearly. If `ends` is true, it was checked that few rows
-        are beyond edges[last + 1]. Then the power is at least so large, up to a limit, that between edges[last] and
-        edges[last + 1] the number of rows falls to what the noise can hide.
+        fitted to the numbers up to edges[last], if they fall clearly. Otherwise it is the power with which, from
+        edges[last] to edges[last + 1], the number of rows falls to what the noise can hide, but at least a fixed power.
+        If `ends` is true, it was checked that few rows are beyond edges[last + 1], and a smaller fitted power is
+        increased to that power, up to a limit.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -76,6 +77,7 @@ class Tail:
         `std` is the standard deviation of the noise in each count. The lengths take the place of the edges between
         them. The model ends at the first length whose count is not clearly above the noise, and its power is fitted to
         the numbers of rows before this length. If there is no such length, the edges beyond the last length are kept.
+        The power stays as it is if such edges are kept, or if already the first count is not clearly above the noise.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
@@ -148,8 +150,8 @@ class Tail:
     def parted(self, clip_norm: float, farthest: float) -> float:
         """Return the length t >= clip_norm for which a bound on what clipping takes from long rows is least.
 
-        The bound is t - clip_norm for each row longer than `clip_norm`, plus `farthest`, the most that clipping can
-        take from a row, for each row longer than t.
+        The bound counts t - clip_norm for each row longer than `clip_norm`, because clipping takes no more from a row
+        up to the length t. For each row longer than t it also counts `farthest`, the most that clipping can take.
         """
         t, rows = self._fine()
         t = t * self.edges[0]

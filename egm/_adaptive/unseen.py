@@ -10,13 +10,13 @@ __all__ = ["Unseen"]
 
 
 class Unseen(NamedTuple):
-    """Bound what clipping takes from each entry of the sum, for all rows in the declared ranges.
+    """Bound how far clipping may change each of the d entries of the sum, if all rows are in the declared ranges.
 
-    Each array has shape (2, d). Its first row is for the lower ends of the confidence intervals of the d entries, and
-    its second for the upper ends. `most` estimates, without bias, a number that is at least what clipping takes. `std`
-    is the standard deviation of the noise in this estimate. `square` is an upper estimate of the sum of the squares of
-    what clipping takes from the rows, in which two standard deviations of the noise are added to each noisy number of
-    long rows.
+    Each array has shape (2, d). Its first row is about values below the center, for the lower ends of the confidence
+    intervals of the entries, and its second row about values above the center, for the upper ends. `most` estimates,
+    without bias, an upper bound of the change. `std` is the standard deviation of the noise in this estimate. `square`
+    is an upper estimate of the sum of the squares of what clipping takes from each row; for it, two standard deviations
+    of the noise are added to each noisy number of long rows.
     """
 
     most: Array

@@ -96,8 +96,8 @@ def composed_epsilon(
 def _by_renyi(steps: Sequence[Steps], rho: float, delta: float) -> float:
     """Return the epsilon for which all releases together are private with `delta`, computed from Rényi divergences.
 
-    `steps` describes the releases from samples, and `rho` is the sum of the zCDP costs of the other releases. If it is
-    infinite, so is the result.
+    `steps` describes the releases from samples, and `rho` is the sum of the zCDP costs of the other releases. If `rho`
+    is infinite, so is the result.
     """
     if rho == math.inf:
         return math.inf

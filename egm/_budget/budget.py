@@ -325,7 +325,7 @@ class Budget:
         return self._grant(self._asked(mechanism, label, sampling_probability))
 
     def _asked(self, mechanism: Mechanism | DataMechanism, label: str, sampling_probability: float | None) -> Charge:
-        """Check `mechanism`, `label` and the sampling probability of a release; return its cost, without the time."""
+        """Check `mechanism`, `label` and the sampling probability of a release; return its cost, not yet recorded."""
         share = rules.sampling(sampling_probability, self.neighbors)
         return rules.labelled(rules.sampled(rules.charge_of(mechanism, self.neighbors), share), label)
 

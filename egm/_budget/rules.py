@@ -227,7 +227,7 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
 
 
 def sampling(probability: float | None, neighbors: Neighbors) -> float | None:
-    """Check a sampling probability, and return it as a float, or None if it is None.
+    """Check a sampling probability, and return it as a float, or None if it is None (a release from all rows).
 
     `neighbors` is the neighbor relation of the budget. Raise ValueError for "replace_one" unless the probability is 1.
     """
@@ -528,10 +528,11 @@ class Terms:
         return any(self._fits(charges, excess))
 
     def _fits(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[bool]:
-        """Yield True or False for each pair (epsilon, delta) from `_losses`: whether it is within the total.
+        """Yield, for each pair (epsilon, delta) from `_losses`, whether the pair is within the total.
 
-        The pairs are for releases with the costs `charges`. If there are several costs, Gaussian noise is taken to be
-        larger by the factor 1 + `excess`.
+        Each pair is valid, by a formula of its own, for all releases with the costs `charges` together. If there are
+        several costs, Gaussian noise is taken to be larger by the factor 1 + `excess`, which allows for rounding. This
+        promises no privacy that is not there, because the noise that is drawn is even larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -540,8 +541,8 @@ class Terms:
     def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
         """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
 
-        There is one pair for each formula that the rule of the budget allows. The standard deviation of Gaussian noise
-        is multiplied by 1 + `excess`.
+        There is one pair for each formula that the rule of the budget allows. In the formulas of Gaussian
+        differential privacy, the standard deviation of the noise is multiplied by 1 + `excess`.
         """
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
@@ -654,7 +655,7 @@ class Terms:
 def _show(cost: Spent, rho: float | None = None) -> str:
     """Return `cost`, a `Loss` or a number rho, as text for a message.
 
-    For a `Loss` without a finite epsilon, the argument `rho` is written instead.
+    For a `Loss` whose epsilon is infinite, the argument `rho` is written instead, if it is given.
     """
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"

@@ -223,7 +223,7 @@ def _of_release(path: str, name: str) -> Vector | None:
 
     A file whose name ends in .json must be such an output, and a CSV file is one if it has a column "column". For any
     other file the result is None. Raise a `Mistake` if a .json file is no release, if the vector is missing or not made
-    of numbers, or if it is sigma along a basis.
+    of numbers, or if it is sigma of a release that was made along a basis.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -391,7 +391,7 @@ def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
 
 
 def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """Return, as a dictionary, the arguments of `AdaptiveDataMechanism` by which the columns `names` are bounded.
+    """Return, as a dictionary, the arguments of `AdaptiveDataMechanism` that declare ranges for the columns `names`.
 
     They are `sigma_range` and, with the option --range, `ranges` and `columns`, or without this option `radius`.
     """

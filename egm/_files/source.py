@@ -79,8 +79,8 @@ class Source:
 def reading(path: Path, encoding: str | None = None) -> Iterator[None]:
     """Turn errors of a `with` block that reads the file at `path` into a FileError that names the file.
 
-    The errors are those of the operating system, of a damaged gzip file, and of text that does not have the `encoding`.
-    If `encoding` is None, the text must have UTF-8, and the message does not say that --encoding can name another.
+    The errors are those of the operating system, of a damaged gzip file, and of text that is not in the `encoding`.
+    None stands for UTF-8 where the user cannot choose; otherwise the message says that --encoding can name another.
     """
     try:
         yield
