@@ -285,9 +285,9 @@ def _below(form: Form, low: float, x: float) -> Iterator[Point]:
 def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
     """Return the points of Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`.
 
-    Each `Point` belongs to a value of Q: it has the contour quadrature for the density of Q there, times the weight
-    of this value in the integral over Q; and sqrt(x / Q). `form` holds the parameters of Q. `x` is the squared norm to
-    which a row is clipped, divided by the unit of `form`.
+    Each `Point` is for one value of Q. It holds a contour quadrature for the density of Q at this value, whose masses
+    are multiplied by the weight of the value in the integral over Q; and the number sqrt(x / Q). `form` holds the
+    parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
     """
     points = []
     for node, part in zip(*_LEGENDRE, strict=True):

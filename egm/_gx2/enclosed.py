@@ -1,5 +1,7 @@
 r"""Enclose the tails and the density of a generalized chi-square variable in balls, by a contour integral.
 
+A ball is a number with a proved bound of its error.
+
 The variable is :math:`Q = \sum_j w_j \chi^2(k_j, \lambda_j) + \tau Z` with weights of either sign, divided by a power
 of two. Its cumulant function is
 
@@ -263,7 +265,7 @@ class Edge:
         return total.upper()
 
     def integral(self, end: float, enough: Ball) -> Ball:
-        """Return a bound on the integral of |f| over u >= 0, with one bound for all u above about `end`.
+        """Return a bound on the integral of |f| over u >= 0; the part above about `end` is bounded by `rest`.
 
         f is the integrand along the hyperbola, a function of its parameter u. The intervals of u are halved until the
         bound is at most `enough`, or does not fall any more.

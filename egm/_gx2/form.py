@@ -175,7 +175,7 @@ def parameters(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, signed: bool =
     """Check `weights`, degrees of freedom `dof` and noncentralities `nc`; return them as vectors of equal length.
 
     Raise a ValueError for a number outside its range, or a wrong length. If `signed` is true, weights may be negative,
-    and there may be none.
+    and `weights` may be empty.
     """
     if signed:
         weights = nonzero(weights=weights)

@@ -212,13 +212,14 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 
 @compiled(inline="always")
 def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> None:
-    """Subtract k sum_j log(1 - q_j (a + i b)), for j from `first` to `last` - 1, from the result at each node a + i b.
+    """Subtract k sum_j log(1 - q_j (a + i b)), j = `first` ... `last` - 1, from the results of `_growth` at all nodes.
 
-    The q_j are in the last row of `at` and have the same sign. `nodes` has the nodes of a quadrature, and the results
-    of `_growth`. The factors 1 - q_j (a + i b) are multiplied, so that only one logarithm is taken. Each factor turns
-    the product around zero by less than 180 degrees, always in the same direction. So the full turns can be counted:
-    each full turn crosses the negative axis once. The innermost loops are over the nodes, at constant distances in one
-    vector, and the compiler runs them for several nodes at a time.
+    The groups j have equal degrees of freedom, and k is half of them. The q_j are in the last row of `at` and have the
+    same sign. `nodes` has the numbers a and b for each node c + a + i b, and the results of `_growth`. The factors 1 -
+    q_j (a + i b) are multiplied, so that only one logarithm is taken. Each factor turns the product around zero by less
+    than 180 degrees, always in the same direction. So the full turns can be counted: each full turn crosses the
+    negative axis once. The innermost loops are over the nodes, at constant distances in one vector, and the compiler
+    runs them for several nodes at a time.
     """
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
@@ -251,9 +252,9 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
 
     The result is the number of nodes that `_growth` shall compute at a time: `_TOGETHER`, or 1 if there are no runs.
     The last row of `at` is filled with q = r / (1 - r c), and the entry of `ends` for the first group of a run with the
-    index after its last group. A run has at least four groups, whose weights have one sign and whose degrees of freedom
-    k are equal. To keep the rounding error small, k times the square root of the number of groups is at most `_SMALL`.
-    If `clustered` is true, some groups are clusters, and there are no runs.
+    index after its last group; all other entries of `ends` are set to 0. A run has at least four groups, whose weights
+    have one sign and whose degrees of freedom k are equal. To keep the rounding error small, k times the square root of
+    the number of groups is at most `_SMALL`. If `clustered` is true, some groups are clusters, and there are no runs.
     """
     size, first, runs = table.shape[1], 0, 0
     for j in range(size):
@@ -271,9 +272,9 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
 def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int) -> None:
     """Add the power series with the coefficients `series`, minus `beyond`, to the result of `_growth` at one node.
 
-    `node` is the index of the node. `at` was filled by `cross` and `_prepare`, and `nodes` has the nodes and the
-    results of `_growth`. The loops are over real numbers, so that the compiler runs them for several clusters at a
-    time.
+    `beyond` is the value of the series at the point c where the contour crosses the real axis. `node` is the index of
+    the node. `at` was filled by `cross` and `_prepare`, and `nodes` has the nodes and the results of `_growth`. The
+    loops are over real numbers, so that the compiler runs them for several clusters at a time.
     """
     size, total, total_imag = at.shape[1], 0.0, 0.0
     a, b = nodes[node], nodes[_B + node]
@@ -535,10 +536,11 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 
 @compiled(inline="always")
 def _multiply(block: Array, place: int, to: int, less: float) -> None:
-    """Multiply complex numbers in `block` by the numbers 1 / (1 - r s) - `less`, and write the products into it.
+    """Multiply one complex number for each of `_BESIDE` groups by 1 / (1 - r s) - `less`, with the r of the group.
 
-    `block` is the vector of `sums_of_inverses`, which has 1 / (1 - r s) at one node s for several r. The real parts of
-    the numbers begin at the index `place`, and those of the products at `to`; the imaginary parts follow them.
+    All numbers are in `block`, a vector that `sums_of_inverses` makes: the factors 1 / (1 - r s) at one node s; the
+    numbers to be multiplied, from the index `place`; and the products, which are written from the index `to`. The real
+    parts of all groups come first, and the imaginary parts follow. `less` is 0 or 1.
     """
     for j in range(_BESIDE):
         x, y = block[_INVERSE + j] - less, block[_INVERSE_IMAG + j]
@@ -689,9 +691,9 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Array, room: Array) -> None:
     """Add weights to the sums in `cluster`, a row of the result of `gather`.
 
-    The rows of `held` are the w_j, dof_j and nc_j of these weights; dof_j are used only if `dof` has several entries,
-    and nc_j only if `central` is false. `order` is the largest power in the sums, and `room` has space for two numbers
-    for each weight.
+    The rows of `held` are the w_j, dof_j and nc_j of these weights; if `dof` has a single entry, it is used in place of
+    every dof_j. If `central` is true, all nc_j are 0, and their sums are not changed. `order` is the largest power in
+    the sums, and `room` has space for two numbers for each weight.
     """
     key, center = cluster[0], cluster[1]
     tiny = key == _BELOW or key == _BELOW - 1  # |r| is below the least double

@@ -205,8 +205,8 @@ def room(law: NoiseLaw, noise: float) -> float:
 def unit_of(sensitivity: float, noise: float) -> float:
     """Return the unit to whose multiples a value is rounded: a power of two near 2**-40 times `sensitivity`.
 
-    64-bit integers must have room for normal noise with the standard deviation `noise` times the sensitivity.
-    Otherwise the unit is larger.
+    The unit is larger if normal noise with the standard deviation `noise` times the sensitivity would otherwise not fit
+    into 64-bit integers.
     """
     return 2.0 ** (math.floor(math.log2(sensitivity)) - lattice.fineness(noise))
 

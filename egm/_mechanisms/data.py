@@ -170,8 +170,8 @@ class GaussianDataMechanism(Mechanism):
     missing : {"error", "center", "drop_row"}, default "error"
         What becomes of a missing value (NaN or null): it is an error; it counts as the entry of
         `center`; or its row is left out. "drop_row" makes the number of rows private, so that a
-        noisy one is released with the sum. No interval of a release allows for what missing values
-        change.
+        noisy one is released with the sum. The intervals of a release do not cover the error that
+        missing values cause.
     per_person : {"sum", "mean"} or int, optional
         What becomes of the rows of one person, if a person may have several rows: they are added
         up; they are averaged; or the first k of them are kept. Then `sigma` and `center` are those
@@ -709,7 +709,7 @@ class GaussianDataMechanism(Mechanism):
         return float(max(radii))
 
     def _parts(self, noise_std: Array, n: float, count_std: float) -> Parts:
-        """Return, as `Parts`, how far the noisy sum of `n` rows may be from the exact sum.
+        """Return a `Parts`: for each column, how much noise and clipping may change the sum of `n` rows.
 
         The guesses `center` and `sigma` are assumed to be as wrong as declared. `noise_std` and `count_std` are the
         standard deviations of the noise in the sum and in the number of rows.
@@ -756,9 +756,9 @@ class GaussianDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If `X` does not have d columns; if the number of rows is public, each row is a person
-            and `X` does not have `n` rows; if its names are not those of `columns`; or if `person`
-            is given and the mechanism has no `per_person`, or the other way round.
+            If `X` does not have d columns; if `X` does not have `n` rows, although this number is
+            public and each row is a person; if the names of `X` are not those of `columns`; or if
+            `person` is given and the mechanism has no `per_person`, or the other way round.
         TypeError
             If the type of `X` shows that it does not hold real numbers.
 
@@ -784,8 +784,8 @@ class GaussianDataMechanism(Mechanism):
     def _check_rows(self, X: Any, labels: Sequence[Hashable], counted: bool) -> None:
         """Raise the errors of `check` for the rows `X`, whose columns `labels` are not summed.
 
-        These columns say to which person, or to which group, a row belongs. If `counted` is true, any number of
-        rows is allowed; otherwise it must be the declared one.
+        These columns say to which person, or to which group, a row belongs. If `counted` is false, there must be `n`
+        rows. Otherwise any number is allowed, because the release itself counts the rows or the persons.
         """
         if _tables.is_read_later(X):
             return
@@ -902,7 +902,7 @@ class GaussianDataMechanism(Mechanism):
         return self._released(estimate + noise, simulated=True)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> DataRelease:
-        """Return the secure release: the sum of the rows and the numbers of rows, plus discrete noise.
+        """Return the secure release: the sum and, if released, the numbers of all and of clipped rows, plus noise.
 
         `total` is the sum of the clipped rows, rounded to integers by the `Lattice` `grid`; under `count_clipped` its
         last entry is the number of clipped rows. `rows` is the number of rows, which is released only if it is private.
@@ -948,7 +948,8 @@ class GaussianDataMechanism(Mechanism):
     def _lattice(self, noise: float) -> lattice.Lattice:
         """Return the `Lattice` that says how clipped rows are rounded to integers.
 
-        64-bit integers must have room for normal noise with the standard deviation `noise` times the clip norm.
+        Its unit is so large that normal noise with the standard deviation `noise` times the clip norm fits into 64-bit
+        integers.
         """
         return lattice.Lattice(self.clip_norm, self.sigma.size, noise, self._unrotated)
 
@@ -974,10 +975,10 @@ class GaussianDataMechanism(Mechanism):
     def _simulated_release(
         self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator
     ) -> DataRelease:
-        """Return the simulated release of the sum and of the numbers of rows, with noise from the Generator `rng`.
+        """Return the simulated release: the quantities of `_secure_release`, plus noise from the Generator `rng`.
 
-        `total` is the sum of the clipped rows, rounded to integers by the `Lattice` `grid`, and `rows` is the number of
-        rows.
+        `total` is the sum of the clipped rows, rounded to integers by the `Lattice` `grid`; under `count_clipped` its
+        last entry is the number of clipped rows. `rows` is the number of rows, which is released only if it is private.
         """
         sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
         clipped_weight = CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
