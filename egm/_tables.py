@@ -368,9 +368,9 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
 
     The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An object without names
     is returned unchanged. Columns of `X` that are not in `columns` are left out. If `gaps` is true, a missing entry of
-    a data frame becomes NaN. Raise ValueError if the names are not those in `columns`, or if an entry of a data frame
-    is infinite or, unless `gaps` is true, missing. Raise TypeError if a column of a data frame holds neither numbers
-    nor booleans.
+    a data frame becomes NaN. Raise ValueError if `X` lacks one of the `columns` and its names do not only number
+    its columns, if `columns` is None and there are two or more real names, or if an entry of a data frame is infinite
+    or, unless `gaps` is true, missing. Raise TypeError if a column of a data frame holds neither numbers nor booleans.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
@@ -408,7 +408,7 @@ class Part:
 
     @property
     def label_types(self) -> Any:
-        """Return the function `label_types` of the table from which this one is made, or None if it has none."""
+        """Return the function of the other table from names of columns to types of labels, or None if it has none."""
         return getattr(self._table, "label_types", None)
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:

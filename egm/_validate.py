@@ -245,7 +245,7 @@ def unread(**named: object) -> tuple[int, ...] | None:
     """Check the type of an argument that may be private, and return its shape, without reading a value.
 
     The argument is passed by keyword, and errors show its name. Raise TypeError if the type shows that it does not hold
-    real numbers. For a list the result has the length alone; it is None if the shape is not known before a computation.
+    real numbers. For a list, even one of rows, the result is (length,); it is None if the shape is not yet known.
 
     Because no value is read, a budget can record the cost of a release after this check. (The type of an array or of a
     column can depend on the values, too, if a library has inferred the type from them.)

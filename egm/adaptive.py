@@ -56,8 +56,8 @@ class AdaptiveDataMechanism(Declared):
         for each column. The mean of the column lies in the range, and half of the range is the unit
         in which its errors count.
     columns : sequence of hashable, shape (d,), optional
-        Names of the columns, in the order of `ranges`. By default these are the names in `ranges`,
-        if that is a mapping.
+        Names of the columns, in the order of the results and of the pairs in `ranges`. By default
+        these are the names in `ranges`, if that is a mapping.
     per_person : {"sum", "mean"}, optional
         What becomes of the rows of one person, if a person may have several rows: they are added
         up, or they are averaged. Then `n` is the number of persons, and `radius` or `ranges` are
@@ -67,10 +67,11 @@ class AdaptiveDataMechanism(Declared):
         public; or one row is added or removed, and the number of rows is private. Then a tenth of
         the budget buys a noisy number of rows, which is released.
     unseen : float, default 0.0
-        Share, from 0 to 0.9, of the budget that the search leaves for the sum; this share is spent
-        on two noisy counts: of the rows that are longer than the clip norm, and of those that are
-        longer than a larger norm. The counts are needed for ``interval(unseen=True)``, which also
-        holds if a few rows are far away from all others (see `AdaptiveRelease.interval`).
+        Share, from 0 to 0.9, of the budget that is left just before the sum. This share is spent on
+        two noisy counts, of the rows that are longer than the clip norm and of those that are
+        longer than a larger norm; the rest is spent on the sum. The counts are needed for
+        ``interval(unseen=True)``, which also holds if a few rows are far away from all others (see
+        `AdaptiveRelease.interval`).
 
     Raises
     ------

@@ -304,7 +304,8 @@ def _played(
     """Make a release with the numbers `noises` (zeros for None) as its noise, and record the noise that it asks for.
 
     `release` gets a substitute for `rng`, or None if `rng` is None. The results are the release, shape (k,), a tuple
-    with the law and the scale of each number, and a tuple with the shapes of the gamma variables (random variances).
+    with the law and the scale of each number and how many gamma variables (random variances) were drawn before it, and
+    a tuple with the shapes of these variables.
     """
     tape = _Tape(noises)
     with (

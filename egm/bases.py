@@ -14,9 +14,10 @@ It is least for the eigenvectors of :math:`\Sigma` (by the theorem of Schur and 
 variance of the noise is not proportional to the product, because the clip norm is larger than the
 root of the mean squared length by a factor that depends on the basis. By default the clip norm is
 computed as if the coordinates were independent. Then a change from the columns to the eigenvectors
-reduces the noise by less than it reduces the product. But without a basis, more rows are clipped
-than intended, because the columns are correlated. If equal shares of the rows are clipped with and
-without the basis, the noise is often reduced by more than the product. `compare` gives the whole error.
+reduces the noise by less than it reduces the product. But it also lowers the share of clipped
+rows, which in correlated columns is larger than intended. If equal shares of the rows are clipped
+with and without the basis, the noise is often reduced by more than the product is. `compare` gives
+the whole error.
 
 A basis must be public, unless it is found privately (`egm.adaptive`). It comes from public rows,
 from a known covariance matrix, or from the structure of the rows, as the transforms of images and

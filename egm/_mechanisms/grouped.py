@@ -429,10 +429,11 @@ class GroupedDataMechanism(Mechanism):
         return inner._lattice(noise)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, float]:
-        """Return the weight by which the number of rows is multiplied, and the standard deviation of the noise.
+        """Return the weight of the numbers of rows, and the standard deviation of the noise in each coordinate.
 
-        Both are measured in ``grid.unit``, the length for which the integer 1 stands when a secure release rounds
-        clipped rows to integers.
+        The number of rows of a group is multiplied by the weight before noise is added to it. Both results are measured
+        in ``grid.unit``, the length for which the integer 1 stands when a secure release rounds clipped rows to
+        integers.
         """
         weight = round(self._weight / grid.unit)
         _, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)
@@ -457,7 +458,8 @@ def _of_groups(
 
     `egm._rows.sums.group_sums` clips and sums the rows; `rule` has those arguments of `group_sums` that follow
     `groups`. If `how` is not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered`, with
-    the arguments `how` and `most`, first replaces the rows of each person by fewer rows.
+    the arguments `how` and `most`, first replaces the rows of each person by fewer rows: one for each of the person's
+    first `most` groups if `how` is "sum" or "mean", or at most k rows if `how` is k.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)

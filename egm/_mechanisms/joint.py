@@ -43,7 +43,7 @@ _LEAST_WEIGHT = 1 / 10  # of the number of rows over the clip norm, if a person 
 
 @dataclass(frozen=True)
 class Joint:
-    """Describe the vector that is released at once: a sum of clipped rows and, on request, two numbers of rows.
+    """Describe the vector that is released at once: a sum of clipped rows, perhaps with numbers of rows.
 
     `counted` says whether the number of all rows is part of the vector, and `clipped` whether the number of shortened
     rows is. `reach_squared` is k**2 if a person may have k rows, or m for one row in each of m groups. `groups` says
@@ -71,10 +71,11 @@ class Joint:
         """Return the weight w of the number of rows for which the error of the sum is least; 0 if it is not released.
 
         The released sum is the noisy sum of centered rows plus the center times the noisy number of rows. With the
-        sensitivity s, noise of variance A s**2 is in the first term, and of variance B s**2 / w**2 in the second, and
-        `ratio` is ``sqrt(B/A)``. Since s**2 is proportional to C**2 + w**2 for the clip norm C, the best weight is
-        ``sqrt(C*ratio)``. If a person is added or removed, the result is at least C / 10, a weight that increases s**2
-        by one percent. If a person is replaced, the result is at least the largest weight that does not increase s.
+        sensitivity s, noise of variance A s**2 is in the first term, and of variance B s**2 / w**2 in the second, where
+        A and B do not depend on w, and `ratio` is ``sqrt(B/A)``. Since s**2 is proportional to C**2 + w**2 for the
+        clip norm C, the best weight is ``sqrt(C*ratio)``. If a person is added or removed, the result is at least
+        C / 10, a weight that increases s**2 by one percent. If a person is replaced, the result is at least the largest
+        weight that does not increase s.
         """
         if not self.counted:
             return 0.0

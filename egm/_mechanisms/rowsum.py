@@ -71,7 +71,7 @@ class RowSum(ABC):
         """Return the standard deviation and the bias of the noisy sum, and what else an interval needs, as `Parts`."""
 
     def _law(self) -> tuple[NoiseLaw, int]:
-        """Return the law of the noise, and the number of dimensions in which l2 noise is drawn."""
+        """Return the law of the noise, and in how many dimensions it is drawn, a number that only l2 noise needs."""
         return "gaussian", 1
 
     @property
@@ -299,8 +299,8 @@ def _ratio(
 
     They are the least and the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2). `S`
     and both results are vectors, and `variance` is a vector or a matrix with one row for each result. The function
-    `half` returns, for a variance, half of the length of an interval, which is at most z standard deviations plus the
-    bias. If `N` is so small in view of its noise that the exact count may be zero, the results are infinite.
+    `half` returns, for a variance, half of the length of an interval. This half is at most `z` standard deviations plus
+    the bias. If `N` is so small in view of its noise that the exact count may be zero, the results are infinite.
     """
     variance, bias, bias_std = (np.broadcast_to(part, (2, S.size)) for part in (variance, parts.bias, parts.bias_std))
     count_variance = parts.count_std**2

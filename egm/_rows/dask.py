@@ -53,13 +53,13 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
 def shuffled(
     X: Any, of_part: Callable[[Any], T], divided: Callable[[T, int], list[T]] | None, together: Callable[[list[T]], Sum]
 ) -> list[Sum]:
-    """Divide each block of rows of `X` into pieces 0, 1, ...; return, for each number k, the sum of all pieces k.
+    """Divide each block of rows of `X` into numbered pieces; for each number, sum the pieces from all blocks.
 
-    A person's rows are summed together if `divided` puts them into pieces with one k in all blocks. `X` is a dask
+    A person's rows are summed together if `divided` puts them into pieces with one number in all blocks. `X` is a dask
     array (n, d) or a dask frame. `of_part` makes an object of each block, and ``divided(object, count)`` divides the
-    object into a list of `count` pieces. `together` takes the list of the pieces k of all blocks, and returns their sum
-    as a pair (total, number of rows). If `divided` is None, `together` sums the object of each block alone. The
-    functions must be picklable, and depend on their arguments alone.
+    object into a list of `count` pieces. `together` takes a list of pieces with one number, and returns their sum as a
+    pair (total, number of rows); the result is the list of these pairs. If `divided` is None, `together` sums the
+    object of each block alone. The functions must be picklable, and depend on their arguments alone.
     """
     import dask
 

@@ -59,7 +59,7 @@ def _careful_norm(y: Array) -> float:
 
 @compiled()
 def _surely_short(clip_norm: float) -> float:
-    """Return a squared norm up to which a row is surely not clipped to `clip_norm`, so that its norm is not computed.
+    """Return a squared norm up to which a row is surely not clipped to `clip_norm`, so that no root is computed.
 
     This holds for computed squared norms of at least 1e-280, which have lost no digits by underflow.
     """

@@ -78,9 +78,9 @@ class Lattice:
 
     The integer 1 stands for the length `unit`, and the integer vector of a row has at most the norm `radius`: 2**40, or
     less if the noise would not fit into 64-bit integers. A row is also shortened by the factor `shrink`, slightly below
-    1, so that rounding errors cannot make its vector too long. If `unrotated` is not None, the vectors are not rotated
-    along the basis; then `radius` bounds their norm after the rotation and scaling that the method `rotated` applies to
-    sums.
+    1, so that rounding errors cannot make its vector too long. `unrotated` is None, or an object that adds up rows
+    before they are rotated along the basis of a mechanism; then `radius` bounds the norm that a row's vector would have
+    after the rotation and scaling that the method `rotated` applies to sums.
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float, unrotated: Unrotated | None = None) -> None:
@@ -360,9 +360,9 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
     part of `delta` pays for the difference between discrete noise and a rounded Gaussian, as the docstring of this
     module explains. Raise ValueError if this part is half of delta or more.
 
-    The result is at least sensitivity * analytic_noise_multiplier(epsilon, delta) * (1 + EXCESS). So a cost that is
-    computed from this noise multiplier, such as 1 / (2 * noise_multiplier**2) in zCDP, covers that of the noise, in
-    spite of rounding errors.
+    The result is at least sensitivity * analytic_noise_multiplier(epsilon, delta) * (1 + EXCESS), slightly more
+    than necessary. So the privacy cost of the noise is not above the cost that is computed from this noise multiplier,
+    such as 1 / (2 * noise_multiplier**2) in zCDP, in spite of rounding errors.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     left = _left(epsilon, delta, d / (4 * std**2))

@@ -387,11 +387,11 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
 def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int | None = None) -> Iterator[Block]:
     """Add up or average the rows of each person, or keep the first k of them; yield the resulting rows in blocks.
 
-    The blocks of `source` are sorted by person. If `how` is "sum" or "mean", the result has one row for each person, or
-    for each group of a person. Missing entries (NaN) are left out of a sum or mean; if all are missing, the result is
-    NaN. If `how` is a number k, the first k rows of each person are kept. Rows with the group -1 are left out. For
-    "sum" and "mean", only the first `most` groups of each person are kept, or all if `most` is None. Raise ValueError
-    for an infinite entry and, unless `missing` is true, for NaN.
+    The blocks of `source` are sorted by person. If `how` is "sum" or "mean", the result has one row for each person or,
+    if rows have groups, for each group of a person. Missing entries (NaN) are left out of a sum or mean; if
+    all are missing, the result is NaN. If `how` is a number k, the first k rows of each person are kept. Rows with the
+    group -1 are left out. For "sum" and "mean", only the first `most` groups of each person are kept, or all if `most`
+    is None. Raise ValueError for an infinite entry and, unless `missing` is true, for NaN.
     """
     kept: Block | None = None
     for block in source:
