@@ -146,8 +146,8 @@ def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMecha
     """Return what `release` says about the numbers of rows and of clipped rows, as a dictionary from name to number.
 
     The noisy number of rows is in the dictionary if it was released. If the noisy number of clipped rows was released,
-    it is there with the standard deviation of its noise and its excess over the expected number, in standard
-    deviations. The dictionary is empty for a release of groups, whose numbers of rows are written for each group.
+    it is there with the standard deviation of its noise and its excess over the number that `mechanism`
+    expects, in standard deviations. The dictionary is empty for a release of groups: `document` writes their numbers.
     """
     if isinstance(release, GroupedRelease):
         return {}
@@ -256,7 +256,10 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Write the expected error of `egm sum` and, for comparison, its expected errors with other scalings and noise."""
+    """Write the expected errors of `egm sum` as asked for and, to compare, with other scalings and kinds of noise.
+
+    A scaling is a set of multipliers of the columns, which are applied before clipping.
+    """
     names, sigma = inputs.planned(args)
     with explained(names):
         solved = target.reach(args, names, sigma, CONFIDENCE)
@@ -280,7 +283,7 @@ def _plan_sum(args: Namespace) -> None:
 
 
 def _budget(args: Namespace) -> None:
-    """Run `egm budget new`, which makes a journal, or `egm budget show`, which writes what a journal holds."""
+    """Run `egm budget new` or `egm budget show`: make a privacy budget's file (the journal), or write what it holds."""
     if args.action == "new":
         journal.make(args)
         return

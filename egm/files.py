@@ -75,10 +75,10 @@ class Table:
     labelled : callable
         Function that takes a list of names of columns, and reads the file like `blocks`. It yields
         pairs: an array of `blocks`, and a list with one array of shape (rows,) for each of these
-        columns. The entries of these arrays are the labels: texts from a CSV file, and numbers, texts
-        or dates from a Parquet file. The columns need not be in `names`. A column that does not exist
-        or holds something else raises a `FileError` when the function is called, and a missing label
-        raises one when its row is read.
+        columns. The entries of these arrays are the labels, such as the ids of persons: texts from
+        a CSV file, and numbers, texts or dates from a Parquet file. The columns need not be in
+        `names`. A column that does not exist or holds something else raises a `FileError` when the
+        function is called, and a missing label raises one when its row is read.
     label_types : callable, optional
         Function that takes a list of names of columns, and returns a list with NumPy's type for the
         labels in each of them, without reading a row.

@@ -5,8 +5,8 @@ the other way, and returns the mechanism with the least epsilon (or rho, or numb
 which the forecast error is at most a target. `curve` computes the error for several values.
 
 The error is one of four measures, for one column or, with "sum" and "mean", for all columns
-together. The forecast assumes that the guesses are as wrong as declared (the arguments `center_std`
-and `sigma_factor` of `GaussianDataMechanism`).
+together. The forecast assumes that the user's guesses of the center and the standard deviations are
+as wrong as declared (the arguments `center_std` and `sigma_factor` of `GaussianDataMechanism`).
 
 =========== ====================================================================================
 Measure     Error
@@ -226,12 +226,12 @@ def curve(
     Parameters
     ----------
     mechanism : mechanism
-        Mechanism of `egm.mechanisms`, or an `egm.adaptive.AdaptiveDataMechanism`. The value of its
-        field `of` is not used.
+        Mechanism of `egm.mechanisms`, or an `egm.adaptive.AdaptiveDataMechanism`. The value of the
+        field that `of` names is not used.
     values : array_like
-        Values of the field `of`, > 0.
+        Values, > 0, that this field gets, one after the other.
     of : {"epsilon", "n", "rho"}, default "epsilon"
-        Field that has these values, as the argument `for_` of `solve`.
+        Name of the field. Each mechanism has the fields that `solve` allows for `for_`.
     measure : {"mean", "sum", "relative", "interval"}, default "mean"
         Measure of the error, as defined in `egm.planning`.
     column : hashable, optional
@@ -336,7 +336,8 @@ def _fields(mechanism: AnyMechanism) -> tuple[str, ...]:
 def _imagined(mechanism: AnyMechanism, sigma: ArrayLike | None, center: ArrayLike | None) -> dict[str, Array]:
     """Return the arguments of the forecast of an AdaptiveDataMechanism; for another mechanism, an empty dictionary.
 
-    The arguments are the standard deviations `sigma` and the mean `center` of the rows.
+    The arguments are the standard deviations `sigma` and the mean `center` of the rows. Raise ValueError if `sigma` is
+    missing for an AdaptiveDataMechanism, or if one of the two is given for another mechanism.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         if sigma is None:

@@ -307,12 +307,12 @@ def epsilon_of_rho(rho: ArrayLike) -> Floats:
 def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.Generator) -> Array:
     """Draw a private quantile of each row of the matrix `rows`, shape (k, n), by the exponential mechanism.
 
-    The array `penalty` decides which quantile. The result has k points. In each row, the n values
-    leave n + 1 gaps between `low` and `high`. A gap is drawn with probability proportional to
-    length * exp(-penalty), where the array `penalty` has an entry for each gap; then a uniform
-    point of this gap is drawn. The drawn gap is the one for which log(length) - penalty + Gumbel
-    noise is largest. The Gumbel noise is minus the logarithm of a standard exponential variable.
-    All randomness comes from the Generator `rng`.
+    The result has k points. In each row, the n values leave n + 1 gaps between `low` and `high`, both
+    of shape (k, 1). The array `penalty`, shape (n + 1,), has a number for each gap, which is larger the
+    further the gap is from the wanted quantile. A gap is drawn with probability proportional to
+    length * exp(-penalty); then a uniform point of this gap is drawn. The drawn gap is the one for
+    which log(length) - penalty + Gumbel noise is largest. The Gumbel noise is minus the logarithm of a
+    standard exponential variable. All randomness comes from the Generator `rng`.
     """
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
     gaps = np.diff(edges, axis=1)

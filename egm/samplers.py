@@ -118,7 +118,7 @@ def secure_l2(scale: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The entries. They are not independent, because a vector has one random variance.
+        The entries. They are not independent, because all of them have the same random variance.
 
     Raises
     ------
@@ -334,8 +334,8 @@ def simulated_l2(scale: ArrayLike, rng: np.random.Generator) -> Array:
     Parameters
     ----------
     scale : float or array_like
-        Scales, >= 0: each entry of a vector of scale 1 is multiplied by its own scale. The vector
-        of scale 1 has a density proportional to ``exp(-norm(x))``.
+        Scales, >= 0, one for each entry of the vector. A vector x with as many entries is drawn
+        with a density proportional to ``exp(-norm(x))``, and each entry is multiplied by its scale.
     rng : numpy.random.Generator
         Source of the randomness.
 
@@ -433,7 +433,7 @@ def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]]
     sampler: Callable[[list[int]], list[int]] = getattr(measurements, maker)(_integers(), distance, scale=scale)
 
     def noisy(numbers: list[int]) -> list[int]:
-        """Return the integers `numbers` plus independent noise with the law of `maker` and the scale `scale`."""
+        """Return the integers `numbers` plus independent noise from OpenDP's constructor `maker` with scale `scale`."""
         step = max(_EACH, -(-len(numbers) // CORES))
         return list(chain(*in_parallel(sampler, [numbers[i : i + step] for i in range(0, len(numbers), step)])))
 

@@ -148,8 +148,8 @@ def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: A
 def _unlimited(right: Callable[..., Any], number: Any, groups: Any, most: int | None) -> Any:
     """Call the function `right` without its limit on the number of groups of a person, and return its result: a bug.
 
-    `right` is `egm._rows.people._pairs`, whose place this function takes. Its arguments are `number`, `groups` and
-    `most`, which is the limit.
+    `right` is `egm._rows.people._pairs`, whose place this function takes. For each row, `number` has the number of
+    its person and `groups` the number of its group; `most` is the limit, which is ignored.
     """
     return right(number, groups, None)
 
@@ -182,7 +182,8 @@ def _sum(clip: bool = True, rounding: Callable[[Array], Array] = np.trunc) -> Ca
 def _recentered() -> list[Patch]:
     """Return replacements of two methods; the replacements use the mean of the private rows as the public center.
 
-    The result is a list of tuples (class, name of the method, replacement).
+    The methods are `GaussianDataMechanism.release` and `PrivateRows.mean`. The result is a list of tuples (class, name
+    of the method, replacement).
     """
     release, mean = GaussianDataMechanism.release, private_rows.PrivateRows.mean
 
