@@ -222,7 +222,8 @@ def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] 
     The function returns an array with one row for each release. The row has the estimate and, if it is released, the
     noisy number of rows; for a release of groups, it has both for one group after another. A data set is an array, or a
     pair of an array and a dictionary of further arguments of `mechanism.release`. Without a generator, the noise is
-    secure. The releases are made in the context that `setting` returns.
+    secure. Each release is made within ``with setting():``, so `setting` can change how rows are rounded, as `_coarse`
+    does.
     """
 
     def once(data: Any, rng: Rng | None) -> Array:
@@ -254,7 +255,8 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 def _ranks() -> tuple[Array, Array]:
     """Return two neighboring data sets of two values each, whose private medians in the range [0, 10] differ the most.
 
-    The values -5 and 1 have all points from 0 to 1 as medians, and the values 15 and 1 all points from 1 to 10.
+    In this range, each point from 0 to 1 is a median of the first data set (-5 and 1), and each point from 1 to 10 is
+    a median of the second (15 and 1).
     """
     return np.array([-5.0, 1.0]), np.array([15.0, 1.0])
 

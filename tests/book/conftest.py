@@ -73,9 +73,9 @@ def contents():
 
 @pytest.fixture(scope="session")
 def toc():
-    """Return the list of all pages of the book but those made by Sphinx, in the order of the book.
+    """Return, as a fixture, the list of `contents`: all pages and chapters, but not the pages made by Sphinx.
 
-    A page is a path without suffix, such as "book/index". Chapters are in the list, too.
+    A page is a path without suffix, such as "book/index". The order is that of the book.
     """
     return contents()
 

@@ -195,8 +195,8 @@ def test_low_contrast_is_seen(browser, fault):
     """A text of low contrast is found even if all other elements of its kind on the page have enough contrast.
 
     To save time, axe-core checks only a sample of the elements: `looking.sample` keeps one of all that are alike in
-    name, class and style. The sample must have the text of low contrast, or the link that looks like the text around
-    it. `fault` is the name of a faulty page in FAINT, and `browser` is the browser.
+    name, class and style. The sample must keep the faulty element: a text of low contrast, or a link that looks like
+    the text around it. `fault` is the name of a faulty page in FAINT, and `browser` is the browser.
     """
     page = browser.new_page()
     styles = "tr:nth-child(2n) { color: #bbb } a { color: #222; text-decoration: none }"

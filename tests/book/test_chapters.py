@@ -290,7 +290,8 @@ def executed_project(tmp_path_factory):
 def uses(executed_project, tmp_path, monkeypatch):
     """Copy the project in the folder `executed_project`, so that a test may change the copy, and return the new folder.
 
-    The project has two executed chapters. The tools take the copy's package in place of egm.
+    The project has two executed chapters. During a test, `tools.execute`, which decides what is executed again, takes
+    the package in the copy for egm.
     """
     monkeypatch.setattr(execute, "PACKAGE", tmp_path / "copy" / "package" / "egm")
     return shutil.copytree(executed_project, tmp_path / "copy")

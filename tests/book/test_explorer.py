@@ -362,10 +362,10 @@ def test_no_angle_has_less_noise_than_the_eigenvectors(page, ratio, r, p):
 def test_pair_shows_what_the_package_computes(page, basis, angle):
     """The explorer's panel for data with two columns shows the same noise as the package computes, to six digits.
 
-    The noise is the sum of its variances, in the basis of the columns and in the basis `basis`, for the n, epsilon,
-    delta, clip probability and law of the noise above the panel. The clip norms agree within 0.5 percent. `angle` is
-    the angle of the basis in degrees, or None for the angle of the eigenvectors. For the clip probability "best", the
-    panel takes 1/n.
+    For the basis of the columns and for the basis `basis`, the panel shows the sum of the variances of the noise. It
+    takes n, epsilon, delta, the clip probability and the law of the noise from the fields above the panel, but 1/n for
+    the clip probability "best". The clip norms, shown with fewer digits, agree within 0.5 percent. `angle` is the angle
+    of the basis in degrees, or None for the angle of the eigenvectors.
     """
     start(page)
     setting = {"n": 54321, "epsilon": 0.3, "delta": 1e-9}
@@ -763,9 +763,9 @@ def test_cards_fill_their_rows(page, width, rows):
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
-    """The explorer takes the setting from a new address even if it has itself restored the old address meanwhile.
+    """The explorer takes the setting from a new address even if it has overwritten this address by its old setting.
 
-    This can happen in the moment before the browser reports the new address to the explorer.
+    The explorer writes its setting into the address, and may do so just before the browser reports the new address.
     """
     start(page)
     page.evaluate(

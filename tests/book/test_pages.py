@@ -233,9 +233,10 @@ def test_interval_is_as_wide_as_the_page_says():
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
     """`AdaptiveDataMechanism` notices outlying rows if they are the share `share` of all rows.
 
-    Outlying rows that it does not notice are clipped, so that the released sum is wrong. With a third as many outlying
-    rows, this must happen in at least one of eight releases: otherwise the share on the page about practice would be
-    too large. `reach` is n sqrt(rho), for n rows and the budget rho.
+    Outlying rows that it does not notice are clipped, so that the exact sum is outside the interval, or the error far
+    above its forecast. With a third as many outlying rows, at least one of eight releases must be wrong in this way:
+    otherwise the share on the page about practice would be too large. `reach` is n sqrt(rho), for n rows and the budget
+    rho.
     """
     text = " ".join(PRACTICE.split())
     assert (
@@ -262,9 +263,9 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, guesses of center and spread give a far smaller error than the search of `AdaptiveDataMechanism`.
 
     The forecast squared error of `AdaptiveDataMechanism` is 5 to 15 times that of `GaussianDataMechanism` with guesses
-    for 1000 rows, and 0.5 to 1 times for 100 000 rows, as the tutorial says in words. After a release the forecast may
-    be larger: of fifteen releases of 100 000 rows, at most two forecast more than twice the squared error with guesses,
-    and none 4.5 times the forecast before the release.
+    for 1000 rows, and 0.5 to 1 times for 100 000 rows, as the tutorial says in words. A release forecasts its own error
+    from private estimates: of fifteen releases of 100 000 rows, at most two forecast more than twice the squared error
+    with guesses, and none 4.5 times the squared error that is forecast from the true center and spread.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
@@ -528,7 +529,7 @@ def test_docstring_that_is_missing_is_seen(monkeypatch):
 
 
 def test_names_in_the_table_of_notation_exist():
-    """Each name in the table of notation is an argument or, if it is a link, a public name of the package.
+    """Each name in the table of notation is a parameter of something public in the package, or links to a public name.
 
     A link leads to an object with the name that is shown, except that `noise_multiplier` leads to
     `analytic_noise_multiplier`.

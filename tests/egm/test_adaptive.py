@@ -348,9 +348,10 @@ def test_below_the_least_budget_all_is_refused(d):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    With either of the two, rho is at least `least_rho(d)`, the least budget of the mechanism; with the larger n, rho
-    may be smaller by a relative 1e-14, due to rounding. The rho that is too small is `part` times `least_rho(d)` for
-    `n` rows and `d` columns, the declared `radius`, and declared standard deviations from `least` to 1.
+    Either of the two is enough: rho is then at least `least_rho(d)`, the least budget, which falls with n. With the
+    larger n, rho may be smaller by a relative 1e-14, due to rounding. The rho that is too small is `part` times
+    `least_rho(d)` for `n` rows and `d` columns, the declared `radius`, and declared standard deviations from `least`
+    to 1.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -424,8 +425,8 @@ def test_a_forecast_from_the_least_budget_on(d):
     """For a budget rho from `least_rho(d)` to 1e4 times that, `forecast` states a success probability of 0.98 or more.
 
     Success means that the center and the spread of the `d` columns are found. At `least_rho(d)` the stated probability
-    is at least 0.99. The forecast spends 90 to 100 % of rho, and the expected squared error that it states never grows
-    with rho.
+    is at least 0.99. The costs that the forecast states add up to 90 to 100 % of rho, and the expected squared error
+    that it states never grows with rho.
     """
     totals = []
     for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
@@ -474,9 +475,9 @@ def test_bad_arguments_of_a_forecast_are_named(arguments, message):
 def test_unknown_centre_and_spread_cost_little():
     """AdaptiveDataMechanism has less than twice the mean squared error of a mechanism that knows center and spread.
 
-    Both mechanisms have the same budget. The error of the mechanism that knows center and spread is a forecast for the
-    best clip norm. This forecast is not far too large: it is less than twice the mean squared error of
-    AdaptiveDataMechanism.
+    Both mechanisms have the same budget. The error of the mechanism that knows center and spread is not simulated, but
+    forecast for the best clip norm. The comparison would be too easy if this forecast were far too large, so it must
+    be less than twice the mean squared error of AdaptiveDataMechanism.
     """
     sigma, rho, n = zipf_sigma(64, 1.0, total=64.0), 0.1, 4000
     errors = [run(rows(n, sigma, 5.0, seed), rho, seed)[1] ** 2 for seed in range(12)]
@@ -611,10 +612,10 @@ def test_intervals_cover(law):
 def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at the estimate, and its half-width grows with the confidence.
 
-    For a confidence near 0 the half-width in each column is `release.bias`. For a confidence near 1 it is this bias
-    plus the normal quantile times s, a standard deviation of the error in this column. Over all columns, s**2 adds up
-    to the forecast error due to noise and clipping, plus the sum of the squares of `release.bias_std`, the standard
-    deviations of the noise in the bias.
+    For a confidence near 0 the half-width in each column is `release.bias`, a noisy estimate of how far clipping may
+    have moved the estimate. For a confidence near 1 it is this bias plus the normal quantile times s, a standard
+    deviation of the error in this column. Over all columns, s**2 adds up to the forecast squared error due to noise
+    and clipping, plus the squares of `release.bias_std`, the standard deviations of the noise in the bias.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
     halves = []
@@ -671,8 +672,9 @@ def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
     The far rows of `with_far_rows` are so few that noise hides them: less than half of the intervals without
-    ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains the one without it, and lies in the one
-    with ``simultaneous=True`` in addition. The tolerance is three binomial standard errors. `case` is a key of UNSEEN.
+    ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains the one without it. It lies in the one
+    with ``simultaneous=True`` in addition, for which the intervals of all columns hold together. The tolerance is three
+    binomial standard errors. `case` is a key of UNSEEN.
     """
     hits, seen = {"sum": [], "mean": []}, []
     for seed in range(60):
@@ -869,12 +871,13 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
 def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, worse, most, monkeypatch):
     """If one column is skewed but the norms look normal, the sum is corrected, and its error agrees with the forecast.
 
-    One of 30 columns follows `law`, and the others are normal. Over ten runs, the mean squared error is 0.4 to `most`
-    times its mean forecast. At least the share `covered` of the 95 % intervals of the skewed column contains the exact
-    sum. If rows are clipped along a basis (`basis` is not None), the bias is spread over all coordinates along the
-    basis, so `most` is larger and `covered` smaller (over sixty other runs, the error for the lognormal law is 2.2
-    times the forecast). Without the correction, the mean squared error is more than `worse` times that with the
-    correction, and more than 3 times its forecast, and no interval of the skewed column contains the sum.
+    The correction adds to the sum an estimate of what clipping has taken from it. One of 30 columns follows `law`, and
+    the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast. At least the
+    share `covered` of the 95 % intervals of the skewed column contains the exact sum. If rows are clipped along a basis
+    (`basis` is not None), what clipping takes is spread over all coordinates along the basis, so `most` is larger and
+    `covered` smaller (in sixty other runs for the lognormal law, the error was 2.2 times its forecast). Without the
+    correction, the mean squared error is more than `worse` times that with the correction, and more than 3 times its
+    forecast, and no interval of the skewed column contains the sum.
     """
 
     def runs():
@@ -932,11 +935,12 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
 
 @pytest.mark.parametrize("d", [1, 3, 30, 300])
 def test_a_correction_of_normal_rows_adds_little(d):
-    """If the measured sum of the removed parts is only noise, a correction adds less than a tenth to the squared error.
+    """If the measured sum of the removed parts is only noise, `correct` adds less than a tenth to the squared error.
 
-    This is a mean over 4000 draws with `d` columns. The noise in the sum of the parts that clipping has removed has 1.5
-    times the standard deviation of the noise in the sum of the rows. If `correct` prefers a clip norm that is 1.4 times
-    as large, 1.4**2 - 1 counts as added, because the noise in the sum grows by the factor 1.4.
+    `correct` gets a noisy sum of the parts that clipping has removed. It either adds entries of this sum to the sum of
+    the rows, or asks for a clip norm that is 1.4 times as large; the latter counts as 1.4**2 - 1, because the noise in
+    the sum of the rows grows by the factor 1.4. Here the sum of the parts is only noise, with 1.5 times the standard
+    deviation of the noise in the sum of the rows. The result is a mean over 4000 draws with `d` columns.
     """
     rng, ones, added = np.random.default_rng(d), np.ones(d), 0.0
     for _ in range(4000):
@@ -1113,8 +1117,8 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
     A `Tail` models the number of rows with a norm above t, for every t. The new counts are the true numbers, 10 000 /
     t**power for 12 norms t, but the method is told that they have noise of standard deviation 2. The model ends at the
     first of these norms whose count is at most 2.5 standard deviations of the noise; the number of rows there is set to
-    three standard deviations. Beyond its last norm the model falls like t**-p, with p = 0.85 * power but at least 1.2,
-    within 5 %.
+    three standard deviations. Beyond its last norm the model falls like t**-p. Out of caution, p is only 0.85 * power,
+    but at least 1.2; this is tested within 5 %.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1129,11 +1133,11 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
 
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
-    """If the first count of long rows that `Tail.counted` gets may be only noise, the model ends at its norm.
+    """If the first new count of long rows may be only noise, `Tail.counted` ends the model at the norm of this count.
 
-    A `Tail` models the number of rows with a norm above t, for every t. Beyond its last norm, this number is a power of
-    t; the exponent is kept. If the new counts are clearly more than noise, the old numbers at larger norms are kept,
-    but are at most the last new count.
+    A `Tail` models the number of rows with a norm above t, for every t. Beyond the last norm of the model, this number
+    is a power of t, and `Tail.counted` keeps its exponent here. If the new counts are clearly more than noise, the
+    model keeps its old numbers at larger norms, but reduces them to the last new count where they exceed it.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)

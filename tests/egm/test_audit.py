@@ -43,9 +43,10 @@ def test_bound_comes_near_to_epsilon():
 
 
 def test_limits_are_those_of_clopper_and_pearson():
-    """The bound of epsilon from two counts of an event follows from SciPy's exact binomial confidence limits.
+    """`audit._bound` computes from two counts the bound of epsilon that follows from SciPy's exact binomial limits.
 
-    The event is counted in 1000 releases of each of two data sets, and delta is 0.01.
+    The counts are how often an event occurs in 1000 releases of one data set and of another; delta is 0.01. The lower
+    confidence limit of the first probability and the upper one of the second are used.
     """
     for k, other in ((300, 40), (1000, 0), (17, 16), (0, 5), (1000, 1000)):
         low = stats.binomtest(k, 1000).proportion_ci(0.98, method="exact").low

@@ -1,4 +1,4 @@
-"""Provide what several methods of `egm.study.rivals` need: checks, private steps, and the norms of rows."""
+"""Provide what methods of `egm.study.rivals` share: checks of arguments, private values and means, norms of rows."""
 
 from __future__ import annotations
 
