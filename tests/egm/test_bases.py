@@ -41,7 +41,7 @@ def covariance_of(d=D, seed=1):
 def rows(n=1003, seed=1):
     """Return `n` random rows of 24 numbers, of which every 250th row is a million times as large as the others.
 
-    The row in the middle is CENTER, the center of the tests.
+    The row in the middle is CENTER, around which the tests clip the rows.
     """
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[::250] *= 1e6
@@ -84,7 +84,7 @@ def test_transforms_are_the_textbook_ones():
 
 
 def lattices(basis, scaling=SCALING, clip_norm=CLIP_NORM):
-    """Return one `Lattice` for each way to sum rows along `basis`: rotate every row, or rotate only their sum.
+    """Return a list of one `Lattice` for each way to sum rows along `basis`: rotate every row, or only their sum.
 
     The rows are multiplied by `scaling` and clipped to the norm `clip_norm`, and a `Lattice` rounds them to integers.
     If the basis is an operator and not a matrix, there is only the first way.
@@ -227,9 +227,9 @@ def test_rows_are_rotated_if_integers_would_have_too_many_digits():
 def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
     """The sum of many rows of large integers is exact, even beyond 64 bits.
 
-    The rows are multiples of the basis vector with the smallest scaling factor, 1 / `unequal`. Their scaled norms are
-    0.9 to 1 times `size` clip norms. The sum needs more than 63 bits for `size` = 0.999, and more than 53 for 0.5.
-    There are 512 rows, each `copies` times.
+    Each of 512 rows occurs `copies` times, so that the sum needs more than 63 bits for `size` = 0.999, and more than 53
+    for `size` = 0.5. A row is a multiple of the basis vector with the smallest scaling factor, 1 / `unequal`, and its
+    scaled norm is 0.9 to 1 times `size` clip norms.
     """
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
     basis, scaling = bases.dct(5), np.array([1.0, 1, 1, 1, 1 / unequal])

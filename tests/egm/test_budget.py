@@ -161,11 +161,11 @@ MECHANISMS = [
 
 @pytest.mark.parametrize(("mechanism", "X", "sensitivity"), MECHANISMS)
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, monkeypatch):
-    """The integer noise that `mechanism` draws has a standard deviation at least as large as the budget assumes.
+    """The integer noise that `mechanism` draws for the data `X` has at least the standard deviation that is paid for.
 
-    For a mechanism with the noise multiplier z, the budget assumes at least the smaller of 2**40 z and 2**55, so that
-    rounding to integers costs little, and at least about `sensitivity` z (1 + 2**-30). `sensitivity` is how far the
-    integers of neighboring data can differ, or None if the second bound is not tested. `X` are the data.
+    With the noise multiplier z, it is at least the smaller of 2**40 z and 2**55, so that rounding to integers costs
+    little. It is also at least about `sensitivity` z (1 + 2**-30), where `sensitivity` is how far the integers of
+    neighboring data can differ, or None if this second bound is not tested.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)

@@ -84,7 +84,7 @@ stored = pytest.mark.parametrize(
 
 @functools.lru_cache(maxsize=1)
 def shared(form):
-    """Return the dictionary, empty at first, in which the tests of the stored sum `form` keep results for each other.
+    """Return the dictionary, empty at first, in which `once` keeps what the tests of the stored sum `form` compute.
 
     pytest runs the tests of one sum one after the other, so only the dictionary of the last sum is kept.
     """
@@ -93,7 +93,10 @@ def shared(form):
 
 @pytest.fixture
 def once(cases, monkeypatch):
-    """Let `gx2.certify` compute the law and each contour of a sum only once, for all its stored values `cases`."""
+    """Make `gx2.certify` compute the law and each contour of a sum only once for all tests of this sum.
+
+    `cases` holds the stored values of the sum. Later tests take the law and the contours from `shared`.
+    """
     made = shared(json.dumps(cases[0]["form"]))
 
     def keep(make):
@@ -322,8 +325,8 @@ def test_any_contour_is_right(parameters, y, upper):
 def test_bounds_hold_on_boxes(parameters, y):
     """`Edge.log_size` returns an upper bound of log |F| on a part of a contour, where F is the integrand of a tail.
 
-    The bound exceeds the largest value of log |F| on this part by less than 60, or by less than 1e-6 if the part is a
-    single point.
+    The tail is the one at `y` of the distribution with the `parameters`. The bound exceeds the largest log |F| on this
+    part by less than 60, or by less than 1e-6 if the part is a single point.
     """
     law, y = law_of(**parameters), flint.arb(y)
     contour = choice.contour_of(law, y, True, 60)
@@ -562,7 +565,7 @@ def test_without_flint_the_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize("number", [1.0, 0.1, -0.1, 1e300, -1e-300, 3e-320, 0.0])
 def test_rounding_is_outwards(number):
-    """`rounded` returns two doubles around a ball; both are `number` if the ball contains only the double `number`."""
+    """`rounded` returns the doubles next below and above a ball; both are `number` if the ball is only this point."""
     ball = flint.arb(number)
     assert rounded(ball) == Enclosure(number, number)
     with flint.ctx.workprec(4000):

@@ -1197,7 +1197,7 @@ ODD = {  # files: their content, or a function that makes them
 
 
 def on(file, *options):
-    """Return the arguments of `egm sum` for the CSV or Parquet data in `file`, which has column names, as a tuple."""
+    """Return a tuple: the arguments of `egm sum` for the data in `file`, which has column names, and then `options`."""
     return ("sum", file, *SUM[2:], "--header", "yes", *options)
 
 
@@ -1820,8 +1820,8 @@ def test_full_disk_is_not_a_bug():
 def test_output_that_does_not_fit_is_an_error(folder, output):
     """If the operating system limits files to 2000 bytes, a longer output makes `egm sum` fail with exit code 2.
 
-    With --output, no file is left. `output` is "file" for this option, or says whether standard output has a buffer.
-    Without a buffer, a call may write only a part of the output.
+    With --output, no file is left. `output` is "file" to test this option, and otherwise says whether Python buffers
+    standard output. Without a buffer, a call may write only a part of the output.
     """
     names = [f"c{i}" for i in range(100)]
     write_csv("wide.csv", np.ones((5, 100)), names)
@@ -1868,8 +1868,9 @@ def started(*argv, modules=""):
 def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number, delays):
     """A signal to `egm sum` leaves either the whole output file or none, and never a temporary file.
 
-    The signal `number` is sent after each of the `delays`, in seconds, or for None when there is a temporary file. The
-    exit code is the usual one for the signal if there is no output file.
+    For each of the `delays`, the command is started, and gets the signal `number` after this many seconds or, if the
+    delay is None, as soon as there is a temporary file. The exit code is the usual one for the signal if there is no
+    output file.
     """
     write_csv("big.csv", rows(60_000))
     codes = []

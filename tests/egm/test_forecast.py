@@ -207,8 +207,8 @@ ANYWHERE = np.random.default_rng(31).uniform(size=(12, 5))
 def test_clipping_error_is_convex_in_the_clip_norm(place):
     """The expected squared error by clipping, from `forecast.clipping`, is a convex function of the clip norm.
 
-    So the search for the best clip norm finds the only minimum. The parameters are random, and `place` holds the random
-    numbers.
+    So the search for the best clip norm finds the only minimum. The number of rows and other parameters are computed
+    from `place`, which holds five random numbers.
     """
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
@@ -224,7 +224,8 @@ def test_clipping_error_is_convex_in_the_clip_norm(place):
 def test_best_clip_norm_is_the_least_of_a_grid(place):
     """No clip norm on a grid has a smaller forecast error than the one that `forecast.best_clip_norm` returns.
 
-    The error is that of noise and clipping together. The parameters are random, and `place` holds the random numbers.
+    The error is that of noise and clipping together. The number of rows and other parameters are computed from `place`,
+    which holds five random numbers.
     """
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)

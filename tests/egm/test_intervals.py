@@ -196,10 +196,10 @@ def test_the_ends_solve_the_equation_of_fieller(options):
     ids=["few", "many", "very many"],
 )
 def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
-    """For any noisy number of rows, `count`, both ends of a mean's interval solve Fieller's equation.
+    """Both ends of a mean's interval solve Fieller's equation if the noisy number of rows, `count`, is small or large.
 
-    The smallest number is 1.02 times as large as the one below which the interval is unbounded. With the larger ones,
-    hardly a row is clipped. `options` are those of the mechanism.
+    For `count` = 10, the confidence is such that the interval would be unbounded for a number below 10 / 1.02. For the
+    two larger numbers, hardly a row is clipped. `options` are those of the mechanism.
     """
     made = mechanism(40, neighbors="add_remove", **{"clip_probability": 1e-12, **options})
     release = made.release(np.tile(CENTER, (40, 1)), rng=np.random.default_rng(1))
@@ -216,12 +216,12 @@ def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
 @pytest.mark.parametrize("bias_std", [0.0, 0.2, 0.5, 1.0, 2.0, 5.0])
 def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
-    """Intervals for an estimate with a bias B of unknown sign have at least their confidence, whatever B is.
+    """Intervals for an estimate whose bias has the size B and an unknown sign have at least their `confidence`.
 
-    The error of the estimate is normal with the variance 1 and the mean B. `half_lengths` computes the
-    intervals from an estimate of B: B plus normal noise of the standard deviation `bias_std`. Negative estimates are
-    kept, and in a second run replaced by zero. The confidence is computed by quadrature over this noise. It is exact
-    for a large B and, if there is no noise and the confidence is above 0.5, for every B.
+    The error of the estimate is normal with the variance 1 and the mean B or -B. `half_lengths` computes half of the
+    intervals' lengths from a guess of B: B plus normal noise of the standard deviation `bias_std`. In a second run,
+    negative guesses are replaced by zero. The probability that an interval is right is computed by quadrature over this
+    noise. It equals `confidence` for a large B and, if there is no noise and `confidence` is above 0.5, for every B.
     """
     noise = np.linspace(-9, 9, 3001)
     weights = stats.norm.pdf(noise) / np.sum(stats.norm.pdf(noise))

@@ -206,7 +206,8 @@ def test_random_variance_has_a_gamma_distribution(twice):
 def test_uniforms_have_all_digits_of_a_double(monkeypatch):
     """The random numbers of `uniforms` are between 2**-129 and 1/2, and use more than 64 random bits if they are small.
 
-    The random bits of the operating system are replaced by given ones.
+    `uniforms` also returns coins, by which its caller chooses between a number u and 1 - u. The random bits of the
+    operating system are replaced by given ones.
     """
     bits = {"least": bytes(16), "largest": b"\xff" * 7 + b"\x7f" + b"\xff" * 8, "small": bytes(8) + b"\x01" * 8}
     found = {}

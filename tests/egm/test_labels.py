@@ -50,7 +50,7 @@ def as_dates(library, kind, labels):
 def charges(mechanism, X, **labels):
     """Try to release `X` by `mechanism` within a budget, and return whether the budget recorded the cost.
 
-    `X` is a table, or an array that becomes the column x of a table. `labels` are the arguments for labels, such as by.
+    `X` is a table, or an array that becomes the column x of a table. `labels` are arguments for labels, such as `by`.
     If the release is refused, the error must be the one for labels of a wrong type.
     """
     budget = Budget(epsilon=1, delta=1e-6)

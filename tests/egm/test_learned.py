@@ -159,7 +159,8 @@ def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
     """With a public `basis`, at most one of sixteen releases has a squared error above five times its own forecast.
 
     If the basis has the eigenvectors of the covariance, the mean of the squared errors also agrees with the forecast
-    that is made without data. Each center is within 1 of the true mean, and each sigma within 25 % of the true one.
+    that is made without data. The center that a release finds is within 1 of the true mean, and its sigma is within
+    25 % of the true standard deviations along the basis.
     """
     found = [run(NEIGHBORS, basis, seed) for seed in range(16)]
     errors = np.array([error for _, error in found])

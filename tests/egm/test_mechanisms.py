@@ -180,8 +180,8 @@ def test_count_has_its_best_share():
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
     """With center 0, the release of the number of rows increases the variance of the sum by 1 %.
 
-    The variance is compared with a quarter of that for a public number of rows, because an added row changes the sum by
-    half as much as a replaced one.
+    Without this release it would be a quarter of the variance for a public number of rows and neighbors that replace a
+    row, because an added row changes the sum by half as much as a replaced one.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)
@@ -291,7 +291,7 @@ def test_a_delta_of_one_over_n_or_more_is_warned_of_by_the_adaptive_mechanism():
 
 
 class Seen:
-    """Noise that is zero, and that records in the list `notes` each number that gets this noise."""
+    """Noise of zero: if it is added to a number, the number does not change, and is appended to the list `notes`."""
 
     def __init__(self, notes):
         self.notes = notes

@@ -51,7 +51,7 @@ def released(made, *given, rng=None, **labels):
     """Simulate a release of the data `given` by the mechanism `made`, and return all its numbers as one list.
 
     For each group, these are the estimate of each column, the number of rows and the number of clipped rows. `labels`
-    are the arguments person and by. `rng` draws the noise, which by default is equal in any two calls.
+    are the arguments `person` and `by`. `rng` draws the noise, which by default is equal in any two calls.
     """
     found = made.release(*given, rng=rng or np.random.default_rng(1), **labels)
     parts = found.values() if isinstance(made, GroupedDataMechanism) else [found]
@@ -420,9 +420,9 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
 def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, clipped, share):
     """The rows of one person change a release by at most the sensitivity that `Joint` computes for `neighbors`.
 
-    The person has `rows` rows in `groups` groups. These rows change the sums, the number of rows and the number of
-    clipped rows (if `clipped`) of each group. `share` is the weight of the number of rows in tenths of the radius, or 0
-    if this number is not released. `neighbors` is the neighbor relation.
+    The person has `rows` rows in `groups` groups. The change is measured by the Euclidean norm, over the sums, the
+    number of rows and the number of clipped rows (if `clipped`) of each group. `share` is the weight of the number of
+    rows in tenths of the radius, or 0 if this number is not released. `neighbors` is the neighbor relation.
     """
     rng, radius = np.random.default_rng(3), 1 << 40
     weight, added = radius * share // 10, neighbors == "add_remove"

@@ -193,8 +193,9 @@ def test_training_costs_what_dp_accounting_says():
 def test_rounding_errors_are_covered(z, number, delta, excess):
     """If nearly everybody is in each sample, releases cost about as much as without sampling, which is known exactly.
 
-    The epsilon of the releases for `delta` is at most a relative 1e-6 below the exact one, and at most the share
-    `excess` above it, to allow for rounding errors. `z` is the noise multiplier, and `number` the number of releases.
+    Because of the sampling, their epsilon for `delta` may be a relative 1e-6 below the exact one without sampling. To
+    allow for rounding errors, it may be above by at most the share `excess`. `z` is the noise multiplier, and `number`
+    the number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)
@@ -377,9 +378,9 @@ def test_mechanisms_without_rows_or_epsilon_are_refused():
 
 
 def test_a_missing_package_is_named_and_costs_nothing(monkeypatch):
-    """Without dp-accounting, a budget refuses 17 releases from samples, charges nothing, and says what to install.
+    """Without dp-accounting, a budget refuses several releases from samples at once, and says what to install.
 
-    A single release from a sample does not need the package.
+    No cost is recorded. A single release from a sample does not need the package.
     """
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     made = budget()
@@ -626,7 +627,8 @@ def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
     """A release with a sampling probability counts only the sampled persons, and works for an empty sample.
 
     The released number of persons is near 300 times the probability, within six standard deviations. The budget records
-    the probability, and delta times the probability. `form` is a key of FORMS, which has forms of data.
+    the probability and, as the delta, the mechanism's delta times the probability. `form` is a key of FORMS, which has
+    forms of data.
     """
     persons, values = people_and_rows()
     X, person = FORMS[form](persons, values, tmp_path)

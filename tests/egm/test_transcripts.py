@@ -68,7 +68,7 @@ def outcome(release, *given):
 
 
 class Answer(int):
-    """Noise that hides the data: its sum with any number is the noise itself."""
+    """Integer in place of noise: its sum with any other integer is itself, so that a sum does not show the data."""
 
     def __add__(self, total):
         assert isinstance(total, int)
@@ -78,10 +78,11 @@ class Answer(int):
 
 
 def blind(stack, rows, seed, counted=False):
-    """Replace the samplers, and the functions that add up rows, so that answers depend on `seed` and not on the data.
+    """Replace the samplers, and the functions that add up rows, so that noisy results depend only on `seed`.
 
-    The number of rows is reported as `rows` for every data set; if `counted` is true, the first answer is `rows` plus
-    noise. `stack` is the ExitStack that ends the replacement.
+    The replaced functions return `rows` as the number of rows of every data set. If `counted` is true, the mechanism
+    first asks for a noisy number of rows, which is then `rows` plus noise. `stack` is the ExitStack that ends the
+    replacement.
     """
     rng = np.random.default_rng(seed)
     clipped_sum, group_sums, rounded = sums.clipped_sum, sums.group_sums, lattice.rounded
@@ -229,7 +230,8 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
     """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
 
     `n` and `d` are the numbers of rows and columns, `rho` is the budget, and `basis` and `unseen` are arguments of the
-    mechanism. `asked` notes the queries: all kinds occur except `unasked`.
+    mechanism. `asked` notes the queries: all kinds occur except `unasked`, "within" (used only for ranges) and
+    "count" (used only for a private number of rows).
     """
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0), basis=basis, unseen=unseen)
     for seed in range(6):
@@ -312,7 +314,10 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 
 
 class Noise(int):
-    """Integer noise whose sum with an integer `total` is told(total, noise), where `told` is a given function."""
+    """Integer noise that, when it is added to an integer `total`, gives told(total, noise) in place of the sum.
+
+    `told` is a function that records or compares the two integers.
+    """
 
     def __new__(cls, value, told):
         noise = super().__new__(cls, value)
@@ -576,7 +581,10 @@ def transcripts(case, seed=1):
 
 @functools.lru_cache(maxsize=1)
 def shared(case):
-    """Return the list in which `first` keeps transcripts of `case`, empty at first, and the generator of them all."""
+    """Return the pair (list, generator): the generator makes transcripts of `case`, and `first` adds them to the list.
+
+    The list is empty at first. Later calls for this `case` return the same pair.
+    """
     return [], transcripts(case)
 
 
@@ -647,9 +655,9 @@ def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
     """Over many runs on neighboring data, the privacy losses of the runs are as small as zCDP with the budget demands.
 
     The privacy loss of a run is the log-likelihood ratio of all its answers. The mean loss is at most the budget rho =
-    1; if a row is removed, four standard errors are allowed. The frequency of large losses and the mean of exp(loss)
-    are within the bounds for zCDP. The mean loss is also at least 0.15, so that a violation would show. `case` is a
-    pair of data sets in NEIGHBORS.
+    1; if a row is removed, four standard errors more are allowed, because the expected loss is nearly the budget. The
+    frequency of large losses and the mean of exp(loss) are within the bounds for zCDP. The mean loss is also at least
+    0.15, so that a violation would show. `case` is a pair of data sets in NEIGHBORS.
     """
     nearly_all = case in ("in ranges, wide rows", "removed, many rows")  # of the budget is lost
     runs = first(300 if nearly_all else 100, case)
