@@ -1,4 +1,4 @@
-"""Provide fixtures for tests of the files that are built for publication, and of an environment with them installed."""
+"""Provide fixtures for tests: the files that are built for publication, and an environment with egm installed."""
 
 import os
 import subprocess
@@ -102,7 +102,7 @@ def installed(distributions, tmp_path_factory):
     """Return an `Environment`, a virtual environment of Python, that has only egm and the packages that egm needs.
 
     egm is installed from its wheel. Packages of an extra (a set of optional dependencies) are not there. No network is
-    used: the needed packages are links to those of the running Python.
+    used: the needed packages are symbolic links to the packages of the Python that runs the tests.
     """
     folder = tmp_path_factory.mktemp("installed")
     environment = Environment(folder / "env", folder / "empty")

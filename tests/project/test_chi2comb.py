@@ -17,7 +17,8 @@ from tools.execute import ROOT
 def test_example_of_its_documentation(chi2comb):
     """chi2comb gives the value that its documentation states for an example, to a relative error of 1e-14.
 
-    The example is P[6 X1 + 3 X2 + X3 + 2 X0 <= 1], where X0 is standard normal, and the other variables are chi-square.
+    The example is P[6 chi2(1, 0.5) + 3 chi2(1) + chi2(2) + 2 Z <= 1], where Z is standard normal, and chi2(k, nc) has k
+    degrees of freedom and the noncentrality nc.
     """
     terms = [chi2comb.ChiSquared(*term) for term in ((6, 0.5, 1), (3, 0, 1), (1, 0, 2))]
     value, fault, _ = chi2comb.chi2comb_cdf(1, terms, 2)

@@ -1,4 +1,4 @@
-"""Test the workflows, issue forms and hooks of the repository: they satisfy their schemas, and run what they should."""
+"""Test the workflows, issue forms and hooks of the repository: they satisfy their schemas, and call what exists."""
 
 import os
 import re
@@ -105,9 +105,9 @@ def test_actions_are_official_and_pinned():
 
 @NAMED
 def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
-    """A job of a GitHub `workflow` that may not write to the repository leaves no credentials in its clone of it.
+    """If a job of a GitHub `workflow` has no right to write to the repository, it leaves no credentials in its clone.
 
-    Such a job must set the option persist-credentials of the action `checkout` to false.
+    Such a job must set the option persist-credentials of the action `checkout` to false; other jobs must not set it.
     """
     for name, job in read(workflow)["jobs"].items():
         pushes = job.get("permissions", {}).get("contents") == "write"
@@ -133,12 +133,12 @@ TAKE_A_VALUE = {
 
 
 def wrongly_installed(text, known, inside_the_package=False):
-    """Return a list of the names in the `pip install` commands of `text` that must not be installed by their names.
+    """Return a list of the names that the `pip install` commands in `text` must not use without an address.
 
     The names in `known` are allowed. The project is not yet in the registry of packages, so a command must give an
-    address beside the project's name. Messages of the package (`inside_the_package`) may use this name alone, because
-    their readers have installed the project already. An extra such as "egm[files]" is wrong anywhere in `text`, because
-    egm is not the name of the project.
+    address beside the project's name. If `inside_the_package` is True, `text` is from the package, and the project's
+    name alone is allowed, because readers of its messages have installed the project already. An extra such as
+    "egm[files]" is wrong anywhere in `text`, because egm is not the name of the project.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):

@@ -71,16 +71,17 @@ def log_delta(epsilon, excess, d):
     ratio = (d - 1) / z * bessel_ratio(d, z)
 
     def density(angle):
-        """Return the log density, up to a constant, of the angle whose cosine is privacy loss / largest loss."""
+        """Return the log density at `angle`, up to a constant, of the angle with cosine privacy loss / largest loss."""
         sine = mp.sin(angle)
         return (d - 2) * mp.log(sine) + z * mp.cos(angle) + mp.log(ratio + sine**2) if sine > 0 else mpf("-1e30")
 
     cut = 2 * mp.asin(mp.sqrt(excess / (2 * (epsilon + excess))))
 
     def term(distance):
-        """Return the logarithm of the integrand of delta, density times 1 - exp(epsilon - loss), at cut - `distance`.
+        """Return the logarithm of the integrand of delta at the angle cut - `distance`.
 
-        The loss is the privacy loss at the angle cut - `distance`. At the angle `cut` the loss is equal to epsilon.
+        The integrand is the density of the angle times 1 - exp(epsilon - loss), where loss is the privacy loss at this
+        angle. At the angle `cut` the loss is equal to epsilon.
         """
         above = 2 * mp.sin(distance / 2) * mp.sin(cut - distance / 2)
         return density(cut - distance) + mp.log(-mp.expm1(-2 * z * above)) if above > 0 else mpf("-1e30")
@@ -107,7 +108,7 @@ def by_spheres(epsilon, s, d):
         return r ** (d - 1) * mp.exp(-r / s) / (mp.gamma(d) * s**d)
 
     def outside(start, cosine):
-        """Return the integral of radius(r), a density, times cap(cosine(r)), a share of a sphere, over r > `start`."""
+        """Return the integral over r > `start` of radius(r) times cap(cosine(r)); `cosine` is a function of r."""
         ends = [start, start + s / 4, *(start + k * s for k in (1, 4, 10, 20, 40, 80, 160, 320))]
         return mp.quad(lambda r: radius(r) * cap(cosine(r)), ends)
 
@@ -117,7 +118,7 @@ def by_spheres(epsilon, s, d):
 
 
 def noise_scale(epsilon, delta, d):
-    """Return the smallest noise scale s that is enough for `epsilon` and `delta` in `d` dimensions."""
+    """Return the smallest scale s of l2 noise that is enough for `epsilon` and `delta` in `d` dimensions."""
     start = mpf(float(_l2.log_excess(*map(np.asarray, (float(epsilon), float(mp.log(delta)), float(d))))))
     ends = (start, start + mpf(10) ** -6)
     u = mp.findroot(lambda u: log_delta(epsilon, mp.exp(u), d) - mp.log(delta), ends, tol=mpf(10) ** -70)

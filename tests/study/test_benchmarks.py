@@ -105,7 +105,8 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
 
     dp_l2 computes the scale of l2 noise. In its place, the test has a function that checks all arguments except the
     dimension, and returns the scale for delta = 0. `l2.noise` must print the mean squared error of noise with this
-    scale, divided by that of Gaussian noise, and beside it this ratio for egm's l2 noise, which is not larger.
+    scale, divided by that of Gaussian noise, and beside it the ratio for egm's l2 noise, which must not exceed the
+    first ratio.
     """
 
     def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):
@@ -248,13 +249,13 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """In the table `tables.searches()`, errors above five times their forecasts occur for certain kinds of data only.
+    """`AdaptiveDataMechanism` has errors above five times its forecast for certain kinds of data only.
 
-    In the parts "ten laws" and "large budgets" of the table, these are the laws of infinite variance. In the part
-    "strange tables", they are data with Pareto or Cauchy columns, and data that `laws.TABLES` marks as hidden, because
-    they are not as declared, or because the outlying rows are too few to be noticed with the budget. Of the 1600 runs
-    of the part "mixed columns", three have such an error, all with a lognormal column. In no part did a run fail, or
-    leave the declared ranges.
+    The errors were measured for the table `tables.searches()`. In its parts "ten laws" and "large budgets", these data
+    are rows from laws of infinite variance. In the part "strange tables", they have Pareto or Cauchy columns, or
+    `laws.TABLES` marks them as hidden, because the user's declarations about the data are false, or because the
+    outlying rows are too few to be noticed with the budget. Of the 1600 runs of the part "mixed columns", three have
+    such an error, all with a lognormal column. In no part did a run fail, or leave the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
@@ -339,10 +340,10 @@ def test_gradients_are_derivatives(widths):
 
 
 def test_scaling_of_gradients_keeps_the_noise():
-    """`gradients.lemma` returns multipliers b proportional to the inverse roots of the standard deviations (Lemma 4.1).
+    """`gradients.lemma` returns factors b_j proportional to 1 / sqrt(sigma_j), as in Lemma 4.1, with mean(b**-2) = 1.
 
-    For a given clip norm, the multipliers change the total variance of the noise by the factor mean(b**-2). This factor
-    is 1, so that the variance stays the same.
+    sigma_j is the standard deviation of coordinate j of a gradient, which is multiplied by b_j before clipping. For a
+    given clip norm, this changes the total variance of the noise by the factor mean(b**-2), so not at all.
     """
     spread = np.array([1.0, 4.0, 9.0])
     b = gradients.lemma(spread)
@@ -375,10 +376,10 @@ def test_measured_intervals_of_exact_normal_errors():
 @pytest.mark.parametrize("kind", intervals.MECHANISMS)
 @pytest.mark.filterwarnings("ignore")
 def test_intervals_are_measured_for_each_law(kind):
-    """`intervals.table` yields a heading, the names of the columns, a line for each law, and four texts of summary.
+    """`intervals.table` yields a heading, the names of the columns, a line for each law, and four lines of summary.
 
-    A law is a distribution of rows, and `kind` is the kind of the mechanism. `intervals.release` returns the same
-    arrays for the same run, and others for another run.
+    The lines say how often confidence intervals of the mechanism `kind` contain the mean. A law is a distribution of
+    rows. `intervals.release` returns equal arrays for equal numbers of the run, and other arrays for another number.
     """
     heading, columns, *laws_of, first, _, _, _ = intervals.table(kind, 4, ("uniform", "t, 2"))
     assert heading.startswith(kind)
@@ -395,7 +396,10 @@ def test_intervals_are_measured_for_each_law(kind):
 
 
 def test_the_stored_table_has_each_method_on_each_set():
-    """The file `bases.TABLE` has a line for each data set in `bases.RANGES` and each of `bases.METHODS`, in order."""
+    """The file `bases.TABLE` has a line with errors for each data set and each method of estimating its mean.
+
+    The lines are in the order of the data sets in `bases.RANGES`, and then of the methods in `bases.METHODS`.
+    """
     names, *rows = csv.reader(bases.TABLE.read_text(encoding="utf-8").splitlines())
     assert names == bases.COLUMNS.split(",") == list(tables.bases().dtype.names)
     assert [(row[0], row[2]) for row in rows] == [(name, how) for name in bases.RANGES for how in bases.METHODS]
@@ -403,10 +407,10 @@ def test_the_stored_table_has_each_method_on_each_set():
 
 
 def test_no_fewer_rows_than_columns_allow_are_needed():
-    """For normal data with d columns, the method of Brown, Hopkins and Smith needs at least 20 k d rows.
+    """For normal rows with d columns, `bases.rows_needed` returns more than 20 k d, where k is `bases.K`.
 
-    k is `bases.K`. The number of rows, which `bases.rows_needed` returns, stays the same after a linear change of the
-    columns, and is infinite for linearly dependent columns.
+    The method of Brown, Hopkins and Smith for private means most likely refuses fewer rows than this number. The
+    number stays the same after a linear change of the columns, and is infinite for linearly dependent columns.
     """
     X = np.random.default_rng(1).normal(size=(2000, 3))
     least = bases.rows_needed(X)

@@ -68,8 +68,9 @@ def test_table_has_a_row_for_each_case_and_bug():
 def test_rounding_away_shows_in_exact_norms(bug, passes):
     """If clipped rows are rounded away from zero, the integer vector of some row is longer than the sensitivity allows.
 
-    An audit by releases would not show this bug, because the unit of the integers is too small. If no bug is planted
-    (`bug` is "none" and `passes` is true), the vectors of all 50 rows are short enough.
+    Before a release each clipped row is rounded to integer multiples of a unit, which is so small that an audit by
+    releases would not show this bug. If no bug is planted (`bug` is "none" and `passes` is True), the vectors of all 50
+    rows are short enough.
     """
     grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
     with planted.plant(bug):
@@ -115,8 +116,9 @@ def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
 
     One neighbor is a table with a row far from the center, and the other one is this table without that row. `bug` is
     empty, or has a wrong function in place of the one that puts each row into a sample with the probability 0.5.
-    `charges` is a dictionary from a sampling probability, for which the cost is recorded (0.25 is a bug, too), to True
-    if the bound must stay within the recorded epsilon, else False. The bound always exceeds 0.6 times this epsilon.
+    The keys of `charges` are sampling probabilities: epsilon is recorded as if the sample were drawn with the key (0.25
+    is a bug, too). The value is True if the bound must not exceed this epsilon, and False if it must. The bound always
+    exceeds 0.6 times this epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b

@@ -55,7 +55,8 @@ class Recorder:
     For each call, `costs` gets the cost in zCDP, `values` the value before noise and its sensitivity (None for a
     quantile), and `answers` the private result. If the constructor gets the `answers` of another run, each call returns
     the answer of that run, so that two runs on neighboring data differ only in their values before noise. There is
-    one exception: in the method `anisotropic`, the noisy number of rows near the first row is that of the run itself.
+    one exception: `anisotropic` counts, for each row, the rows near it, with noise. The count for the first row, in
+    which the data sets differ, is the run's own, because the noise need not hide it.
     """
 
     def __init__(self, monkeypatch, answers=None):
@@ -469,8 +470,9 @@ def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
 def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, after, monkeypatch):
     """If a row is replaced, each value to which `second_moments` adds noise changes by at most its sensitivity.
 
-    Its estimates of how much each possible clip norm would take from the second moments, by which it chooses a clip
-    norm, change by at most 1. Each entry of the row is `before`, and then `after`.
+    The function chooses one of several clip norms, by estimates of how much clipping to each of them would reduce the
+    sum of the rows' squared norms, which are at most 1. Each estimate changes by at most 1. All entries of the row are
+    `before`, and then `after`.
     """
     found = []
     for first in (before, after):

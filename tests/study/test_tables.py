@@ -130,9 +130,10 @@ def made_up(rows):
 
 
 def test_duels_are_with_the_best_that_knows_no_more_and_never_fails():
-    """`tables.duels` compares "ours" at each grid point with the best rival that never failed and does not know sigma.
+    """`tables.duels` divides the error of "ours" by that of the best rival that never failed and does not know sigma.
 
-    Options choose what a rival may know, the kind of the error, and the method in place of "ours".
+    It does so at each grid point, here for each d. Options choose what a rival may know, which of two errors is
+    compared, and the method in place of "ours".
     """
     rows = [(2, "ours", "", 3.0, 0.3, 0), (2, "a", "", 5.0, 0.1, 0), (2, "b", "largest sigma", 4.0, 0.4, 0)]
     rows += [(2, "c", "sigma", 1.0, 0.1, 0), (2, "d", "", 1.0, 0.1, 1), (3, "ours", "", 1.0, 0.1, 0)]
@@ -168,8 +169,8 @@ def test_ratio_has_its_standard_error():
 def test_profiles_hold_the_error_of_each_scaling():
     """For each scaling, the noise variances in the table `tables.profiles` add up to the forecast of the mechanism.
 
-    The forecast is the squared noise of all coordinates. The sum without a scaling, divided by the sum with a scaling,
-    is the result of `tables.improvement`.
+    A scaling multiplies each coordinate by a factor before rows are clipped. The forecast is the expected squared norm
+    of the noise. The sum without a scaling, divided by the sum with one, is the result of `tables.improvement`.
     """
     table, sums = tables.profiles(30, 1000, 1.5, 0.5, 1e-7), {}
     for scaling in ("none", "expected_norm", "optimal"):

@@ -260,10 +260,10 @@ def texts(row: nodes.row) -> list[str]:
 
 
 def toctrees_in(node: nodes.Element):
-    """Yield the tables of contents in `node`, a part of a document, but not those in pages inserted by Sphinx.
+    """Yield the tables of contents in `node`, a part of a document, but not those in pages that Sphinx inserted there.
 
-    The search goes down from `node` and skips inserted pages. It could not go up from a table of contents, because an
-    inserted page does not know its parent node.
+    `node` is searched from above, without entering inserted pages. From a table of contents one cannot find out whether
+    it is in such a page, because the node of an inserted page does not know its parent.
     """
     for child in node.children:
         if isinstance(child, nodes.compound) and "toctree-wrapper" in child["classes"]:
