@@ -91,12 +91,12 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 
 
 def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> Array:
-    """Return the weights w of the least noise factor (see `optimal`), one for each group of equal standard deviations.
+    """Return the weights w of the scaling with the least noise, one for each group of equal standard deviations.
 
     w is (b sigma)**2 for a column of the group with the scaling b, and the sum of `count` * w is 1. All arrays have one
     entry for each group. `count` has the number of columns in each group, which may be a fraction if a few groups stand
     for very many columns. `share` is proportional to the standard deviations, and ``sum(count * share)`` is 1. The
-    iteration begins at `start`, and `p` is the clip probability.
+    iteration begins at `start`, and a row is clipped with the probability `p`.
     """
     log_weights, best = np.log(start), (np.inf, start)
     iterates: deque[Array] = deque(maxlen=_WINDOW)

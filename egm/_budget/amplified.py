@@ -181,7 +181,7 @@ def _width(one: Steps) -> float:
 
 
 def _noise_multiplier(mu_squared: float) -> float:
-    """Return the noise multiplier z for which 1 / z**2 is `mu_squared`, rounded down."""
+    """Return the noise multiplier 1 / sqrt(`mu_squared`), less a relative 1e-15 so that it is never too large."""
     return (1 - 1e-15) / math.sqrt(mu_squared)
 
 

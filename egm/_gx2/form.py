@@ -1,4 +1,7 @@
-"""Normalize the parameters of a generalized chi-square variable Q, and gather close weights in clusters."""
+"""Check and rescale the parameters of a generalized chi-square variable, a weighted sum of chi-square variables.
+
+Terms with close weights are gathered in clusters, so that a tail of a million terms takes little time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hold the compiled loops for the cumulant function of a generalized chi-square variable and for contour integrals.
+"""Compile the loops for the tail probabilities of a generalized chi-square variable, computed by contour integrals.
 
 In this module a distribution is given by three arguments, and K is its cumulant function. The array `table` has the
 shape (4, groups), and its rows are r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal or

@@ -84,7 +84,7 @@ class Lattice:
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float, unrotated: Unrotated | None = None) -> None:
-        """Choose `radius`, `shrink` and `unit` for rows with `d` entries that are shortened to the norm `clip_norm`.
+        """Choose the unit of the integers for rows with `d` entries that are shortened to the norm `clip_norm`.
 
         The standard deviation of the noise is `noise` times the clip norm. If an object `unrotated` is given, rows are
         summed before they are rotated along a basis, and the method `rotated` rotates the sum. Raise ValueError for a

@@ -165,7 +165,7 @@ def known():
 def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
     """If a file of the project tells a user to install a package by its name, the name is in the set `known`.
 
-    For instance, "egm" on the registry of packages is the name of another project.
+    So nobody installs something else: "egm" on the registry of packages, for instance, is another project.
     """
     for name in git("-C", str(ROOT), "ls-files").split():
         if not name.endswith((".png", ".npz", ".csv", ".css", "tests/project/test_repository.py")):
