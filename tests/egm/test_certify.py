@@ -296,7 +296,7 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 
 
 @laws
-@pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
+@pytest.mark.parametrize("upper", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["upper", "lower"])
 def test_any_contour_is_right(parameters, y, upper):
     """The ball of a tail or density contains the true value even if the contour of its integral is badly chosen.
 

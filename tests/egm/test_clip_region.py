@@ -112,7 +112,15 @@ def test_the_pair_has_less_error_than_one_after_the_other():
     assert min(totals) > pair.error().total
 
 
-@pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove", "center": 1.0}, {"count_clipped": True}, SURE])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"neighbors": "add_remove", "center": 1.0}, marks=pytest.mark.slow),
+        pytest.param({"count_clipped": True}, marks=pytest.mark.slow),
+        SURE,
+    ],
+)
 def test_the_pair_is_never_worse_than_a_given_scaling(options):
     """The best pair of scaling and clip norm has no more expected error than three scalings with their best clip norms.
 

@@ -346,6 +346,7 @@ def test_dask_is_recognized():
     assert not any(map(is_dask, (np.ones(3), [1.0], None, iter([]), zarr.array([1.0]))))
 
 
+@pytest.mark.slow
 def test_arrays_in_memory_need_no_dask():
     release = "GaussianDataMechanism([1.0], 2, 1.0, 1e-6).release([[0.0], [0.0]])"
     code = f"import egm, sys; egm.{release}; print('dask' in sys.modules)"

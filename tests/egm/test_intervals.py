@@ -213,7 +213,7 @@ def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
         np.testing.assert_allclose(distance, half_lengths(spread, parts.bias, 0.0, tail), rtol=1e-6)
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
+@pytest.mark.parametrize("confidence", [0.95, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.5, 0.8, 0.999))])
 @pytest.mark.parametrize("bias_std", [0.0, 0.2, 0.5, 1.0, 2.0, 5.0])
 def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
     """Intervals for an estimate whose bias has the size B and an unknown sign have at least their `confidence`.

@@ -107,6 +107,7 @@ def one_hot(seed):
     return np.concatenate(columns, axis=1)
 
 
+@pytest.mark.slow
 def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
     """If rows have zeros and ones only, a release looks for a basis, but then clips and sums the rows without a basis.
 

@@ -438,7 +438,9 @@ def test_without_names_a_table_has_its_own_order(tmp_path):
     assert same(dataclasses.replace(found, columns=None), expected)
 
 
-@pytest.mark.parametrize("kind", ["csv", "an array", "dask, small chunks"])
+@pytest.mark.parametrize(
+    "kind", ["csv", *(pytest.param(k, marks=pytest.mark.slow) for k in ("an array", "dask, small chunks"))]
+)
 @pytest.mark.parametrize("mode", MODES)
 def test_there_is_one_pass_for_each_question(kind, mode, tmp_path, monkeypatch, small_blocks):
     """A release reads all rows once to check them, and once for each private query, fewer than 60 times in all.

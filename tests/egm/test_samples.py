@@ -202,6 +202,7 @@ def test_rounding_errors_are_covered(z, number, delta, excess):
     assert exact * (1 - 1e-6) <= found <= (1 + excess) * exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-5, 1e-12])
 def test_the_cost_grows_with_probability_steps_and_less_noise(delta):
     for cost in (
@@ -230,6 +231,7 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
     assert gaussian_delta(made.spent.epsilon, 4.0) <= DELTA
 
 
+@pytest.mark.slow
 def test_a_plan_composes_samples_with_other_releases():
     """By the rule "planned", releases from samples and other releases together cost less than the sum of the two costs.
 
