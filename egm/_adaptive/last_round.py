@@ -328,12 +328,13 @@ class _LastRound:
             clipping, off_center = forecast.clipping(self.sigma, n, b, clip.norm, search.center_std)
             off_center += _square(self.unit * clip.shift.surely)
             bias, bias_std = (clip.one_sided + clip.shift.at_most) / b, clip.shift.doubt / b
-            more, doubtful = self.moved(mean / b, noise_std)
-            if clip.found is None and more > doubtful and (search.few or self.effective >= _MANY):
-                off_center += more
-            if clip.found is None and self.effective >= _MANY:
-                bias = np.minimum(bias, math.sqrt(max(more, 0.0)))
-                bias_std = np.minimum(bias_std, math.sqrt(doubtful) / 2)
+            if clip.found is None:
+                (more, doubtful), many = self.moved(mean / b, noise_std), self.effective >= _MANY
+                if more > doubtful and (search.few or many):
+                    off_center += more
+                if many:
+                    bias = np.minimum(bias, math.sqrt(max(more, 0.0)))
+                    bias_std = np.minimum(bias_std, math.sqrt(doubtful) / 2)
             bias, bias_std = (part / math.sqrt(self.effective) for part in (bias, bias_std))
             if clip.found is not None:
                 bias, bias_std = bias + clip.found.hidden, np.hypot(bias_std, clip.found.unknown)
@@ -564,12 +565,12 @@ class _LastRound:
         """
         off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
         expected = self.n * np.array([self.share(norm) for norm in norms[1:]])
-        answers: list[Array] = []
-        while len(answers) < 2:
+        total = np.zeros(expected.size)
+        for asked in (1, 2):
             counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
-            answers.append(np.cumsum(counts[::-1])[::-1])
-            more = np.mean(answers, axis=0) - expected
-            chance = std * np.sqrt(np.arange(counts.size, 0, -1) / len(answers))
+            total += np.cumsum(counts[::-1])[::-1]
+            more = total / asked - expected
+            chance = std * np.sqrt(np.arange(counts.size, 0, -1) / asked)
             few = off * more <= np.maximum(noise * norms[:-1] - _SURE[0] * off * chance, _CHANCE * off * chance)
             if few[0] or not self.affords(cost):
                 break
