@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+__all__ = ["compiled", "prefetch"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,3 +34,27 @@ def compiled(signature: str | None = None, **options: Any) -> Callable[[F], F]:
             return njit(**options)(function)
 
     return decorate
+
+
+def _prefetch(context: Any, X: Any, index: Any) -> Any:
+    """Return what numba asks for: the types of the result and of the arguments of `prefetch`, and a function.
+
+    The arguments are the context of numba and the types of the arguments of `prefetch`. The function that is returned
+    writes the instruction for LLVM, the compiler behind numba.
+    """
+
+    def written(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, place = arguments
+        start = target.make_array(signature.args[0])(target, builder, array).data
+        address, number = builder.bitcast(builder.gep(start, [place]), ir.IntType(8).as_pointer()), ir.IntType(32)
+        of_llvm = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+        call = builder.module.declare_intrinsic("llvm.prefetch", [address.type], of_llvm)
+        builder.call(call, [address, number(0), number(3), number(1)])  # to read data, into the nearest cache
+        return target.get_dummy_value()
+
+    return types.void(X, index), written
+
+
+# In a compiled function, prefetch(X, index) makes the processor load an entry of the array X before it is needed. The
+# index is the place in memory, and may be beyond the end of the array. The call changes nothing but the speed.
+prefetch: Any = intrinsic(_prefetch)

@@ -16,6 +16,7 @@ LATER = {
     "dask",
     "dp_accounting",
     "flint",
+    "llvmlite",
     "matplotlib",
     "narwhals",
     "numba",
