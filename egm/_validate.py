@@ -55,16 +55,6 @@ class DeltaWarning(UserWarning):
     """Warning that delta is 1/n or more: then even publishing a random one of n rows counts as private."""
 
 
-def real(**named: object) -> Array:
-    """Check that an argument is a real number or an array of real numbers without NaN, and return it as float64.
-
-    The argument is passed by keyword, and errors show its name. Infinities are allowed. Raise TypeError for anything
-    but real numbers, and ValueError for NaN.
-    """
-    ((name, value),) = named.items()
-    return _without_nan(name, _read(name, value))
-
-
 def _read(name: str, value: object) -> Array:
     """Return the argument `value` as float64, or raise a TypeError that calls it `name` if it is not of real numbers.
 
@@ -102,6 +92,7 @@ def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
     return check
 
 
+real = _rule("must not be NaN", lambda array: ~np.isnan(array))
 finite = _rule("must be finite", np.isfinite)
 nonzero = _rule("must be finite and not 0", lambda array: np.isfinite(array) & (array != 0))
 positive = _rule("must be finite and > 0", lambda array: np.isfinite(array) & (array > 0))

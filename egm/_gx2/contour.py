@@ -121,6 +121,8 @@ class Crossing:
         K is the cumulant function, and c is the point of this crossing. The rest of K(c) is computed as if all weights
         of a cluster were equal to its center.
         """
+        if not self.form.series.size:
+            return 0.0
         total = np.zeros_like(self.v)
         for coefficients in self.form.series[::-1]:
             total = (total + coefficients) * self.v
@@ -297,7 +299,8 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weight
     """
     form = crossing.form
     rows = kernel().sums_of_inverses(form.table, crossing.at, shift, masses, most, _terms(form))
-    return kernel().at_weights(rows, *_places(form, weights))
+    group, e = _places(form, weights)
+    return kernel().at_weights(rows, group, e) if e.any() else rows[0].take(group, axis=-1)
 
 
 def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors: list[Array]) -> Complex:

@@ -63,9 +63,10 @@ class Form:
         result has no rows if there are no clusters. If k_p and n_p are the two numbers of a group in `moments` for the
         power p, the series is the sum over p of k_p V^p / (2 p) + n_p (1 + V) V^p / 2.
         """
-        order, (k, nc) = self.moments.shape[1], self.moments / 2
+        order = self.moments.shape[1]
         found = np.zeros((order + 1 if order else 0, self.k.size))
         if order:
+            k, nc = self.moments / 2
             found[:-1] = k / np.arange(1.0, order + 1)[:, None] + nc
             found[1:] += nc
         return found
@@ -199,7 +200,7 @@ def _repeated(values: Array, size: int) -> Array:
     """Return `values`, a number or a vector of the length 1 or `size`, as a vector of the length `size`."""
     if values.size == size and values.ndim:
         return values
-    return np.full(size, values) if size <= _EXACT else np.broadcast_to(values, size)
+    return np.full(size, values) if size <= _EXACT else np.ndarray(size, float, values.copy(), strides=(0,))
 
 
 def distinct(values: Array) -> Array:

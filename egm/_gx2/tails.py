@@ -578,6 +578,8 @@ def at_each(function: Callable[[Law, Any], Any], values: Array, law: Law) -> Any
     The result is an array of the shape of `values`, or a single number if `values` is a single number. If `function`
     returns a pair, the result has an additional last axis of length two.
     """
+    if np.ndim(values) == 0:
+        return np.array(function(law, float(values)))[()]
     if np.size(values) == 0:
         return np.empty(np.shape(values) + np.shape(function(law, law.support[0] - 1)))
     results = np.array([function(law, value) for value in np.ravel(values).tolist()])
