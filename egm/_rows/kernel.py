@@ -25,6 +25,14 @@ _TOGETHER = 64, 1 << 16  # largest number of rows that are rotated at a time, an
 FAR = 1e290  # size to which larger entries of a row are cut, so that its rotation does not overflow
 
 
+@compiled(inline="always")
+def _load_ahead(X: NDArray[Any], i: int) -> None:
+    """Make the processor load rows that follow row `i` of `X`, unless rows are long, so that it need not wait later."""
+    if X.shape[1] <= _MOST:
+        for j in range(i * X.shape[1] + _AHEAD, (i + 1) * X.shape[1] + _AHEAD, _LINE):
+            prefetch(X, j)
+
+
 @compiled()
 def _centered(row: Array, center: Array, scaling: Array, y: Array) -> None:
     """Write (row - center) * scaling into `y`; the four arguments are vectors of one length."""
@@ -136,10 +144,8 @@ def add_rows(
         rows = min(4, n - first)
         y[rows:] = 0.0
         for r in range(rows):
+            _load_ahead(X, first + r)
             _centered(X[first + r], center, scaling, y[r])
-            if d <= _MOST:
-                for j in range(0, d, _LINE):
-                    prefetch(X, (first + r) * d + _AHEAD + j)
         _squares(y, square)
         for r in range(rows):
             if _ROUGH[0] <= square[r] <= short:
@@ -190,6 +196,7 @@ def add_grouped(
     for first in range(0, n, 4):
         rows = min(4, n - first)
         for r in range(rows):
+            _load_ahead(X, first + r)
             if codes[first + r] >= 0:
                 _centered(X[first + r], center, scaling, y[r])
         _squares(y, square)

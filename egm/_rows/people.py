@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from egm import _tables
 from egm._rows import dask
+from egm._threads import in_parallel
 from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
@@ -33,6 +34,7 @@ __all__ += ["require_keys", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
 _FAR = 1e290  # entries are cut here before they are added, so that no sum becomes infinite
+_PIECE = 1 << 18  # labels that are looked up at a time
 _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is looked up in a table
 
 _NO_LABELS = "must be a vector of numbers, of texts, or of dates without time zone"
@@ -138,7 +140,9 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
             table = np.full(high - low + 3, -1, dtype=small)
             table[known.astype(np.int64) - (low - 1)] = np.arange(len(keys))
             within = np.clip(found, low - 1, high + 1) if found.dtype == np.uint64 else found
-            return table.take(within.astype(np.int64, copy=False) - (low - 1), mode="clip")
+            pieces = [within[start : start + _PIECE] for start in range(0, found.size, _PIECE)]
+            looked_up = in_parallel(lambda piece: table.take(piece.astype(np.int64) - (low - 1), mode="clip"), pieces)
+            return np.concatenate(looked_up)
     fits = np.ones(len(keys), dtype=bool)
     if kinds == "MM":  # a key that has no value in the unit of the labels is the label of no row
         asked, known = known, known.astype(found.dtype)

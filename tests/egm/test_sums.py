@@ -100,7 +100,6 @@ def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
     """
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))
-    monkeypatch.setattr(kernel, "prefetch", lambda X, index: None)  # only compiled functions can call it
     target = GRID.radius * GRID.shrink
     clipped = np.zeros(1, dtype=np.int64)
     assert kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total, clipped) == -1
@@ -148,7 +147,6 @@ def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
     X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan
     monkeypatch.setattr(kernel, "_first_not_finite", lambda row: -1)
-    monkeypatch.setattr(kernel, "prefetch", lambda X, index: None)  # only compiled functions can call it
     monkeypatch.setattr(kernel, "_rough", kernel._rough.py_func)  # a compiled one would not see the line above
     target = GRID.radius * GRID.shrink
     place = kernel.add_rows.py_func(X, CENTER, SCALING, GRID.clip_norm, target, total, clipped)
