@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from egm import samplers
+from egm._opendp import vector_noise
 from egm._types import Array, ArrayLike
 from egm._validate import probability, scalar
 
@@ -285,7 +286,7 @@ class _Tape(np.random.Generator):
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
         """Return a function that replaces a list of zeros by as many of the next prescribed numbers.
 
-        The method takes the place of `egm.samplers._vector_noise`, which returns a function that adds noise to a list
+        The method takes the place of `egm.samplers.vector_noise`, which returns a function that adds noise to a list
         of integers. `maker` and `metric` are OpenDP's names for the law of this noise. The law and `scale` are recorded
         for each number.
         """
@@ -309,7 +310,7 @@ def _played(
     """
     tape = _Tape(noises)
     with (
-        mock.patch.object(samplers, "_vector_noise", tape.discrete),
+        mock.patch.object(samplers, "vector_noise", tape.discrete),
         mock.patch.object(samplers, "_half_gamma", tape.half_gamma),
     ):
         return np.ravel(release(None if rng is None else tape)), tuple(tape.asked), tuple(tape.shapes)
@@ -336,8 +337,5 @@ def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
     gammas = [samplers._half_gamma(round(2 * shape), size) / shape for shape in shapes]
     factors = [np.ones(size), *map(np.sqrt, gammas)]
     return np.transpose(
-        [
-            np.array(samplers._vector_noise(*law, scale)([0] * size), dtype=float) * factors[last]
-            for law, scale, last in asked
-        ]
+        [np.array(vector_noise(*law, scale)([0] * size), dtype=float) * factors[last] for law, scale, last in asked]
     )

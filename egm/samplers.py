@@ -19,16 +19,14 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egm._opendp import index_sampler, vector_noise
 from egm._random_bits import coins, exponentials, uniforms
-from egm._threads import CORES, in_parallel
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import between, count, fitting, generator, positive, scalar
 
@@ -43,8 +41,6 @@ __all__ = [
     "simulated_l2",
     "simulated_laplace",
 ]
-
-_EACH = 256  # least number of draws for each thread; fewer take less time than to start it
 
 
 class SimulationWarning(UserWarning):
@@ -101,7 +97,7 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     >>> all(abs(y - count) < 200 for y, count in zip(noisy, counts))
     True
     """
-    return _vector_noise("make_gaussian", "l2_distance", fitting(2.0**58, std=std))([0] * count(size=size))
+    return vector_noise("make_gaussian", "l2_distance", fitting(2.0**58, std=std))([0] * count(size=size))
 
 
 def secure_l2(scale: float, size: int) -> list[int]:
@@ -197,7 +193,7 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     >>> abs(noisy - 1234) < 200
     True
     """
-    return _vector_noise("make_laplace", "l1_distance", fitting(2.0**54, scale=scale))([0] * count(size=size))
+    return vector_noise("make_laplace", "l1_distance", fitting(2.0**54, scale=scale))([0] * count(size=size))
 
 
 def secure_sample(size: int, probability: float) -> NDArray[np.bool]:
@@ -285,7 +281,7 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     >>> samplers.secure_index([310, 1250, 440], epsilon=1)
     1
     """
-    return _choice(2 / scalar(positive, epsilon=epsilon) * (1 + 2.0**-30))(scores)
+    return index_sampler(2 / scalar(positive, epsilon=epsilon) * (1 + 2.0**-30))(scores)
 
 
 @overload
@@ -417,52 +413,6 @@ def _half_gamma(twice: int, size: int) -> Array:
         half = exponentials(size) * np.sin(np.pi * uniforms(size)[0]) ** 2
         drawn = np.column_stack([drawn, half])
     return np.array([math.fsum(row) for row in drawn.tolist()])
-
-
-@functools.lru_cache(maxsize=8)
-def _vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-    """Return a sampler of OpenDP that adds noise of scale `scale` to each entry of a list of 64-bit integers.
-
-    `maker` is the name of OpenDP's constructor, such as "make_gaussian", which decides the law of
-    the noise. `metric` is the name of the distance that this constructor needs, such as
-    "l2_distance". Parts of a long list get their noise in parallel threads.
-    """
-    from opendp import measurements, metrics
-
-    distance = getattr(metrics, metric)(T=float if metric == "l2_distance" else "i64")
-    sampler: Callable[[list[int]], list[int]] = getattr(measurements, maker)(_integers(), distance, scale=scale)
-
-    def noisy(numbers: list[int]) -> list[int]:
-        """Return the integers `numbers` plus independent noise from OpenDP's constructor `maker` with scale `scale`."""
-        step = max(_EACH, -(-len(numbers) // CORES))
-        return list(chain(*in_parallel(sampler, [numbers[i : i + step] for i in range(0, len(numbers), step)])))
-
-    return noisy
-
-
-@functools.lru_cache(maxsize=8)
-def _choice(scale: float) -> Callable[[list[int]], int]:
-    """Return OpenDP's function that adds Gumbel noise (scale `scale`) to scores and gives the index of the largest sum.
-
-    The argument of the returned function is a list of integers, the scores.
-    """
-    from opendp import measurements, measures, metrics
-
-    distance, divergence = metrics.linf_distance(T="i64"), measures.zero_concentrated_divergence()
-    sampler: Callable[[list[int]], int] = measurements.make_noisy_max(_integers(), distance, divergence, scale=scale)
-    return sampler
-
-
-def _integers() -> Any:
-    """Return OpenDP's domain of vectors of 64-bit integers, after enabling OpenDP's contributed functions.
-
-    OpenDP is imported by the first secure draw. Its module `prelude` is not used, because it imports scikit-learn and
-    pandas wherever they are installed, which takes two seconds.
-    """
-    from opendp import domains, mod
-
-    mod.enable_features("contrib")
-    return domains.vector_domain(domains.atom_domain(T="i64"))
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:
