@@ -13,14 +13,12 @@ import numpy as np
 
 from egm import _tables
 from egm._adaptive.declared import Declared
-from egm._adaptive.expected_rows import ExpectedRows
 from egm._adaptive.opened import check, opened
-from egm._adaptive.outcome import outcome
+from egm._adaptive.outcome import expected_rows, outcome
 from egm._adaptive.private_rows import PrivateRows
 from egm._adaptive.releases import AdaptiveForecast, AdaptiveRelease
-from egm._basis import covariance_matrix, of_columns
 from egm._types import ArrayLike, Named, RowSource
-from egm._validate import count, finite, vector, warn_of_delta
+from egm._validate import count, warn_of_delta
 from egm.calibration import zcdp_epsilon
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveForecast", "AdaptiveRelease"]
@@ -293,28 +291,7 @@ class AdaptiveDataMechanism(Declared):
         >>> print(f"{forecast.error.total ** 0.5:.1e}")  # expected error of the sum
         3.5e+04
         """
-        if (sigma is None) == (covariance is None):
-            raise ValueError("exactly one of sigma and covariance must be given")
-        if self.columns is not None:
-            sigma, center = _tables.ordered(self.columns, sigma=sigma), _tables.ordered(self.columns, center=center)
-            covariance = _tables.ordered_square(self.columns, covariance=covariance)
-        true = None if covariance is None else covariance_matrix(covariance)
-        spread = vector(sigma=sigma) if true is None else np.sqrt(np.diag(true))
-        d = spread.size
-        self._require_columns(d, "sigma" if true is None else "covariance")
-        middle, half = self._standard
-        mean = finite(center=middle if center is None else center)
-        if mean.shape not in ((), spread.shape):
-            raise ValueError(f"center must be a number or have the {d} entries of sigma, got {mean.shape}")
-        mean, basis = np.broadcast_to((mean - middle) / half, spread.shape), self._basis(d)
-        self._require_enough(d)
-        along = None
-        if basis is not None and true is None:
-            along, spread = spread, of_columns(basis, spread)
-        else:
-            spread = spread / half
-        true = None if true is None else true / np.multiply.outer(half, half)
-        rows = ExpectedRows(self.n, self.rho, spread, mean, true, along, 1.0 if self._counted else 2.0)
+        rows = expected_rows(self, sigma, center, covariance)
         result = outcome(self, rows)
         return AdaptiveForecast(
             error=result.error,

@@ -6,11 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from egm import _tables
 from egm._adaptive import choice
 from egm._adaptive.declared import COUNT, Declared
+from egm._adaptive.expected_rows import ExpectedRows
 from egm._adaptive.last_round import LastRound, last_round
 from egm._adaptive.search import Answers, Search
-from egm._types import Array
+from egm._basis import covariance_matrix, of_columns
+from egm._types import Array, ArrayLike, Named
+from egm._validate import finite, vector
 from egm.forecast import ErrorForecast
 
 
@@ -73,3 +77,35 @@ def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, f
     search = Search(rows, declared.radius, declared._sigma_range, basis, declared._learns)
     search.run()
     return last_round(search, declared.unseen), of_count
+
+
+def expected_rows(
+    declared: Declared, sigma: Named | None, center: Named | None, covariance: ArrayLike | None
+) -> ExpectedRows:
+    """Return an object that answers the queries of a forecast, as expected for normal rows.
+
+    `sigma`, `center` and `covariance` are the arguments of `egm.AdaptiveDataMechanism.forecast`, which says what errors
+    are raised. `declared` has what the user declared about the rows.
+    """
+    if (sigma is None) == (covariance is None):
+        raise ValueError("exactly one of sigma and covariance must be given")
+    if declared.columns is not None:
+        sigma, center = _tables.ordered(declared.columns, sigma=sigma), _tables.ordered(declared.columns, center=center)
+        covariance = _tables.ordered_square(declared.columns, covariance=covariance)
+    true = None if covariance is None else covariance_matrix(covariance)
+    spread = vector(sigma=sigma) if true is None else np.sqrt(np.diag(true))
+    d = spread.size
+    declared._require_columns(d, "sigma" if true is None else "covariance")
+    middle, half = declared._standard
+    mean = finite(center=middle if center is None else center)
+    if mean.shape not in ((), spread.shape):
+        raise ValueError(f"center must be a number or have the {d} entries of sigma, got {mean.shape}")
+    mean, basis = np.broadcast_to((mean - middle) / half, spread.shape), declared._basis(d)
+    declared._require_enough(d)
+    along = None
+    if basis is not None and true is None:
+        along, spread = spread, of_columns(basis, spread)
+    else:
+        spread = spread / half
+    true = None if true is None else true / np.multiply.outer(half, half)
+    return ExpectedRows(declared.n, declared.rho, spread, mean, true, along, 1.0 if declared._counted else 2.0)
