@@ -133,8 +133,8 @@ class _Clip:
 
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
     rows as normal rows have, and `shift` estimates a further distance, for the long rows in excess of these. If `model`
-    is false, `tail` is a model of the norms, and `shift` estimates the whole distance; its lower estimate is 0, because
-    `one_sided` takes its place.
+    is false, `tail` is a model of the norms, and `shift` estimates the whole distance. Then the forecast contains its
+    upper estimate, while `one_sided`, which decides between a search and a clipped sum, may be a lower one.
     """
 
     norm: float
@@ -340,7 +340,7 @@ class _LastRound:
                 bias, bias_std = bias + clip.found.hidden, np.hypot(bias_std, clip.found.unknown)
                 off_center += _square(float(np.linalg.norm(clip.found.left)))
         else:
-            clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.one_sided)
+            clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.shift.at_most)
             bias, bias_std = clip.shift.at_most / b, clip.shift.doubt / b
         bias, bias_std, noise_std = (search.of_columns(part) for part in (bias, bias_std, noise_std))
         beyond = n * search.move(mean / b)
@@ -483,7 +483,7 @@ class _LastRound:
         clip_norm = tail.clip_norm(noise**2)
         smaller, few, shift = self.raised(clip_norm, noise, tail)
         if few and smaller < clip_norm:
-            return _Clip(smaller, shift.surely, shift._replace(surely=0.0), tail=tail)
+            return _Clip(smaller, shift.surely, shift, tail=tail)
         if self.asked and not few:
             lengths, counts, stds = np.array(self.asked).T
             tail = tail.counted(lengths, counts, stds[0])
