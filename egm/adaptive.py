@@ -113,12 +113,12 @@ class AdaptiveDataMechanism(Declared):
     of the clipped rows and other private numbers. Unless these promise that a search is far better,
     the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken. If no search
     was made, or a search was given up, the error is a little larger than if all of `rho` went into the
-    clipped sum. In simulations of fifty laws in ranges of three widths, the expected squared error of
-    these releases was 1.04 times that of the clipped sum in the mean, and more than 1.2 times in a
-    hundredth of them. If few rows are far from all others, a search may not see them. With one such row
-    in a hundred, in narrow ranges, the squared error of a search was up to 9 times that of the clipped
-    sum. Entries outside the ranges are cut if there is no search: choose ranges that hold nearly all the
-    data.
+    clipped sum. If few rows are far from all others, a search may not see them. `benchmarks.ranges`
+    compares the mean squared error of 20 releases with that of a clipped sum, for fifty laws, ranges
+    of three widths, and four numbers of rows and columns. The ratio was at most 1.1 for 598 of these
+    600 cases; in the other two, with one row in a hundred far away, it was 3.6 and 4.8. The mean of
+    the ratios was 0.87 for narrow ranges and 0.53 for wide ones. Entries outside the ranges are cut if
+    there is no search: choose ranges that hold nearly all the data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as

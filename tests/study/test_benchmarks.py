@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from benchmarks import bases, gradients, intervals, l2, laws, quadratic_forms, release, rivals, searches, users
+from benchmarks import bases, gradients, intervals, l2, laws, quadratic_forms, ranges, release, rivals, searches, users
 from benchmarks import gx2 as measured
 from benchmarks.direct import direct_tail
 from egm import AdaptiveDataMechanism, calibration, gx2
@@ -390,6 +390,23 @@ def test_intervals_are_measured_for_each_law(kind):
     assert (inside.shape, lengths.shape, errors.shape) == ((2, 2, 2), (2, 2, 2), (2, 2))
     assert np.array_equal(intervals.release(kind, "uniform", 1)[2], errors)
     assert not np.array_equal(intervals.release(kind, "uniform", 5)[2], errors)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_releases_with_ranges_are_compared_with_a_clipped_sum():
+    """`ranges.cell` gives the ratio 1 where no search is made, and far less where a search finds normal rows.
+
+    Its results are the mean ratio of the squared errors, a standard error, and the share of releases with a search. In
+    `ranges.table`, rows that are far away and too few to be seen have a line of their own before each summary.
+    """
+    ratio, se, share = ranges.cell("uniform", 3.0, 50, 2, 8, 3)
+    assert (ratio, se, share) == (pytest.approx(1, rel=1e-9), pytest.approx(0, abs=1e-9), 0)
+    found = ranges.cell("normal", 100.0, 4000, 3, 3000, 3)
+    assert found[0] < 0.1
+    assert found[2] == 1
+    assert ranges.cell("normal", 100.0, 4000, 3, 3000, 3) == found
+    *_, last = ranges.table(["one row in 1000 far"], 2)
+    assert last.startswith("half 100, 4 cells: mean ")
 
 
 # --- Rows with correlated columns -------------------------------------------------------------------------------------
