@@ -515,9 +515,8 @@ FEW = ("one-hot", "two points")
 def test_errors_are_those_that_are_forecast(law):
     """The error of a release is at most five times its own forecast, for rows with the distribution `law`.
 
-    `law` is the name of a distribution in LAWS, and AdaptiveDataMechanism makes the releases. The error is the
-    Euclidean distance between the estimate and the exact sum, and the forecast is the root of the expected squared
-    error. The median of error / forecast over 20 releases is between 0.1 and 1.6.
+    The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
+    expected squared error. The median of error / forecast over 20 releases is between 0.1 and 1.6.
     """
     ratios = []
     for (n, d, reach), seed in itertools.product(PLACES, range(4)):
@@ -582,8 +581,7 @@ def test_one_constant_column_among_others_is_found():
 def test_intervals_cover(law):
     """At least 80 % of the confidence intervals at the level 0.8, and 95 % at the level 0.95, contain the exact sum.
 
-    Each column of each adaptive release is one case, and the tolerance is four binomial standard errors. `law` is the
-    name of the distribution of the rows in LAWS.
+    Each column of each adaptive release is one case, and the tolerance is four binomial standard errors.
     """
     hits = {0.8: [], 0.95: []}
     for (n, d, reach), seed in itertools.product([(1000, 1, 200), (1000, 3, 300), (500, 10, 1000)], range(9)):
@@ -684,8 +682,7 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
     """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
 
     The pair (down, up) is `release.unseen[0]`, bounds on what clipping changes in each column. They are computed from
-    the numbers of rows that are longer than each of two norms, and hold for all rows in the declared range. `law` is a
-    kind of rows in LONG, and `case` is a key of UNSEEN. The fixture `silent` removes the noise.
+    the numbers of rows that are longer than each of two norms, and hold for all rows in the declared range.
     """
     _, d, reach, options = UNSEEN[case]
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
@@ -1239,7 +1236,6 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
 
     This is tested for the distances of the other rows from the center, and for what these rows add to the sums of rows
     and of squares. Therefore the sensitivities, which are proven for exact numbers, hold in floating point, too.
-    `order` is the order of the rows in memory: "C" or "F".
     """
     monkeypatch.setattr(PrivateRows, "_mean", lambda it, total, C, D, rho: total(lattice.Lattice(C, it.d, D)))
     rng, b, center = np.random.default_rng(6), np.geomspace(0.01, 100, 9), np.full(9, 0.3)

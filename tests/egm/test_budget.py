@@ -445,8 +445,7 @@ def test_never_more_than_the_total(rhos, total):
 def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):
     """A budget grants a Gaussian release with the (epsilon, delta) of `Budget.left`, and then refuses any other one.
 
-    First the budget records a Gaussian release for each of the `epsilons`, unless this release costs too much. `rule`
-    is the composition rule of the budget.
+    First the budget records a Gaussian release for each of the `epsilons`, unless this release costs too much.
     """
     spent = Budget(epsilon=1, delta=DELTA, rule=rule)
     for epsilon in epsilons:
@@ -523,10 +522,7 @@ PUBLIC = {  # mistakes that show without the values
 
 @pytest.mark.parametrize("mistake", PUBLIC)
 def test_a_mistake_that_anybody_may_see_costs_nothing(mistake, tmp_path):
-    """A release that fails because of public facts, such as the type or the shape of its data, costs nothing.
-
-    `mistake` is a key of PUBLIC, a dictionary of such releases.
-    """
+    """A release that fails because of public facts, such as the type or the shape of its data, costs nothing."""
     mechanism, X, error = PUBLIC[mistake]
     spent = Budget(tmp_path / "journal", rho=1.0)
     with pytest.raises(error):

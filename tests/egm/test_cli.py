@@ -184,10 +184,7 @@ HABITS = {  # name of the file, content, options
 
 @pytest.mark.parametrize("name", HABITS)
 def test_files_of_other_habits_give_the_same_sum(released, silent, name):
-    """`egm sum` releases the same sum if the CSV file has another delimiter, decimal sign, encoding or compression.
-
-    `name` is a key of HABITS, which has the bytes of such files and the options of the command.
-    """
+    """`egm sum` releases the same sum if the CSV file has another delimiter, decimal sign, encoding or compression."""
     file, content, options = HABITS[name]
     Path(file).write_bytes(content(rows()))
     assert released("sum", file, *SUM[2:], *options)["estimate"] == mechanism().release(rows()).estimate.tolist()
@@ -318,8 +315,7 @@ HEADERS = {  # line 1, options, and the --header that "auto" takes for line 1, o
 def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
     """If line 1 of a CSV file could be a header or a person's data, `egm sum` demands --header yes or no.
 
-    If line 1 is clearly one of the two, `egm sum` needs no option. No error shows an entry of the file. `name` is a key
-    of HEADERS, which has such lines.
+    If line 1 is clearly one of the two, `egm sum` needs no option. No error shows an entry of the file.
     """
     line, options, expected = HEADERS[name]
     (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
@@ -524,10 +520,7 @@ def test_documents_have_these_fields_and_no_other(released):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_estimate_depends_on_the_data(egm, form):
-    """For two data files with equally many rows, the outputs of `egm sum` differ only in the field "estimate".
-
-    `form` is the output format: json, csv, npy or parquet.
-    """
+    """For two data files with equally many rows, the outputs of `egm sum` differ only in the field "estimate"."""
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
     assert outs[0] != outs[1]
@@ -1280,10 +1273,7 @@ def test_what_does_not_go_with_groups_costs_nothing(egm, people, command, option
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, (*SUM_OF_PEOPLE, *GROUPS), ADAPTIVE_OF_PEOPLE])
 def test_persons_out_of_order_cost_nothing(egm, people, command):
-    """A release fails before its cost is recorded if the file is not sorted by person, and succeeds if it is sorted.
-
-    `command` has the arguments of `egm` for the release.
-    """
+    """A release fails before its cost is recorded if the file is not sorted by person, and succeeds if it is sorted."""
     people(np.arange(N) % 200)
     code, out, err = egm(*command, "--budget", "b.budget")
     assert (code, out, len(err)) == (2, b"", 1)
@@ -1313,10 +1303,7 @@ def test_a_private_number_of_persons_is_not_compared(egm, people, options):
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
 def test_a_missing_person_is_charged(egm, people, command):
-    """A row without a person makes a release fail after its cost is recorded, because the error is about the data.
-
-    `command` has the arguments of `egm` for the release.
-    """
+    """A row without a person makes a release fail after its cost is recorded, because the error is about the data."""
     people(["", *range(N - 1)])
     code, out, err = egm(*command, "--rows", "400", "--budget", "b.budget")
     assert (code, out) == (2, b"")
@@ -1429,8 +1416,6 @@ def test_budget_is_shown(egm, total):
 @pytest.mark.parametrize("command", ["sum", "mean"])
 def test_a_sample_is_charged_and_shown(egm, released, command):
     """With --sample 0.25, `egm sum` and `egm mean` use a random sample of the rows, and `egm budget show` shows 0.25.
-
-    `command` is "sum" or "mean".
 
     The release is that of a mechanism for a quarter of the rows, and its noisy count is about 100 of the 400 rows.
     """

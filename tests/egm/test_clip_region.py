@@ -113,8 +113,7 @@ def test_the_pair_has_less_error_than_one_after_the_other():
 def test_the_pair_is_never_worse_than_a_given_scaling(options):
     """The best pair of scaling and clip norm has no more expected error than three scalings with their best clip norms.
 
-    The three are `scaling.expected_norm`, `scaling.optimal`, and no scaling. `options` are further arguments of
-    GaussianDataMechanism.
+    The three are `scaling.expected_norm`, `scaling.optimal`, and no scaling.
     """
     for sigma, n in itertools.product((zipf_sigma(5, 0.5), zipf_sigma(60, 1.5)), (300, 10**4)):
         lemma, best = scaling.expected_norm(sigma), scaling.optimal(sigma, 1 / n)

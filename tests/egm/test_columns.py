@@ -442,8 +442,7 @@ EMPTY = {
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
     """If the number of rows is private, `release` accepts data without rows: an error would reveal that there are none.
 
-    `empty` is a key of EMPTY, which has kinds of tables without rows. `rng` is None for secure noise, or a generator
-    whose noise is zero.
+    `rng` is None for secure noise, or a generator whose noise is zero.
     """
     release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
     assert np.all(np.abs(release.estimate) < 8 * release.noise_std)

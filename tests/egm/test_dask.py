@@ -78,7 +78,6 @@ def test_each_row_is_in_one_result_and_in_order(chunked):
     """`results` applies a function to each block of rows, and adds up neighboring results until at most 16 are left.
 
     Here the function is `seen`, which returns the rows. So the test sees that each row is in one result, and in order.
-    `chunked` is a key of CHUNKED, which has ways to divide an array into blocks.
     """
     X = CHUNKED[chunked](data())
     parts = results(X, seen)

@@ -315,8 +315,7 @@ def test_round_trip(form):
 def test_quantiles_of_many_probabilities_are_those_of_each(name):
     """For 80 probabilities at once, the tail at each quantile is the probability, and no two quantiles are equal.
 
-    More than 48 quantiles are mostly interpolated, and fewer are searched one by one. `name` is the key of a
-    distribution in FORMS.
+    More than 48 quantiles are mostly interpolated, and fewer are searched one by one.
     """
     p = np.concatenate([np.linspace(0.01, 0.99, 40), np.geomspace(1e-100, 1e-3, 40)])
     for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
@@ -515,10 +514,7 @@ def test_gradients_know_the_scale(form):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_gradient_of_a_noncentrality_is_half_a_difference(name):
-    """The derivative of the upper tail with respect to nc_j is half of what the tail gains if dof_j grows by 2.
-
-    `name` is the key of a distribution in FORMS.
-    """
+    """The derivative of the upper tail with respect to nc_j is half of what the tail gains if dof_j grows by 2."""
     full = changed(FORMS[name])
     dof = np.broadcast_to(full["dof"], full["weights"].shape)
     for p in (0.5, 1e-6, 1e-100):
@@ -635,10 +631,7 @@ def test_product_of_two_normal_variables(rho):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_other_basis_changes_nothing(seed):
-    """The distribution of a quadratic form is the same in another orthonormal basis, to a relative 1e-11.
-
-    `seed` determines the form and the basis.
-    """
+    """The distribution of a quadratic form is the same in another orthonormal basis, to a relative 1e-11."""
     form = example(seed)
     basis = stats.ortho_group.rvs(4, random_state=seed)
     other = {name: basis @ form[name] @ basis.T for name in ("A", "cov")}

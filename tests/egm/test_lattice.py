@@ -149,8 +149,7 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, silent, monkeypatch):
     """If the number of rows is private, a release has the same noise for any number of rows, even for no rows.
 
-    The noise is enough for the joint release of the number of rows and the sums of three columns. `center` is the
-    center of the mechanism.
+    The noise is enough for the joint release of the number of rows and the sums of three columns.
     """
     it = mechanism(neighbors="add_remove", center=center)
     grids, right = [], Lattice.__init__
@@ -244,8 +243,7 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
     """A secure release turns x and x + 1 into integers whose difference is that of the integers for 0 and 1, within 1.
 
     Here x is a large number, such as 2**62. The test would fail if x and x + 1 were converted to doubles, because large
-    neighboring doubles are more than 1 apart. `kind` is a type of number in KINDS, and `it` the name of a mechanism in
-    AT_ONE.
+    neighboring doubles are more than 1 apart.
     """
     make, values = KINDS[kind]
     for value in values:

@@ -86,8 +86,7 @@ def test_any_number_of_rows_is_released(bounds, number):
     """A release works for any true `number` of rows, even 0, although 4000 rows are declared.
 
     If the true number is at most 1000, the release does not search for the center. The 95 % intervals of the means are
-    infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` is "radius" or "ranges", the
-    way in which bounds of the data are declared.
+    infinite if, and only if, the 95 % interval of the number of rows contains 0.
     """
     made, X = mechanism(bounds), people(number)
     made.check(X)

@@ -95,8 +95,7 @@ def test_few_rows_have_the_error_of_a_clipped_sum(law):
     """If there are too few rows for a search with the budget, a release is the noisy sum of rows clipped to the ranges.
 
     There is no search for center and spread. So the forecast is exactly what `clipped` returns, the expected squared
-    error of such a sum. The mean squared error is at most 10 % above the forecast, plus four standard errors. `law` is
-    the name of a distribution in LAWS.
+    error of such a sum. The mean squared error is at most 10 % above the forecast, plus four standard errors.
     """
     for n, d, reach in FEW:
         error, forecast, search = errors(law, n, d, reach, 40)
@@ -122,7 +121,6 @@ def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
     A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. No forecast is above
     1.4 times the error of a clipped sum, because a search that is given up has spent less than 29 % of the budget. For
     normal or constant rows, a search makes the forecast less than 0.3 times the error of a clipped sum, in the median.
-    `law` is the name of a distribution in LAWS.
     """
     ratios, forecasts = [], []
     for place in MANY:
@@ -387,11 +385,7 @@ def released(mode):
     ],
 )
 def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
-    """A release is bit for bit the same whether an array, a file or a dask array holds the rows.
-
-    `kind` is a key of HELD, which has ways to hold the rows, and `mode` is a key of MODES, which has options of the
-    mechanism.
-    """
+    """A release is bit for bit the same whether an array, a file or a dask array holds the rows."""
     X, it = people(), mechanism(**MODES[mode])
     held = HELD[kind](X, tmp_path)
     it.check(held)
@@ -412,8 +406,7 @@ def test_without_names_a_table_has_its_own_order(tmp_path):
 def test_there_is_one_pass_for_each_question(kind, mode, tmp_path, monkeypatch, small_blocks):
     """A release reads all rows once to check them, and once for each private query, fewer than 60 times in all.
 
-    With few rows there is one query. `kind` is what holds the rows: "an array" or a key of HELD. `mode` is a key of
-    MODES, which has options of the mechanism.
+    With few rows there is one query.
     """
     asked, number = [], []
     total, of_passes = PrivateRows._total, Passes.total

@@ -591,8 +591,7 @@ def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
     """A release with a sampling probability counts only the sampled persons, and works for an empty sample.
 
     The released number of persons is near 300 times the probability, within six standard deviations. The budget records
-    the probability and, as the delta, the mechanism's delta times the probability. `form` is a key of FORMS, which has
-    forms of data.
+    the probability and, as the delta, the mechanism's delta times the probability.
     """
     X, person = FORMS[form](people_and_rows(), tmp_path)
     sigma = {"x": 500.0} if form not in ("array", "list") else [500.0]

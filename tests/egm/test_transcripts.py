@@ -143,8 +143,7 @@ FIXED = {
 def test_gaussian_releases_depend_on_nothing_else(case):
     """If the noise is fixed, a release of GaussianDataMechanism is byte for byte the same for different data.
 
-    So the data have an effect only through the sums to which noise is added. `case` is a key of FIXED, which has
-    options of the mechanism.
+    So the data have an effect only through the sums to which noise is added.
     """
     options = {"epsilon": 1.0, "delta": 1e-6, **FIXED[case]}
     mechanism = GaussianDataMechanism([1.0, 0.2, 30.0], 40, **options)
@@ -717,10 +716,7 @@ def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
 
 @pytest.mark.parametrize("case", ["far on both sides", "unequal spreads"])
 def test_a_transcript_with_everything_in_place_costs_no_more(case):
-    """Without the replacements of the fixture `fast`, a run costs at most what the mechanism records for it.
-
-    `case` is a pair of neighboring data sets in NEIGHBORS.
-    """
+    """Without the replacements of the fixture `fast`, a run costs at most what the mechanism records for it."""
     run = next(transcripts(case))
     assert within_charge(run)
     assert run.cost > 0.3 * RHO
