@@ -15,6 +15,22 @@ settings.register_profile("search", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 
+def slow(*cases):
+    """Return `cases` as cases of pytest.mark.parametrize that `make check` leaves out.
+
+    A case is the value of one argument, or a tuple with the values of several arguments.
+    """
+    return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Replace secure Gaussian noise by zeros, and return a list; each draw appends (standard deviation, size) to it."""
+    drawn = []
+    monkeypatch.setattr("egm.samplers.secure_gaussian", lambda std, size: drawn.append((std, size)) or [0] * size)
+    return drawn
+
+
 @pytest.fixture(scope="session")
 def do_without():
     """Return the function that a test calls, with a reason, if this machine lacks a program or package that it needs.

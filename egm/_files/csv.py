@@ -279,7 +279,7 @@ def _parsed(
                 return block, []
     with contextlib.suppress(ValueError, csv.Error):
         for row in csv.reader(records, strict=True, delimiter=mark):
-            if len(row) != width or (width == 1 and not row[0].strip()):  # perhaps a blank line
+            if len(row) != width:  # perhaps a blank line
                 raise ValueError
             cells += row if everything else [row[i] for i in values]
             for column, i in zip(texts, labels, strict=True):

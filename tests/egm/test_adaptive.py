@@ -27,6 +27,7 @@ from egm._adaptive.tail import Tail
 from egm._rows import lattice
 from egm.calibration import zcdp_epsilon
 from egm.study.tables import zipf_sigma
+from tests.conftest import slow
 
 
 def rows(n, sigma, mu, seed):
@@ -38,11 +39,7 @@ def mechanism(n=4000, rho=0.5, **options):
 
 
 def run(X, rho=0.5, seed=0, **options):
-    """Release the sum of the rows of `X` by AdaptiveDataMechanism with simulated noise; return (release, error).
-
-    The error is the Euclidean norm of the difference between the estimate and the exact sum. `rho` is the privacy
-    budget, `seed` is the seed of the noise, and `options` are further arguments of the mechanism.
-    """
+    """Simulate a release of `X`, by this `seed`; return it, and the Euclidean distance of its estimate from the sum."""
     release = mechanism(len(X), rho, **options).release(X, rng=np.random.default_rng(seed))
     return release, float(np.linalg.norm(release.estimate - X.sum(axis=0)))
 
@@ -60,9 +57,8 @@ def costs(monkeypatch):
     recording.
     """
     found, lattices, asked = [], [], []
-    squared = {
-        name: lambda replaced: (1 + 3 * replaced) * lattices[-1].radius ** 2 for name in ("mean", "parts", "within")
-    }
+    sums = ("mean", "parts", "within")
+    squared = dict.fromkeys(sums, lambda replaced: (1 + 3 * replaced) * lattices[-1].radius ** 2)
     squared |= {"squares": lambda replaced: (1 + replaced) * lattices[-1].radius ** 2}
     squared |= {"shells": lambda replaced: 1 + replaced, "longer": lambda replaced: 1, "count": lambda replaced: 1}
     diagonals = []  # standard deviations on the diagonal of a matrix of products, whose noise is drawn in two parts
@@ -208,10 +204,7 @@ def silent(monkeypatch):
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
 
-PATHS = pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["secure", "simulated"])
-
-
-@PATHS
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["secure", "simulated"])
 @pytest.mark.parametrize("name", ["mean", "parts", "within", "squares", "products", "shells", "longer"])
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     """Without noise, the answers to a query on two neighboring data sets are no further apart than its cost allows.
@@ -242,9 +235,8 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
     """
     X = rows(500, ONE, 0.0, 9)
     for name in ("mean", "parts", "within", "squares", "products", "shells", "longer"):
-        (secure, std), (simulated, same) = (
-            QUERIES[name](PrivateRows(X, 1.0, rng), 0.1) for rng in (None, np.random.default_rng(0))
-        )
+        both = (PrivateRows(X, 1.0, rng) for rng in (None, np.random.default_rng(0)))
+        (secure, std), (simulated, same) = (QUERIES[name](it, 0.1) for it in both)
         assert secure == pytest.approx(simulated, abs=1e-9)
         assert std == pytest.approx(same, rel=1e-9)
 
@@ -297,8 +289,7 @@ def test_a_secure_release_is_as_good_as_a_simulated_one():
     """The errors of secure releases agree with their forecasts, which agree with the forecasts of simulated releases.
 
     The mean squared error of ten secure releases differs from their mean forecast by at most six standard errors plus
-    10 %.
-    The median forecasts of secure and of simulated releases agree within 30 %. Medians are compared because some
+    10 %. The median forecasts of secure and of simulated releases agree within 30 %. Medians are compared because some
     releases choose a larger clip norm than others. By chance the test fails once in thousands of runs, even if the
     mechanism is right.
     """
@@ -396,9 +387,7 @@ FORECASTS = {  # n, sigma, mu, rho over the least budget
 }
 
 
-@pytest.mark.parametrize(
-    "case", ["one column", "skewed", *(pytest.param(case, marks=pytest.mark.slow) for case in ("alike", "mixed"))]
-)
+@pytest.mark.parametrize("case", ["one column", "skewed", *slow("alike", "mixed")])
 def test_forecasts_agree_with_simulation(case):
     """The forecasts before and after a release agree with the mean squared error of 16 simulated releases.
 
@@ -522,13 +511,12 @@ def zipf(d):
 FEW = ("one-hot", "two points")
 
 
-@pytest.mark.parametrize("law", [*FEW, *(pytest.param(law, marks=pytest.mark.slow) for law in LAWS if law not in FEW)])
+@pytest.mark.parametrize("law", [*FEW, *slow(*(law for law in LAWS if law not in FEW))])
 def test_errors_are_those_that_are_forecast(law):
     """The error of a release is at most five times its own forecast, for rows with the distribution `law`.
 
-    `law` is the name of a distribution in LAWS, and AdaptiveDataMechanism makes the releases. The error is the
-    Euclidean distance between the estimate and the exact sum, and the forecast is the root of the expected squared
-    error. The median of error / forecast over 20 releases is between 0.1 and 1.6.
+    The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
+    expected squared error. The median of error / forecast over 20 releases is between 0.1 and 1.6.
     """
     ratios = []
     for (n, d, reach), seed in itertools.product(PLACES, range(4)):
@@ -540,7 +528,7 @@ def test_errors_are_those_that_are_forecast(law):
     assert 0.1 < np.median(ratios) < 1.6
 
 
-@pytest.mark.parametrize("d", [1, pytest.param(5, marks=pytest.mark.slow), 60])
+@pytest.mark.parametrize("d", [1, *slow(5), 60])
 def test_at_the_least_budget_searches_find_their_way(d):
     """At the least budget `least_rho(d)`, 15 releases of normal rows with `d` columns are near the exact sum.
 
@@ -557,7 +545,7 @@ def test_at_the_least_budget_searches_find_their_way(d):
         assert off < 0.5 * n * math.sqrt(d)  # half a standard deviation of the mean
 
 
-@pytest.mark.parametrize("d", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("d", [1, *slow(4)])
 @pytest.mark.parametrize("name", ["constant", "zeros", "the same row"])
 def test_identical_rows_are_found(name, d):
     """If all rows are equal, the released mean differs from each row by less than 1e-6 times the declared radius.
@@ -589,14 +577,11 @@ def test_one_constant_column_among_others_is_found():
 # --- Intervals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "law", ["normal", *(pytest.param(law, marks=pytest.mark.slow) for law in ("exponential", "binary"))]
-)
+@pytest.mark.parametrize("law", ["normal", *slow("exponential", "binary")])
 def test_intervals_cover(law):
     """At least 80 % of the confidence intervals at the level 0.8, and 95 % at the level 0.95, contain the exact sum.
 
-    Each column of each adaptive release is one case, and the tolerance is four binomial standard errors. `law` is the
-    name of the distribution of the rows in LAWS.
+    Each column of each adaptive release is one case, and the tolerance is four binomial standard errors.
     """
     hits = {0.8: [], 0.95: []}
     for (n, d, reach), seed in itertools.product([(1000, 1, 200), (1000, 3, 300), (500, 10, 1000)], range(9)):
@@ -664,10 +649,7 @@ def with_far_rows(case, seed):
     return run(X, (reach / 2000) ** 2, seed, unseen=0.1, **options)[0], X
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * ("ranges" not in UNSEEN[case][3])) for case in UNSEEN],
-)
+@pytest.mark.parametrize("case", [*slow(*(case for case in UNSEEN if case != "in ranges")), "in ranges"])
 def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
@@ -695,13 +677,12 @@ def test_intervals_that_hold_for_all_data(case):
 
 
 @pytest.mark.parametrize("case", [case for case in UNSEEN if case != "a private number of rows"])
-@pytest.mark.parametrize("law", [pytest.param(law, marks=[pytest.mark.slow] * (i > 0)) for i, law in enumerate(LONG)])
+@pytest.mark.parametrize("law", ["far rows", *slow("a tail", "both ends")])
 def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
     """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
 
     The pair (down, up) is `release.unseen[0]`, bounds on what clipping changes in each column. They are computed from
-    the numbers of rows that are longer than each of two norms, and hold for all rows in the declared range. `law` is a
-    kind of rows in LONG, and `case` is a key of UNSEEN. The fixture `silent` removes the noise.
+    the numbers of rows that are longer than each of two norms, and hold for all rows in the declared range.
     """
     _, d, reach, options = UNSEEN[case]
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
@@ -761,10 +742,7 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Return `n` rows of `d` entries that are random positive multiples of nearly one vector, shape (`n`, `d`).
-
-    So all long rows are on one side of the mean, that of this vector. `seed` is the seed of the random numbers.
-    """
+    """Return `n` random positive multiples of nearly one vector of `d` entries; on its side are all long rows."""
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
 
@@ -866,7 +844,7 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     assert np.linalg.norm(release.noise_std) < 2 * np.linalg.norm(as_it_is.noise_std)
 
 
-@pytest.mark.parametrize("law", ["exponential", pytest.param("lognormal", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("law", ["exponential", *slow("lognormal")])
 @pytest.mark.parametrize(("basis", "covered", "worse", "most"), [(None, 0.9, 3.0, 2.0), ("dct", 0.5, 1.5, 3.0)])
 def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, worse, most, monkeypatch):
     """If one column is skewed but the norms look normal, the sum is corrected, and its error agrees with the forecast.
@@ -1002,10 +980,7 @@ def test_radial_takes_scaling_and_copies():
     """
     sigma, offset, b = np.array([1.0, 0.5]), np.array([0.3, 1.0]), np.array([2.0, 3.0])
     once = Radial(np.repeat(sigma, 3), np.repeat(offset, 3), np.repeat(b, 3))
-    for same in (
-        Radial(sigma, offset, b, 3),
-        Radial(b * sigma, b * offset, np.ones(2), 3),
-    ):
+    for same in (Radial(sigma, offset, b, 3), Radial(b * sigma, b * offset, np.ones(2), 3)):
         assert same.quantile(0.1) == pytest.approx(once.quantile(0.1), rel=1e-12)
         assert same.lost(1.5) == pytest.approx(once.lost(1.5), rel=1e-12)
 
@@ -1261,7 +1236,6 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
 
     This is tested for the distances of the other rows from the center, and for what these rows add to the sums of rows
     and of squares. Therefore the sensitivities, which are proven for exact numbers, hold in floating point, too.
-    `order` is the order of the rows in memory: "C" or "F".
     """
     monkeypatch.setattr(PrivateRows, "_mean", lambda it, total, C, D, rho: total(lattice.Lattice(C, it.d, D)))
     rng, b, center = np.random.default_rng(6), np.geomspace(0.01, 100, 9), np.full(9, 0.3)
@@ -1323,7 +1297,7 @@ ANYTHING = {  # n, d, rho over the least budget, radius, sigma_range
 }
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", [0, 1, *slow(*range(2, 6))])
 @pytest.mark.parametrize("case", ANYTHING)
 def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
     """No adaptive release fails or warns if its private quantiles and its noise are replaced by arbitrary numbers.
@@ -1456,8 +1430,7 @@ def test_the_spread_of_normal_rows_is_sigma():
     Both are standard deviations of the columns, but `spread` is larger if there are more long rows than in normal data.
     """
     X = np.random.default_rng(1).normal(size=(2000, 2))
-    release = AdaptiveDataMechanism(2000, 0.09, radius=9.0, sigma_range=(0.1, 9.0)).release(
-        X, rng=np.random.default_rng(1)
-    )
+    it = AdaptiveDataMechanism(2000, 0.09, radius=9.0, sigma_range=(0.1, 9.0))
+    release = it.release(X, rng=np.random.default_rng(1))
     assert release.model_holds
     assert np.array_equal(release.spread, release.sigma)

@@ -28,9 +28,8 @@ def test_bound_is_too_large_as_seldom_as_stated():
     useless.
     """
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
-    runs = [
-        audit.lower_bound(answers(p, 500, rng), answers(1 - p, 500, rng), 0.0, confidence=0.8) > 1 for _ in range(1000)
-    ]
+    pairs = ((answers(p, 500, rng), answers(1 - p, 500, rng)) for _ in range(1000))
+    runs = [audit.lower_bound(*pair, 0.0, confidence=0.8) > 1 for pair in pairs]
     assert np.mean(runs) < 0.2 + 4 * math.sqrt(0.2 * 0.8 / 1000)
     assert np.mean(runs) > 0.01  # a bound that is hardly ever too large would be useless
 
@@ -103,9 +102,8 @@ def test_one_direction_without_noise_is_found():
     """
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))
-    one, other = (
-        np.transpose([z, 3 * z + shift, rng.normal(size=2000)]) for z, shift in zip(first, (0, 0.01), strict=True)
-    )
+    shifted = zip(first, (0, 0.01), strict=True)
+    one, other = (np.transpose([z, 3 * z + shift, rng.normal(size=2000)]) for z, shift in shifted)
     assert audit.lower_bound(one, other, 0.0) > 4
     assert audit.lower_bound(one[:, [0, 2]], other[:, [0, 2]], 0.0) == 0
     constant = np.transpose([np.ones(2000), first[0]]), np.transpose([np.ones(2000), first[1] + 2])

@@ -130,8 +130,7 @@ ODD_DATA = {
 def test_odd_data_are_data(name, rng):
     """`GaussianDataMechanism.release` returns a finite estimate for unusual but allowed kinds of data.
 
-    `name` is a case in ODD_DATA, such as very large numbers or an iterator of blocks of rows. `rng` says whether the
-    noise is secure or simulated.
+    `rng` says whether the noise is secure or simulated.
     """
     X = iter([np.ones((2, 2)), np.ones((3, 2))]) if name == "blocks" else ODD_DATA[name]
     release = GaussianDataMechanism([1.0, 2.0], 5, 1.0, 1e-6).release(X, rng=RNG[rng]())
@@ -195,10 +194,7 @@ VALUES_PASS = ("another shape", "one axis")  # are valid data for mechanisms tha
 @pytest.mark.parametrize("secret", SECRET)
 @pytest.mark.parametrize("name", TAKES_DATA)
 def test_errors_never_show_data(name, secret):
-    """If a function refuses its data, neither the error nor an exception that caused it shows an entry of the data.
-
-    `name` is a function in TAKES_DATA, and `secret` is a case in SECRET: data that the function must refuse.
-    """
+    """If a function refuses its data, neither the error nor an exception that caused it shows an entry of the data."""
     if secret in VALUES_PASS and name in ("LaplaceMechanism", "GaussianMechanism"):
         return
     with pytest.raises((ValueError, TypeError)) as caught:

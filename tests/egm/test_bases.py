@@ -20,6 +20,7 @@ from egm._rows.lattice import Lattice
 from egm._rows.sums import clipped_sum
 from egm._rows.unrotated import unrotated
 from egm.mechanisms import GroupedDataMechanism
+from tests.conftest import slow
 
 D = 24
 CENTER, SCALING = np.linspace(-1, 1, D), np.geomspace(0.5, 3, D)
@@ -39,10 +40,7 @@ def covariance_of(d=D, seed=1):
 
 
 def rows(n=1003, seed=1):
-    """Return `n` random rows of 24 numbers, of which every 250th row is a million times as large as the others.
-
-    The row in the middle is CENTER, around which the tests clip the rows.
-    """
+    """Return `n` random rows, every 250th a million times as large; the middle one is CENTER, where the tests clip."""
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[::250] *= 1e6
     X[n // 2] = CENTER
@@ -112,10 +110,8 @@ def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
         for blocks in (X[:, None], np.split(X[::-1], [1, 2, 67, 400])):
             assert np.array_equal(clipped_sum(iter(blocks), grid, CENTER, SCALING, basis=basis)[0], total)
         assert np.array_equal(grid.sum(np.asfortranarray(X), CENTER, SCALING, basis), total)
-        chunks = dask.array.from_array(X, chunks=(333, D))
-        assert np.array_equal(
-            clipped_sum(chunks, pickle.loads(pickle.dumps(grid)), CENTER, SCALING, basis=basis)[0], total
-        )
+        chunks, same = dask.array.from_array(X, chunks=(333, D)), pickle.loads(pickle.dumps(grid))
+        assert np.array_equal(clipped_sum(chunks, same, CENTER, SCALING, basis=basis)[0], total)
 
 
 def test_threads_do_not_matter(monkeypatch):
@@ -144,7 +140,7 @@ def drawn_near(d, spread, rng):
     return as_basis(U, d), scaling, y * CLIP_NORM / scaling @ U
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 33, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 33, *slow(100)])
 @pytest.mark.parametrize("spread", [1.0, 1.5, 40.0, 400.0])
 def test_no_integer_vector_is_longer_than_the_radius(d, spread):
     """The norm of a clipped row that is rounded to integers is at most `radius`, the clip norm in these integers' unit.
@@ -290,9 +286,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(
-    "options", ["counted", *(pytest.param(name, marks=pytest.mark.slow) for name in OPTIONS if name != "counted")]
-)
+@pytest.mark.parametrize("options", ["counted", *slow("plain", "add_remove", "joint")])
 @pytest.mark.parametrize("secure", [False, True])
 def test_noise_has_the_forecast_variance_in_every_column(options, secure):
     d, n = 6, 40

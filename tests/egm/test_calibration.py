@@ -3,9 +3,6 @@
 The privacy curve is the least delta as a function of epsilon.
 """
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -22,33 +19,27 @@ from egm.calibration import (
     zcdp_noise_multiplier,
     zcdp_rho,
 )
-
-REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "calibration.json").read_text())
+from tests.conftest import slow
+from tests.egm.stored import CALIBRATION, excess
 
 epsilons = st.floats(1e-8, 200)
 deltas = st.floats(1e-300, 0.5)
 
 
-def excess(value, exact):
-    """Return `value` / `exact` - 1, computed with 40 digits, because a subtraction of doubles loses digits."""
-    with mp.workdps(40):
-        return float(mpf(float(value)) / mpf(exact) - 1)
-
-
-@pytest.mark.parametrize("case", REFERENCE["multipliers"], ids=lambda case: f"{case['epsilon']}-{case['delta']}")
+@pytest.mark.parametrize("case", CALIBRATION["multipliers"], ids=lambda case: f"{case['epsilon']}-{case['delta']}")
 def test_multiplier_is_exact_and_never_too_small(case):
     z = analytic_noise_multiplier(case["epsilon"], case["delta"])
     assert 0 <= excess(z, case["multiplier"]) <= 1e-13
 
 
 def test_multipliers_broadcast():
-    epsilon, delta = (np.unique([case[name] for case in REFERENCE["multipliers"]]) for name in ("epsilon", "delta"))
+    epsilon, delta = (np.unique([case[name] for case in CALIBRATION["multipliers"]]) for name in ("epsilon", "delta"))
     grid = analytic_noise_multiplier(epsilon[:, None], delta)
     assert grid.shape == (epsilon.size, delta.size)
     assert grid[3, 4] == analytic_noise_multiplier(epsilon[3], delta[4])
 
 
-@pytest.mark.parametrize("case", REFERENCE["curve"], ids=lambda case: f"{case['epsilon']}-{case['multiplier']}")
+@pytest.mark.parametrize("case", CALIBRATION["curve"], ids=lambda case: f"{case['epsilon']}-{case['multiplier']}")
 def test_curve_is_exact(case):
     with mp.workdps(40):
         exact = mp.exp(mpf(case["log_delta"]))
@@ -183,10 +174,7 @@ def parts(u, delta):
 
 
 def least(function, start):
-    """Return the minimum of `function`, which takes one number, by a grid around `start` and a ternary search.
-
-    The function must have only one local minimum. The result is the least value, not the point where it is taken.
-    """
+    """Return the minimum of `function`, which has one local minimum, by a grid around `start` and ternary search."""
     best = min((start + mpf(i) / 2 for i in range(-80, 81)), key=function)
     low, high = best - mpf(1) / 2, best + mpf(1) / 2
     for _ in range(80):
@@ -199,9 +187,7 @@ CLOSE = [1e-9, 0.05, 0.9, 0.97, 0.995, 1 - 1e-4, 0.9999985730244902, 1 - 1e-9, 1
 
 
 @pytest.mark.parametrize("delta", CLOSE)
-@pytest.mark.parametrize(
-    "level", [1.5900369033821384e-06, *(pytest.param(x, marks=pytest.mark.slow) for x in (0.01, 0.7)), 20.0]
-)
+@pytest.mark.parametrize("level", [1.5900369033821384e-06, *slow(0.01, 0.7), 20.0])
 def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
     """`zcdp_rho` never returns more than the exact value, and `zcdp_epsilon` never less, even for `delta` near 1.
 
@@ -250,10 +236,8 @@ def test_noise_for_delta_near_one(epsilon, gap):
     z = analytic_noise_multiplier(epsilon, 1 - gap)
     assert 0 < z < analytic_noise_multiplier(epsilon, 0.999)
     with mp.workdps(60):
-        exact = mp.ncdf(1 / (2 * mpf(z)) - epsilon * mpf(z)) - mp.exp(epsilon) * mp.ncdf(
-            -1 / (2 * mpf(z)) - epsilon * z
-        )
-        assert exact <= mpf(1 - gap)
+        above, below = (mp.ncdf(sign / (2 * mpf(z)) - epsilon * mpf(z)) for sign in (1, -1))
+        assert above - mp.exp(epsilon) * below <= mpf(1 - gap)
 
 
 def test_every_allowed_parameter_has_an_answer():

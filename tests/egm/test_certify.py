@@ -11,7 +11,6 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import flint
 import numpy as np
@@ -21,10 +20,10 @@ from mpmath import mp, mpf
 from egm import calibration, gx2
 from egm._enclosure import Enclosure, rounded
 from egm._gx2 import balls, choice, enclosed
+from tests.conftest import slow
+from tests.egm.stored import BY_FORM, CALIBRATION, GX2, L2, name_of
 from tests.reference.forms import terms
 
-FOLDER = Path(__file__).parent.parent / "reference"
-REFERENCE, NOISE, L2 = (json.loads((FOLDER / f"{name}.json").read_text()) for name in ("gx2", "calibration", "l2"))
 DIGITS = {"log": 29, "linear": 25}  # of the stored logarithms, and of what follows from them
 SMALLEST = sys.float_info.min
 WEIGHTS = 1 / np.arange(1.0, 101.0)
@@ -60,24 +59,16 @@ def law_of(weights, dof=1.0, nc=0.0, normal=0.0, exponent=0):
         return balls.law_of(weights, dof, nc, normal, exponent)
 
 
-def name_of(case):
-    """Return a name for the stored reference value `case`, by which pytest identifies its test."""
-    return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
-
-
 # --- stored values ----------------------------------------------------------------------------------------------------
 
-STORED = {json.dumps(case["form"]): [] for case in REFERENCE["values"]}
-for case in REFERENCE["values"]:
-    STORED[json.dumps(case["form"])].append(case)
 # `make check` has the first two sums of each family of forms.
 FAMILIES = {}
-for form, cases in STORED.items():
+for form, cases in BY_FORM.items():
     FAMILIES.setdefault(cases[0].get("family"), []).append(form)
 SLOW = {form: [pytest.mark.slow] * (i > 1) for forms in FAMILIES.values() for i, form in enumerate(forms)}
 stored = pytest.mark.parametrize(
     "cases",
-    [pytest.param(cases, id=name_of(cases[0]), marks=SLOW[form]) for form, cases in STORED.items()],
+    [pytest.param(cases, id=name_of(cases[0]), marks=SLOW[form]) for form, cases in BY_FORM.items()],
     scope="module",  # the tests of one sum in a row
 )
 
@@ -145,7 +136,7 @@ def test_stored_densities_are_enclosed(cases, once):
             assert is_enclosed(density, gx2.certify(case["x"], *parts, of="pdf"), DIGITS["linear"]), case["x"]
 
 
-@pytest.mark.parametrize("case", REFERENCE["quantiles"], ids=name_of)
+@pytest.mark.parametrize("case", GX2["quantiles"], ids=name_of)
 def test_stored_quantiles_are_enclosed(case):
     parts, p = terms(case["form"]), float(case["p"])
     quantile = gx2.certify(p, *parts, of="isf")
@@ -154,7 +145,7 @@ def test_stored_quantiles_are_enclosed(case):
     assert abs(gx2.isf(p, *parts) / quantile.value - 1) < 1e-14  # `isf` states its error as one of the tail
 
 
-@pytest.mark.parametrize("case", [case for case in REFERENCE["values"] if "published" in case], ids=name_of)
+@pytest.mark.parametrize("case", [case for case in GX2["values"] if "published" in case], ids=name_of)
 def test_published_tails_are_near(case):
     """A published tail differs from the middle of its certified interval by at most the accuracy its authors claim.
 
@@ -240,7 +231,7 @@ def test_exponential_plus_normal(normal, level):
         assert is_enclosed(mp.log(upper), gx2.certify(-x, [-w], 2, normal=normal, shift=-0.125, of="logcdf"))
 
 
-@pytest.mark.parametrize("nc", [0.5, 40.0, pytest.param(500.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("nc", [0.5, 40.0, *slow(500.0)])
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.7])
 def test_noncentral_weight_is_a_poisson_mixture(nc, factor):
     x = factor * (3 + nc)
@@ -267,10 +258,7 @@ laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 
 
 def wide(law, y, upper, density=False):
-    """Return a ball of about 180 bits that contains a tail of `law` at `y`: the upper one if `upper`, or the lower one.
-
-    If `density` is True, the ball contains the density.
-    """
+    """Return a ball of about 180 bits for a tail of `law` at `y`, the upper one if `upper`, or for the `density`."""
     with flint.ctx.workprec(300):
         y = flint.arb(y)
         return choice.contour_of(law, y, upper, 180).enclose(y, density)
@@ -296,7 +284,7 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 
 
 @laws
-@pytest.mark.parametrize("upper", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["upper", "lower"])
+@pytest.mark.parametrize("upper", [True, *slow(False)], ids=["upper", "lower"])
 def test_any_contour_is_right(parameters, y, upper):
     """The ball of a tail or density contains the true value even if the contour of its integral is badly chosen.
 
@@ -345,14 +333,9 @@ def test_bounds_hold_on_boxes(parameters, y):
 @pytest.mark.parametrize(
     ("parameters", "y", "upper"),
     [
-        pytest.param(
-            *law,
-            side == "upper",
-            id=f"{side}-{name}",
-            marks=[pytest.mark.slow] * (side == "lower" and name != "signed"),
-        )
+        pytest.param(*law, upper, id=f"{side}-{name}", marks=[pytest.mark.slow] * (not upper and name != "signed"))
         for name, law in LAWS.items()
-        for side in ("upper", "lower")
+        for side, upper in (("upper", True), ("lower", False))
     ],
 )
 def test_bound_of_the_rest(parameters, y, upper):
@@ -395,9 +378,8 @@ def test_clusters_change_nothing(upper, monkeypatch):
     apart = law_of(**parameters)
     assert len(clustered.groups) < 450 < len(apart.groups)
     for y in (0.5, apart.mean, apart.mean + 8 * apart.deviation):
-        one, other = (
-            choice.contour_of(law, flint.arb(y), upper, 60).enclose(flint.arb(y)) for law in (clustered, apart)
-        )
+        y = flint.arb(y)
+        one, other = (choice.contour_of(law, y, upper, 60).enclose(y) for law in (clustered, apart))
         assert one.overlaps(other)
         assert one.rel_accuracy_bits() > 50
 
@@ -461,9 +443,7 @@ def test_scale_mirror_and_order(of, x):
     assert gx2.certify(-x, **{**SIGNED, **mirrored}, of=opposite) == value
 
 
-@pytest.mark.parametrize(
-    "p", [1e-300, *(pytest.param(p, marks=pytest.mark.slow) for p in (1e-9, 0.3, 0.9)), 0.5, 1 - 1e-9]
-)
+@pytest.mark.parametrize("p", [1e-300, *slow(1e-9, 0.3, 0.9), 0.5, 1 - 1e-9])
 @pytest.mark.parametrize("of", ["isf", "ppf"])
 @pytest.mark.parametrize("form", [SIGNED, {"weights": WEIGHTS}, {"weights": [-1.0, -0.25], "dof": 2}], ids=str)
 def test_tails_at_the_ends_of_a_quantile(form, of, p):
@@ -593,7 +573,7 @@ def test_enclosure():
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", NOISE["multipliers"], ids=lambda case: f"{case['epsilon']}-{case['delta']}")
+@pytest.mark.parametrize("case", CALIBRATION["multipliers"], ids=lambda case: f"{case['epsilon']}-{case['delta']}")
 def test_stored_noise_multipliers_are_enclosed(case):
     exact_one = calibration.certify(case["epsilon"], case["delta"])
     assert is_enclosed(case["multiplier"], exact_one, 29)

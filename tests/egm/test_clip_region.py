@@ -12,6 +12,7 @@ import pytest
 from egm import GaussianDataMechanism, forecast, gx2, scaling
 from egm._gx2.clipping import loss_and_slopes
 from egm.study.tables import zipf_sigma
+from tests.conftest import slow
 
 BEST = {"scaling": "optimal", "clip_probability": "optimal"}
 SURE = {"center_std": 0.0, "sigma_factor": 1.0}
@@ -68,10 +69,7 @@ def error_of(mechanism, axes, mean, factors):
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize(("offset", "factor"), [(0.0, 1.0), (0.7, 1.0), (0.5, 1.25), (0.0, 3.0)])
-@pytest.mark.parametrize(
-    ("n", "epsilon"),
-    [(100, 2.0), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1000, 1.0), (10**6, 0.1))), (10**6, 3.0)],
-)
+@pytest.mark.parametrize(("n", "epsilon"), [(100, 2.0), *slow((1000, 1.0), (10**6, 0.1)), (10**6, 3.0)])
 def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon):
     """No pair of scaling and clip norm has less expected error than the "optimal" pair, up to a relative 1e-8.
 
@@ -85,10 +83,7 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon
     axes, mean = it.clip_norm / it.b, center + offset * sigma
     total, factors = it.error().total, (factor, 1 / factor)
     assert total == pytest.approx(error_of(it, axes, mean, factors), rel=1e-10)
-    slopes = [
-        derivative(lambda h, j=j: error_of(it, axes + h * np.eye(4)[j], mean, factors), 1e-3 * axes[j])
-        for j in range(4)
-    ]
+    slopes = [derivative(lambda h, e=e: error_of(it, axes + h * e, mean, factors), 1e-3 * axes @ e) for e in np.eye(4)]
     modulus = (8 if neighbors == "replace_one" else 2) * it.noise_multiplier**2
     assert np.sum(np.square(slopes)) / (2 * modulus) < 1e-8 * total
 
@@ -113,19 +108,12 @@ def test_the_pair_has_less_error_than_one_after_the_other():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        pytest.param({"neighbors": "add_remove", "center": 1.0}, marks=pytest.mark.slow),
-        pytest.param({"count_clipped": True}, marks=pytest.mark.slow),
-        SURE,
-    ],
+    "options", [{}, SURE, *slow({"neighbors": "add_remove", "center": 1}, {"count_clipped": True})]
 )
 def test_the_pair_is_never_worse_than_a_given_scaling(options):
     """The best pair of scaling and clip norm has no more expected error than three scalings with their best clip norms.
 
-    The three are `scaling.expected_norm`, `scaling.optimal`, and no scaling. `options` are further arguments of
-    GaussianDataMechanism.
+    The three are `scaling.expected_norm`, `scaling.optimal`, and no scaling.
     """
     for sigma, n in itertools.product((zipf_sigma(5, 0.5), zipf_sigma(60, 1.5)), (300, 10**4)):
         lemma, best = scaling.expected_norm(sigma), scaling.optimal(sigma, 1 / n)

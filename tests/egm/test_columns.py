@@ -17,6 +17,7 @@ import scipy.sparse
 
 from egm import AdaptiveDataMechanism, EllipticalGaussianMechanism, GaussianDataMechanism, _tables, files
 from egm.mechanisms import GaussianMechanism
+from tests.egm.doubles import Silent
 
 N = 400
 NAMES = "age", "income", "visits"
@@ -28,20 +29,8 @@ FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}  
 of_all_frames = pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
 
 
-class Silent(np.random.Generator):
-    """Random generator whose normal numbers are all zero, so that a simulated release has no noise."""
-
-    def __init__(self):
-        super().__init__(np.random.PCG64(0))
-
-    def normal(self, loc, scale):
-        return np.zeros_like(scale)
-
-
 def mechanism(**options):
-    return GaussianDataMechanism(
-        dict(zip(NAMES, SIGMA, strict=True)), N, 1.0, 1e-6, center=options.pop("center", CENTER), **options
-    )
+    return GaussianDataMechanism(dict(zip(NAMES, SIGMA, strict=True)), N, 1.0, 1e-6, **{"center": CENTER, **options})
 
 
 def columns_of(names=NAMES):
@@ -60,10 +49,7 @@ def dask(*parts):
 
 
 def file(folder, suffix, names=NAMES):
-    """Write the columns `names` of the test data to a file in `folder`, and return what `files.rows` reads from it.
-
-    `suffix` is ".csv" or ".parquet".
-    """
+    """Write the columns `names` of the test data to a CSV or Parquet file in `folder`, and return its `files.rows`."""
     path = folder / f"people{suffix}"
     if suffix == ".csv":
         chosen = X[:, [NAMES.index(name) for name in names]]
@@ -414,10 +400,9 @@ def test_what_is_no_array_is_told_how_to_become_one(what):
 
 def test_one_column_as_a_vector_is_told_how_to_become_one():
     """The ValueError for a vector in place of a table with one column says how to reshape the vector."""
+    said = r"X must have shape \(rows, 1\), got \(400,\); np\.reshape\(X, \(-1, 1\)\)"
     for held in (X[:, 0], pd.Series(X[:, 0]), pd.Series(X[:, 0]).astype("Int64"), pl.Series(X[:, 0])):
-        with pytest.raises(
-            ValueError, match=r"X must have shape \(rows, 1\), got \(400,\); np\.reshape\(X, \(-1, 1\)\)"
-        ):
+        with pytest.raises(ValueError, match=said):
             GaussianDataMechanism({"age": 18.0}, N, 1.0, 1e-6).check(held)
 
 
@@ -457,8 +442,7 @@ EMPTY = {
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
     """If the number of rows is private, `release` accepts data without rows: an error would reveal that there are none.
 
-    `empty` is a key of EMPTY, which has kinds of tables without rows. `rng` is None for secure noise, or a generator
-    whose noise is zero.
+    `rng` is None for secure noise, or a generator whose noise is zero.
     """
     release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
     assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
@@ -509,9 +493,8 @@ def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
     and "visits", the labels are mere positions, and the table is accepted.
     """
     counted = GaussianDataMechanism(pd.Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
-    with pytest.raises(
-        ValueError, match="X must have the names of the mechanism's columns, 5, 0, 1, and comes without 5"
-    ):
+    said = "X must have the names of the mechanism's columns, 5, 0, 1, and comes without 5"
+    with pytest.raises(ValueError, match=said):
         counted.check(pd.DataFrame(X))
     with pytest.raises(ValueError, match=r"center must have the names .* without 5"):
         dataclasses.replace(counted, center=pd.Series(CENTER, range(3)))
@@ -560,9 +543,7 @@ def test_split_takes_columns_away_and_returns_their_entries(make):
     ],
 )
 def test_split_returns_the_values_of_categories(column):
-    make = (
-        pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame if isinstance(column, pl.Series) else pa.table
-    )
+    make = {pd.Series: pd.DataFrame, pl.Series: pl.DataFrame}.get(type(column), pa.table)
     _, (found,) = _tables.split(make({"city": column, "age": [1, 2, 3]}), "city")
     assert found.dtype == object
     assert found.tolist() == ["b", "a", "b"]

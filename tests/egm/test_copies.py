@@ -54,11 +54,7 @@ def numbers(release):
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_copy_is_equal_and_releases_the_same(name, how):
-    """A copy of a mechanism has the same `repr`, compares equal, and makes the same release for the same generator.
-
-    `name` is a key of MECHANISMS, which has mechanisms and data, and `how` is a key of COPIES, which has ways of
-    copying.
-    """
+    """A copy of a mechanism has the same `repr`, compares equal, and makes the same release for the same generator."""
     mechanism, data, labels = MECHANISMS[name]
     found = numbers(mechanism.release(data, rng=np.random.default_rng(2), **labels))
     other = COPIES[how](mechanism)  # of a mechanism that has been used

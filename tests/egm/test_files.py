@@ -30,6 +30,8 @@ from egm._files import csv as csv_files
 from egm._files import parquet
 from egm._files.source import Given
 from egm.files import FileError
+from tests.conftest import slow
+from tests.egm.doubles import csv_text, written
 
 NAMES = ("age", "body mass", "x,y")
 
@@ -38,23 +40,23 @@ def table(rows=7, columns=3):
     return np.random.default_rng(rows).normal(size=(rows, columns)) * 10.0 ** np.arange(columns)
 
 
-def csv_text(X, names=NAMES):
-    header = [",".join(f'"{name}"' for name in names)] if names else []
-    return "\n".join([*header, *(",".join(map(repr, row)) for row in X.tolist())]) + "\n"
-
-
 def write(path, X, names=NAMES):
-    """Write the array `X` to a CSV, NPY or Parquet file, according to the suffix of `path`, and return `path`.
+    return written(path, X, names)
 
-    `names` are the names of the columns; an NPY file has no names.
-    """
-    if path.suffix == ".csv":
-        path.write_text(csv_text(X, names))
-    elif path.suffix == ".npy":
-        np.save(path, X)
-    else:
-        pq.write_table(pa.table(dict(zip(names, X.T, strict=True))), path, row_group_size=1000)
-    return path
+
+@pytest.fixture
+def saved(tmp_path):
+    """Return a function that saves a text, an array or a dictionary of columns in a file, and returns its path."""
+
+    def save(content, name="t.csv"):
+        path = tmp_path / name
+        if isinstance(content, str | bytes):
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        else:
+            np.save(path, content) if path.suffix == ".npy" else pq.write_table(pa.table(content), path)
+        return path
+
+    return save
 
 
 def whole_table(rows):
@@ -104,17 +106,16 @@ def test_numpy_files_of_any_type_and_order(tmp_path, dtype, order):
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.float32(), pa.decimal128(7, 2), pa.float16()])
-def test_parquet_columns_of_any_number_type(tmp_path, kind):
-    pq.write_table(pa.table({"a": pa.array([1, 0, 3], pa.int8()).cast(kind)}), tmp_path / "t.parquet")
-    assert np.array_equal(whole_table(files.rows(tmp_path / "t.parquet")), [[1.0], [0.0], [3.0]])
+def test_parquet_columns_of_any_number_type(saved, kind):
+    it = files.rows(saved({"a": pa.array([1, 0, 3], pa.int8()).cast(kind)}, "t.parquet"))
+    assert np.array_equal(whole_table(it), [[1.0], [0.0], [3.0]])
 
 
-def test_flags_and_decimals_of_a_parquet_file_are_numbers(tmp_path):
+def test_flags_and_decimals_of_a_parquet_file_are_numbers(saved):
     digits = np.random.default_rng(1).integers(-(10**17), 10**17, size=1000) // 10 ** np.arange(18).repeat(56)[:1000]
     prices, flags = [Decimal(int(number)).scaleb(-9) for number in digits], [True, False] * 500
-    pq.write_table(pa.table({"flag": flags, "price": prices}), tmp_path / "t.parquet")
     expected = np.array([flags, list(map(float, prices))]).T
-    assert np.array_equal(whole_table(files.rows(tmp_path / "t.parquet")), expected)
+    assert np.array_equal(whole_table(files.rows(saved({"flag": flags, "price": prices}, "t.parquet"))), expected)
 
 
 def test_a_folder_is_its_files_one_after_the_other(tmp_path):
@@ -167,11 +168,11 @@ def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
     assert 0 < names.call_count < 10
 
 
-def test_text_in_columns_that_are_not_used_does_no_harm(tmp_path):
-    (tmp_path / "t.csv").write_text('who,a,b\n"Ann, née B.",1,2\nBob,3,4\n', encoding="utf-8")
-    assert np.array_equal(whole_table(files.rows(tmp_path / "t.csv", ["b", "a"])), [[2, 1], [4, 3]])
-    pq.write_table(pa.table({"who": ["Ann", "Bob"], "a": [1, 3]}), tmp_path / "t.parquet")
-    assert np.array_equal(whole_table(files.rows(tmp_path / "t.parquet", ["a"])), [[1], [3]])
+def test_text_in_columns_that_are_not_used_does_no_harm(saved):
+    it = files.rows(saved('who,a,b\n"Ann, née B.",1,2\nBob,3,4\n'), ["b", "a"])
+    assert np.array_equal(whole_table(it), [[2, 1], [4, 3]])
+    it = files.rows(saved({"who": ["Ann", "Bob"], "a": [1, 3]}, "t.parquet"), ["a"])
+    assert np.array_equal(whole_table(it), [[1], [3]])
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------
@@ -190,13 +191,9 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_spellings_of_one_table(tmp_path, name):
-    """`files.rows` reads the same table from CSV files that differ in quotes, spaces, line ends or forms of numbers.
-
-    `name` is a key of SPELLINGS, which has the texts of these files.
-    """
-    (tmp_path / "t.csv").write_bytes(SPELLINGS[name].encode())
-    it = files.rows(tmp_path / "t.csv", header="no" if name == "no header" else "auto")
+def test_spellings_of_one_table(saved, name):
+    """`files.rows` reads the same table from CSV files that differ in quotes, spaces, line ends or forms of numbers."""
+    it = files.rows(saved(SPELLINGS[name]), header="no" if name == "no header" else "auto")
     assert it.names == (("1", "2") if name == "no header" else ("a", "b"))
     assert np.array_equal(whole_table(it), [[1, 2], [3, 4]])
     assert sum(it.counts()) == 2
@@ -222,18 +219,18 @@ HABITS = {  # name of the file: its bytes, and the arguments of files.rows
 
 
 @pytest.mark.parametrize("name", HABITS)
-def test_habits_of_those_who_write_csv(tmp_path, name):
+def test_habits_of_those_who_write_csv(saved, name):
     """`files.rows` reads the same table from CSV files with other delimiters, decimal signs, encodings or compression.
 
     `name` is the name of a file in HABITS, which has its bytes and the arguments of `files.rows`.
     """
     content, options = HABITS[name]
-    (tmp_path / name).write_bytes(content)
-    it = files.rows(tmp_path / name, **options)
+    path = saved(content, name)
+    it = files.rows(path, **options)
     assert it.names == ("a", "b")
     assert np.array_equal(whole_table(it), [[1.5, 2], [3, 4]])
     assert sum(it.counts()) == 2
-    assert np.array_equal(whole_table(files.rows(tmp_path / name, **(options | {"columns": ["b"]}))), [[2], [4]])
+    assert np.array_equal(whole_table(files.rows(path, **(options | {"columns": ["b"]}))), [[2], [4]])
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
@@ -243,9 +240,8 @@ def test_a_decimal_comma_changes_no_number(tmp_path_factory, row):
     assert np.array_equal(whole_table(files.rows(path, header="no", delimiter=";", decimal=",")), [row])
 
 
-def test_a_vector_may_have_tabs(tmp_path):
-    (tmp_path / "v.tsv").write_text("a, b\t1.5\nc\t2\n")
-    names, values = files.vector(tmp_path / "v.tsv")
+def test_a_vector_may_have_tabs(saved):
+    names, values = files.vector(saved("a, b\t1.5\nc\t2\n", "v.tsv"))
     assert (names, values.tolist()) == (["a, b", "c"], [1.5, 2.0])
 
 
@@ -258,25 +254,16 @@ def test_header_may_be_numbers_if_declared(tmp_path):
     assert (it.names, sum(it.counts()), len(whole_table(it))) == (("2019", "2020"), 1, 1)
 
 
-@pytest.mark.parametrize("delimiter", [",", ";"])
-def test_the_name_of_one_column_may_have_any_character(tmp_path, delimiter):
-    (tmp_path / "t.csv").write_text('"income, net; EUR"\n1\n2\n')
-    it = files.rows(tmp_path / "t.csv", delimiter=delimiter)
-    assert it.names == ("income, net; EUR",)
+@pytest.mark.parametrize(("name", "delimiter"), [("a", ","), ('"income, net; EUR"', ","), ('"income, net; EUR"', ";")])
+def test_the_name_of_one_column_may_have_any_character(saved, name, delimiter):
+    it = files.rows(saved(f"{name}\n1\n2\n"), delimiter=delimiter)
+    assert it.names == (name.strip('"'),)
     assert np.array_equal(whole_table(it), [[1], [2]])
-
-
-def test_one_column_is_a_table(tmp_path):
-    (tmp_path / "t.csv").write_text("a\n1\n2\n")
-    assert np.array_equal(whole_table(files.rows(tmp_path / "t.csv")), [[1], [2]])
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
 def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
-    """A number in a CSV file is the same double whether it is in quotes or not, although different code parses it.
-
-    `row` holds two random numbers, which form the only line of the file.
-    """
+    """A number in a CSV file is the same double whether it is in quotes or not, although different code parses it."""
     path = tmp_path_factory.getbasetemp() / "quoted.csv"
     for quote in ("", '"'):
         path.write_text(",".join(f"{quote}{number!r}{quote}" for number in row) + "\n")
@@ -313,17 +300,15 @@ def test_missing_numbers_are_nan_if_they_may_be(tmp_path, kind):
         list(files.rows(write(path, X), missing="nan"))
 
 
-def test_null_is_nan_if_it_may_be(tmp_path):
+def test_null_is_nan_if_it_may_be(saved):
     columns = {"a": [1, None, 3], "b": [True, False, None], "c": [None, Decimal("0.5"), Decimal("1.5")]}
-    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    X = whole_table(files.rows(tmp_path / "t.parquet", missing="nan"))
+    X = whole_table(files.rows(saved(columns, "t.parquet"), missing="nan"))
     assert np.array_equal(X, [[1, 1, np.nan], [np.nan, 0, 0.5], [3, np.nan, 1.5]], equal_nan=True)
 
 
-def test_a_name_is_not_missing(tmp_path):
+def test_a_name_is_not_missing(saved):
     """The column name Na (a chemical symbol) in line 1 is not taken for a missing value such as NA."""
-    (tmp_path / "t.csv").write_text("Na,K\n1,2\n")
-    assert files.rows(tmp_path / "t.csv", missing="nan").names == ("Na", "K")
+    assert files.rows(saved("Na,K\n1,2\n"), missing="nan").names == ("Na", "K")
 
 
 # --- Cells of several lines -------------------------------------------------------------------------------------------
@@ -333,10 +318,7 @@ ODD_TEXT = st.text(st.sampled_from('ab ,;"\n\u2028'), min_size=1, max_size=8).fi
 
 @given(st.lists(st.tuples(ODD_TEXT, st.integers(-9, 9)), min_size=1, max_size=9), st.sampled_from([1, 2, 99]))
 def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
-    """`files.rows` reads what Python's module csv writes, for cells with line breaks, quotes and delimiters.
-
-    `rows` are pairs of a text and a number, and `step` is the number of rows in a block.
-    """
+    """`files.rows` reads what Python's module csv writes, for cells with line breaks, quotes and delimiters."""
     path = tmp_path_factory.mktemp("odd") / "t.csv"
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([("a note\nof two lines", "x"), *rows])
@@ -350,10 +332,7 @@ def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
 
 @pytest.mark.parametrize("step", [1, 2, 99])
 def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch):
-    """An error names the right line of a CSV file, even if cells before it have line breaks.
-
-    `step` is the number of rows in a block.
-    """
+    """An error names the right line of a CSV file, even if cells before it have line breaks."""
     monkeypatch.setattr(csv_files, "rows_in_a_block", lambda columns: step)
     (tmp_path / "t.csv").write_text('"a\nb",x\n"1\n\n2",3\nsecret,4\n5",6\n\'"\',7\n"8\n",secret\n')
     with pytest.raises(FileError, match=r"row 5 \(line 9\), column 'x': not a number$"):
@@ -387,20 +366,18 @@ GROUPED = {
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_thousands_may_be_separated(tmp_path, name):
+def test_thousands_may_be_separated(saved, name):
     text, options = GROUPED[name]
-    (tmp_path / "t.csv").write_text(text)
-    X = whole_table(files.rows(tmp_path / "t.csv", **options))
+    X = whole_table(files.rows(saved(text), **options))
     assert X.tolist() == [[1234.5, -12345678], [999, 1000]]
 
 
 @pytest.mark.parametrize(
     "cell", ["1,23", "12,34,567", ",123", "1,234,", "1,,234", "1.5,000", "1,234e1,000", "1234,567"]
 )
-def test_other_groups_than_thousands_are_no_numbers(tmp_path, cell):
-    (tmp_path / "t.csv").write_text(f"a;b\n1;2\n3;{cell}\n")
+def test_other_groups_than_thousands_are_no_numbers(saved, cell):
     with pytest.raises(FileError, match=r"row 2 \(line 3\), column 'b': not a number$"):
-        list(files.rows(tmp_path / "t.csv", delimiter=";", thousands=","))
+        list(files.rows(saved(f"a;b\n1;2\n3;{cell}\n"), delimiter=";", thousands=","))
 
 
 # --- Standard input ---------------------------------------------------------------------------------------------------
@@ -415,7 +392,7 @@ def standard_input(monkeypatch):
 def test_standard_input_is_a_csv_file_that_can_be_read_again(tmp_path, standard_input, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     X = table(200_001)
-    standard_input(csv_text(X).encode("utf-16"))
+    standard_input(csv_text(X, NAMES).encode("utf-16"))
     it = files.rows("-", header="yes", encoding="utf-16")
     assert not list(tmp_path.iterdir())  # the temporary file has no name
     assert all(np.array_equal(*pair) for pair in zip(it.blocks(), it.blocks(), strict=True))  # at the same time
@@ -441,18 +418,14 @@ PEOPLE = 'id,age,region,pay\n"007", 31 ,"North, East ",2400\n x_1,58,NA,1900\n'
 
 
 def labels_of(it, names):
-    """Return the values of a table as one array, and the list of its label columns `names`, each as one array.
-
-    `it` is the result of `files.rows`, which yields values and labels in blocks of rows.
-    """
+    """Return the values of the table `it` as one array, and a list of its label columns `names`, each as one array."""
     blocks, labels = zip(*it.labelled(names), strict=True)
     return np.concatenate(blocks), [np.concatenate(column) for column in zip(*labels, strict=True)]
 
 
 @pytest.mark.parametrize("options", [{"columns": ["age", "pay"]}, {"labels": ["id", "region"]}])
-def test_labels_of_a_csv_file_are_texts_as_written(tmp_path, options):
-    (tmp_path / "t.csv").write_text(PEOPLE)
-    it = files.rows(tmp_path / "t.csv", **options)
+def test_labels_of_a_csv_file_are_texts_as_written(saved, options):
+    it = files.rows(saved(PEOPLE), **options)
     assert it.names == ("age", "pay")
     X, labels = labels_of(it, ["region", "id", "age"])
     assert np.array_equal(X, [[31, 2400], [58, 1900]])
@@ -462,10 +435,7 @@ def test_labels_of_a_csv_file_are_texts_as_written(tmp_path, options):
 
 
 def test_labels_are_known_as_names_of_line_1(tmp_path):
-    """`files.rows` takes line 1 for a header if each of its texts is in the list `known` or `labels`, or else fails.
-
-    `known` has names of columns that are public already, and `labels` has the names of the columns of labels.
-    """
+    """`files.rows` takes line 1 for a header if each of its texts is in the list `known` or `labels`, or else fails."""
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
     assert it.names == ("age", "pay")
@@ -473,7 +443,7 @@ def test_labels_are_known_as_names_of_line_1(tmp_path):
         files.rows(tmp_path / "t.csv", known=["age", "pay"])
 
 
-def test_labels_of_a_parquet_file_are_numbers_texts_or_dates(tmp_path):
+def test_labels_of_a_parquet_file_are_numbers_texts_or_dates(saved):
     columns = {
         "id": [3, 1, 2],
         "region": pa.array(["N", "S", "N"]).dictionary_encode(),
@@ -483,8 +453,7 @@ def test_labels_of_a_parquet_file_are_numbers_texts_or_dates(tmp_path):
         "day": [date(2024, 3, 1), date(1900, 1, 1), date(2024, 3, 1)],
         "time": pa.array([0, 1, -1], pa.timestamp("ns")),
     }
-    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    it = files.rows(tmp_path / "t.parquet", ["pay"])
+    it = files.rows(saved(columns, "t.parquet"), ["pay"])
     X, labels = labels_of(it, list(columns))
     assert np.array_equal(X, [[1.5], [2.5], [3.5]])
     expected = [[3, 1, 2], ["N", "S", "N"], ["a", "b", ""], [True, False, True], [1.5, 2.5, 3.5]]
@@ -494,14 +463,10 @@ def test_labels_of_a_parquet_file_are_numbers_texts_or_dates(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_labels_alone_are_those_with_the_values_and_no_value_is_read(tmp_path, kind):
+def test_labels_alone_are_those_with_the_values_and_no_value_is_read(saved, kind):
     columns = {"x": [1.0, np.inf, 3.0], "id": ["a", "b", "c"], "day": ["1", "1", "2"]}
-    path = tmp_path / f"t.{kind}"
-    if kind == "csv":
-        path.write_text("x,id,day\n1,a,1\ninf,b,1\n3,c,2\n")
-    else:
-        pq.write_table(pa.table(columns), path)
-    it = files.rows(path, ["x"], labels=["id", "day"])
+    content = columns if kind == "parquet" else "x,id,day\n1,a,1\ninf,b,1\n3,c,2\n"
+    it = files.rows(saved(content, f"t.{kind}"), ["x"], labels=["id", "day"])
     with pytest.raises(FileError, match="row 2"):
         list(it.labelled(["id"]))
     for names in (["id"], ["day", "id"]):
@@ -527,23 +492,16 @@ def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
     assert np.array_equal(ages.astype(float), X[:, 0])
 
 
-def bad_labels(tmp_path, content, name="t.csv", labels=("id",), at_once=False):
-    """Write `content` to the file `name` in `tmp_path`, and return a function that reads the file and its labels.
+def bad_labels(path, labels=("id",), at_once=False):
+    """Return a function that reads the file `path` with its `labels`, in which there is a mistake.
 
-    The function reads the column "a" (or "1" in an NPY file) and the columns `labels`. It raises a FileError, because
-    something is wrong with the labels. With `at_once`, it reads no row, so that only errors in the names or types of
-    the columns appear.
+    With `at_once`, the function reads no row, so that only errors in the names or types of the columns appear.
     """
-    path = tmp_path / name
-    path.write_text(content) if isinstance(content, str) else write_any(path, content)
-    it = files.rows(path, ["1"] if name.endswith("npy") else ["a"])
+    it = files.rows(path, ["1"] if path.suffix == ".npy" else ["a"])
     return lambda: it.labelled(labels) if at_once else list(it.labelled(labels))
 
 
-def write_any(path, content):
-    np.save(path, content) if path.suffix == ".npy" else pq.write_table(pa.table(content), path)
-
-
+ZONED = pa.timestamp("s", "UTC")
 BAD_LABELS = {
     "empty cell": (("a,id\n1,x\n2,\n",), r"t\.csv: row 2 \(line 3\), column 'id': missing"),
     "spaces": (('a,id\n1,x\n2,"  "\n',), r"t\.csv: row 2 \(line 3\), column 'id': missing"),
@@ -554,10 +512,7 @@ BAD_LABELS = {
     "null number": (({"a": [1, 2], "id": [7, None]}, "t.parquet"), "row 2, column 'id': missing"),
     "NaN": (({"a": [1, 2], "id": [7.5, np.nan]}, "t.parquet"), "row 2, column 'id': missing"),
     "times": (({"a": [1], "id": [time(12)]}, "t.parquet", ("id",), True), "'id' must hold numbers, text, or dates"),
-    "zones": (
-        ({"a": [1], "id": pa.array([0], pa.timestamp("s", "UTC"))}, "t.parquet", ("id",), True),
-        "without time zone",
-    ),
+    "zones": (({"a": [1], "id": pa.array([0], ZONED)}, "t.parquet", ("id",), True), "without time zone"),
     "lists": (({"a": [1], "id": [["x"]]}, "t.parquet", ("id",), True), "'id' must hold numbers, text, or dates"),
     "no column in Parquet": (({"a": [1]}, "t.parquet", ("id",), True), "t.parquet: has no column 'id'; it has 'a'"),
     "NumPy": ((np.ones((2, 2)), "t.npy", ("2",), True), "t.npy: a NumPy file has numbers only"),
@@ -566,19 +521,17 @@ BAD_LABELS = {
 
 
 @pytest.mark.parametrize("name", BAD_LABELS)
-def test_bad_labels_are_explained(tmp_path, name):
-    arguments, said = BAD_LABELS[name]
-    use = bad_labels(tmp_path, *arguments)
+def test_bad_labels_are_explained(saved, name):
+    (content, *rest), said = BAD_LABELS[name]
+    use = bad_labels(saved(content, *rest[:1]), *rest[1:])
     with pytest.raises(FileError, match=said):
         use()
 
 
-def test_one_name_is_no_list_of_labels(tmp_path):
-    (tmp_path / "t.csv").write_text("a,id\n1,x\n")
-    with pytest.raises(TypeError, match="labels must be a list of names, got 'id'"):
-        files.rows(tmp_path / "t.csv", labels="id")
-    with pytest.raises(TypeError, match="labels must be a list of names, got 'id'"):
-        files.rows(tmp_path / "t.csv", ["a"]).labelled("id")
+def test_one_name_is_no_list_of_labels(saved):
+    for use in (lambda path: files.rows(path, labels="id"), lambda path: files.rows(path, ["a"]).labelled("id")):
+        with pytest.raises(TypeError, match="labels must be a list of names, got 'id'"):
+            use(saved("a,id\n1,x\n"))
 
 
 # --- Faults -----------------------------------------------------------------------------------------------------------
@@ -587,7 +540,7 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 
 
 @pytest.mark.parametrize("wrong", CELLS)
-@pytest.mark.parametrize("row", [1, 5, pytest.param(131_090, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("row", [1, 5, *slow(131_090)])
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
     """The error for a wrong cell of a CSV file names the cell's row and column, but never shows its content.
 
@@ -615,10 +568,9 @@ def test_number_that_is_not_finite_is_named(tmp_path, kind, row, value, said):
         list(files.rows(write(tmp_path / f"t.{kind}", X)))
 
 
-def test_null_is_missing(tmp_path):
-    pq.write_table(pa.table({"a": pa.array([1, None, 3])}), tmp_path / "t.parquet")
+def test_null_is_missing(saved):
     with pytest.raises(FileError, match="row 2, column 'a': NaN or missing"):
-        list(files.rows(tmp_path / "t.parquet"))
+        list(files.rows(saved({"a": pa.array([1, None, 3])}, "t.parquet")))
 
 
 BAD_CSV = {
@@ -640,11 +592,15 @@ BAD_CSV = {
 
 
 @pytest.mark.parametrize("name", BAD_CSV)
-def test_bad_csv_is_explained(tmp_path, name):
+def test_bad_csv_is_explained(saved, name):
     text, said = BAD_CSV[name]
-    (tmp_path / "t.csv").write_text(text)
     with pytest.raises(FileError, match=rf"t\.csv: {said}"):
-        list(files.rows(tmp_path / "t.csv"))
+        list(files.rows(saved(text)))
+
+
+def test_a_blank_line_is_no_missing_value(saved):
+    with pytest.raises(FileError, match=r"row 2 \(line 3\) is blank"):
+        list(files.rows(saved("a\n1\n  \n3\n"), missing="nan"))
 
 
 WRONG = {  # arguments of files.rows that can never be right
@@ -668,17 +624,15 @@ WRONG = {  # arguments of files.rows that can never be right
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_habits_are_named(tmp_path, name):
-    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+def test_wrong_habits_are_named(saved, name):
     arguments, said = WRONG[name]
     with pytest.raises(ValueError, match=said):
-        files.rows(tmp_path / "t.csv", **arguments)
+        files.rows(saved("a,b\n1,2\n"), **arguments)
 
 
-def test_other_text_than_utf8_is_refused(tmp_path):
-    (tmp_path / "t.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
+def test_other_text_than_utf8_is_refused(saved):
     with pytest.raises(FileError, match="is not UTF-8 text"):
-        files.rows(tmp_path / "t.csv")
+        files.rows(saved("größe,b\n1,2\n".encode("latin-1")))
 
 
 @pytest.mark.parametrize(
@@ -692,10 +646,9 @@ def test_other_text_than_utf8_is_refused(tmp_path):
         (np.full((3, 2), None), "is not a whole NumPy array of numbers"),
     ],
 )
-def test_other_arrays_are_refused(tmp_path, X, said):
-    np.save(tmp_path / "t.npy", X)
+def test_other_arrays_are_refused(saved, X, said):
     with pytest.raises(FileError, match=said):
-        files.rows(tmp_path / "t.npy")
+        files.rows(saved(X, "t.npy"))
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
@@ -708,10 +661,9 @@ def test_truncated_files_are_refused(tmp_path, kind, part):
 
 
 @pytest.mark.parametrize("values", [["a", "b"], [date(2024, 3, 1), None], [[1.0], [2.0]]])
-def test_other_parquet_columns_are_refused(tmp_path, values):
-    pq.write_table(pa.table({"a": values}), tmp_path / "t.parquet")
+def test_other_parquet_columns_are_refused(saved, values):
     with pytest.raises(FileError, match="column 'a' must hold real numbers, holds"):
-        list(files.rows(tmp_path / "t.parquet"))
+        list(files.rows(saved({"a": values}, "t.parquet")))
 
 
 def test_pyarrow_is_asked_for_only_where_it_is_needed(tmp_path, monkeypatch):
@@ -743,9 +695,7 @@ print(rows, peak() - before)
     ("kind", "rows", "columns"),
     [
         ("csv", 60_000, 100),
-        pytest.param("csv.gz", 60_000, 100, marks=pytest.mark.slow),
-        *(pytest.param(kind, 125_000, 100, marks=pytest.mark.slow) for kind in ("npy", "F.npy")),
-        pytest.param("pq", 10**6, 13, marks=pytest.mark.slow),
+        *slow(("csv.gz", 60_000, 100), ("npy", 125_000, 100), ("F.npy", 125_000, 100), ("pq", 10**6, 13)),
     ],
 )
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
@@ -779,25 +729,21 @@ def test_memory_is_bounded(tmp_path, kind, rows, columns):
 
 
 @pytest.mark.parametrize("text", ["1\n2.5\n", "sigma\n1\n2.5\n", '"1"\n"2.5"\n\n', "\ufeff1\r\n2.5"])
-def test_vector_without_names(tmp_path, text):
-    (tmp_path / "v.csv").write_bytes(text.encode())
-    names, values = files.vector(tmp_path / "v.csv")
-    assert names is None
-    assert values.tolist() == [1.0, 2.5]
+def test_vector_without_names(saved, text):
+    names, values = files.vector(saved(text))
+    assert (names, values.tolist()) == (None, [1.0, 2.5])
 
 
 @pytest.mark.parametrize("text", ["b,1\na,2.5\n", "column,sigma\nb,1\na,2.5\n", '"b", 1\n"a",2.5'])
-def test_vector_with_names(tmp_path, text):
-    (tmp_path / "v.csv").write_text(text)
-    names, values = files.vector(tmp_path / "v.csv")
+def test_vector_with_names(saved, text):
+    names, values = files.vector(saved(text))
     assert (names, values.tolist()) == (["b", "a"], [1.0, 2.5])
 
 
-def test_vectors_in_other_files(tmp_path):
-    np.save(tmp_path / "v.npy", np.array([1, 2], dtype=np.int8))
-    pq.write_table(pa.table({"s": [1.0, 2.0]}), tmp_path / "v.pq")
-    pq.write_table(pa.table({"who": ["a", "b"], "s": [1, 2]}), tmp_path / "w.pq")
-    found = [files.vector(tmp_path / name) for name in ("v.npy", "v.pq", "w.pq")]
+def test_vectors_in_other_files(saved):
+    named = {"who": ["a", "b"], "s": [1, 2]}
+    paths = saved(np.array([1, 2], np.int8), "v.npy"), saved({"s": [1.0, 2.0]}, "v.pq"), saved(named, "w.pq")
+    found = [files.vector(path) for path in paths]
     assert [names for names, _ in found] == [None, None, ["a", "b"]]
     assert all(values.tolist() == [1.0, 2.0] for _, values in found)
 
@@ -818,10 +764,9 @@ def test_vectors_in_other_files(tmp_path):
         ("a,1\na,2\n", "'a' is named twice"),
     ],
 )
-def test_bad_vectors_are_explained(tmp_path, text, said):
-    (tmp_path / "v.csv").write_text(text)
+def test_bad_vectors_are_explained(saved, text, said):
     with pytest.raises(FileError, match=rf"v\.csv: (the column )?({said})"):
-        files.vector(tmp_path / "v.csv")
+        files.vector(saved(text, "v.csv"))
 
 
 # --- Whole or not at all ----------------------------------------------------------------------------------------------

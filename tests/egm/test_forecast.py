@@ -12,6 +12,7 @@ from egm import GaussianDataMechanism, forecast, gx2
 from egm._gx2 import clipping, form
 from egm.scaling import expected_norm
 from egm.study.tables import zipf_sigma
+from tests.conftest import slow
 
 FRACTIONS = [1e-8, 1e-4, 0.1, 0.5, 1.0, 2.0, 10.0]  # squared clip norm over the mean of the squared norm
 
@@ -148,18 +149,14 @@ def test_moments_scale_and_permute(factor, order, x):
 # --- forecasts --------------------------------------------------------------------------------------------------------
 
 rng = np.random.default_rng(20)
-SETTINGS = [
-    (int(d), float(alpha), int(n), float(p), float(shift), str(target))
-    for d, alpha, n, p, shift, target in zip(
-        rng.choice([1, 2, 5, 20, 60], 200),
-        rng.choice([0.0, 0.5, 1.0, 2.0], 200),
-        rng.choice([1, 5, 40], 200),
-        rng.uniform(0.01, 0.9999, 200),
-        rng.choice([0.0, 0.0, 0.3, 2.0], 200),
-        rng.choice(["sample", "population"], 200),
-        strict=True,
-    )
-]
+SETTINGS = {  # of 200 simulations
+    "d": rng.choice([1, 2, 5, 20, 60], 200).tolist(),
+    "alpha": rng.choice([0.0, 0.5, 1.0, 2.0], 200).tolist(),
+    "n": rng.choice([1, 5, 40], 200).tolist(),
+    "p": rng.uniform(0.01, 0.9999, 200).tolist(),
+    "shift": rng.choice([0.0, 0.0, 0.3, 2.0], 200).tolist(),
+    "target": rng.choice(["sample", "population"], 200).tolist(),
+}
 
 
 def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
@@ -176,13 +173,13 @@ def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
     return np.sum((clipped - goal) ** 2, axis=1)
 
 
-@pytest.mark.parametrize("setting", [pytest.param(i, marks=[pytest.mark.slow] * (i >= 50)) for i in range(200)])
+@pytest.mark.parametrize("setting", [*range(50), *slow(*range(50, 200))])
 def test_forecast_agrees_with_simulation(setting):
     """`forecast.clipping` agrees with the mean squared error of simulated clipped sums, within 4.5 standard errors.
 
     `setting` is one of 200 random settings, in which from one in a hundred to nearly all rows are clipped.
     """
-    d, alpha, n, p, shift, target = SETTINGS[setting]
+    d, alpha, n, p, shift, target = (values[setting] for values in SETTINGS.values())
     rng = np.random.default_rng([setting, 7])
     sigma = zipf_sigma(d, alpha)
     offset, b = shift * sigma * rng.normal(size=d), expected_norm(sigma)
@@ -300,10 +297,8 @@ def test_forecast_under_doubt_is_the_mean_of_the_cases():
     assert (it.error(), it.clip_norm) == (other.error(), other.clip_norm)
 
 
-@pytest.mark.parametrize(
-    "off", [0.0, pytest.param(0.25, marks=pytest.mark.slow), 0.5, pytest.param(1.0, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("factor", [0.8, pytest.param(1.0, marks=pytest.mark.slow), 1.25])
+@pytest.mark.parametrize("off", [0.0, *slow(0.25), 0.5, *slow(1.0)])
+@pytest.mark.parametrize("factor", [0.8, *slow(1.0), 1.25])
 def test_forecast_for_a_wrong_centre_and_sigma_is_what_simulation_shows(off, factor):
     """`error` with a true mean and a true sigma forecasts the mean squared error by clipping of simulated rows.
 
@@ -416,9 +411,8 @@ def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
     it = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability=0.1)
     one = it.error(mean=0.3 * sigma, sigma=1.1 * sigma, target=target)
     other = it.error(mean=0.3 * sigma, covariance=np.diag((1.1 * sigma) ** 2), target=target)
-    np.testing.assert_allclose(
-        [other.noise, other.clipping, other.center], [one.noise, one.clipping, one.center], rtol=1e-11
-    )
+    expected, found = ([it.noise, it.clipping, it.center] for it in (one, other))
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
 def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():

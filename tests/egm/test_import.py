@@ -11,18 +11,8 @@ import egm
 
 PACKAGE = Path(__file__).parent.parent.parent / "egm"
 LIGHT = {"egm", "numpy", "scipy"}
-LATER = {
-    "IPython",
-    "dask",
-    "dp_accounting",
-    "flint",
-    "llvmlite",
-    "matplotlib",
-    "narwhals",
-    "numba",
-    "opendp",
-    "pyarrow",
-}  # loaded by the first call that needs them
+LATER = {"IPython", "dask", "dp_accounting", "flint", "llvmlite", "matplotlib", "narwhals", "numba", "opendp"}
+LATER |= {"pyarrow"}  # loaded by the first call that needs them
 STRANGE = {"mpmath", "pandas", "polars", "sympy"}
 
 

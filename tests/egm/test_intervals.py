@@ -16,6 +16,7 @@ from egm import GaussianDataMechanism
 from egm._l2 import coordinate_quantile
 from egm._mechanisms.rowsum import half_lengths
 from egm.mechanisms import GroupedDataMechanism
+from tests.conftest import slow
 
 SIGMA, CENTER = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
 BASIS = [[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.0, 0.0, 1.0]]
@@ -67,10 +68,7 @@ CASES = {  # (options of the mechanism, further arguments of `covered`)
     "center and sigma as wrong as declared": ({"clip_probability": 0.02}, {"off": 0.5, "factor": 1.25}),
     "many clipped rows": ({"clip_probability": 0.3, "n": 1000}, {"off": -0.5, "factor": 1.25}),
     "a basis": ({"basis": BASIS, "clip_probability": 0.1}, {"off": 0.5, "factor": 1.25}),
-    "a basis, many clipped rows": (
-        {"basis": BASIS, "clip_probability": 0.3, "n": 1000},
-        {"off": 0.5, "factor": 1.25},
-    ),
+    "a basis, many clipped rows": ({"basis": BASIS, "clip_probability": 0.3, "n": 1000}, {"off": 0.5, "factor": 1.25}),
     "a basis, add or remove": ({"basis": BASIS, "neighbors": "add_remove"}, {"off": 0.5}),
     "l2, one column": ({"noise": "l2", "d": 1}, {}),
     "l2, two columns": ({"noise": "l2", "d": 2, "clip_probability": 0.1}, {"off": 0.5}),
@@ -82,9 +80,7 @@ CASES = {  # (options of the mechanism, further arguments of `covered`)
 IN_SHORT = ("add or remove", "a basis", "rows that may be dropped")
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case not in IN_SHORT)) for case in CASES]
-)
+@pytest.mark.parametrize("case", [*IN_SHORT, *slow(*(case for case in CASES if case not in IN_SHORT))])
 def test_intervals_contain_the_exact_number_as_often_as_promised(case):
     options, arguments = CASES[case]
     for confidence, share, length, number in covered(mechanism(**options), 400, 0.5, 0.95, **arguments):
@@ -190,11 +186,7 @@ def test_the_ends_solve_the_equation_of_fieller(options):
             np.testing.assert_allclose(distance / spread, stats.norm.isf(0.05), rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("count", "options"),
-    [(10.0, {"clip_probability": 0.3}), (1e6, KNOWN), (1e9, KNOWN)],
-    ids=["few", "many", "very many"],
-)
+@pytest.mark.parametrize(("count", "options"), [(10.0, {"clip_probability": 0.3}), (1e6, KNOWN), (1e9, KNOWN)])
 def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
     """Both ends of a mean's interval solve Fieller's equation if the noisy number of rows, `count`, is small or large.
 
@@ -213,7 +205,7 @@ def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
         np.testing.assert_allclose(distance, half_lengths(spread, parts.bias, 0.0, tail), rtol=1e-6)
 
 
-@pytest.mark.parametrize("confidence", [0.95, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.5, 0.8, 0.999))])
+@pytest.mark.parametrize("confidence", [0.95, *slow(0.5, 0.8, 0.999)])
 @pytest.mark.parametrize("bias_std", [0.0, 0.2, 0.5, 1.0, 2.0, 5.0])
 def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
     """Intervals for an estimate whose bias has the size B and an unknown sign have at least their `confidence`.
@@ -245,11 +237,8 @@ def test_one_coordinate_of_l2_noise():
     The density of l2 noise falls exponentially with its norm. In a million dimensions the quantile is nearly that of
     the normal distribution. The quantile for the tail 1/2 is 0.
     """
-    assert [coordinate_quantile(tail, 1) for tail in TAILS] == pytest.approx(
-        [np.log(1 / (2 * tail)) / np.sqrt(2) for tail in TAILS],
-        rel=1e-8,
-        abs=1e-9,
-    )
+    laplace = [np.log(1 / (2 * tail)) / np.sqrt(2) for tail in TAILS]
+    assert [coordinate_quantile(tail, 1) for tail in TAILS] == pytest.approx(laplace, rel=1e-8, abs=1e-9)
     assert coordinate_quantile(0.5, 3) == 0
     assert coordinate_quantile(0.01, 10**6) == pytest.approx(stats.norm.isf(0.01), rel=1e-5)
 
@@ -274,17 +263,12 @@ def test_a_frame_has_the_numbers_of_the_release(backend):
     release = made.release(X, rng=np.random.default_rng(1))
     frame = release.to_frame(0.8, backend)
     low, high = release.interval(0.8, of="mean")
-    for name, column in {
-        "column": made.columns,
-        "sum": release.estimate,
-        "mean_std": release.mean_std,
-        "low": low,
-    }.items():
+    expected = {"column": made.columns, "sum": release.estimate, "mean_std": release.mean_std, "low": low}
+    for name, column in expected.items():
         assert list(np.asarray(frame[name])) == list(column)
     assert np.all((low <= release.mean) & (release.mean <= high))
-    grouped = GroupedDataMechanism(made, ["u", "v"]).release(
-        X, by=["u"] * 150 + ["v"] * 50, rng=np.random.default_rng(1)
-    )
+    by = ["u"] * 150 + ["v"] * 50
+    grouped = GroupedDataMechanism(made, ["u", "v"]).release(X, by=by, rng=np.random.default_rng(1))
     frame = grouped.to_frame(0.8, backend)
     assert list(np.asarray(frame["group"])) == ["u"] * 3 + ["v"] * 3
     assert list(np.asarray(frame["mean"])) == [*grouped["u"].mean, *grouped["v"].mean]

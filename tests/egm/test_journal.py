@@ -22,34 +22,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from egm import AdaptiveDataMechanism, LaplaceMechanism
 from egm._budget import journal
 from egm._budget.rules import Terms
-from egm.budget import Budget, BudgetExceeded, JournalError, Loss
+from egm.budget import Budget, JournalError, Loss
+from tests.egm.doubles import ReadError, Unread, adaptive, fill, laplace
 
 DELTA = 1e-6
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
-def laplace(epsilon):
-    return LaplaceMechanism(1.0, epsilon)
-
-
-def adaptive(rho):
-    return AdaptiveDataMechanism(20_000, rho, radius=1.0, sigma_range=(1.0, 2.0))
-
-
-def fill(budget, mechanism, most=1000):
-    """Record the cost of `mechanism` in `budget` until it refuses, and return how many costs it recorded.
-
-    At most `most` costs are recorded.
-    """
-    for number in range(most):
-        try:
-            budget.charge(mechanism)
-        except BudgetExceeded:
-            return number
-    return most
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "journal"
 
 
 def made(path, charges=2):
@@ -65,25 +49,6 @@ def change(path, *statements):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
-
-
-class ReadError(BaseException):
-    """Error by which an object of the class `Unread` shows that its values were read.
-
-    It is a BaseException, so that code that catches every Exception does not catch it.
-    """
-
-
-class Unread:
-    """Stand-in for an array of data, which has a shape and a type, and raises ReadError if its values are read."""
-
-    dtype = np.dtype(float)
-
-    def __init__(self, *shape):
-        self.shape = shape
-
-    def __array__(self, *_, **__):
-        raise ReadError
 
 
 # --- Restart ----------------------------------------------------------------------------------------------------------
@@ -134,8 +99,7 @@ def test_a_journal_made_by_another_process_meanwhile_is_kept(tmp_path, monkeypat
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_new_journal_is_for_its_owner(tmp_path):
-    path = tmp_path / "journal"
+def test_a_new_journal_is_for_its_owner(path):
     made(path, 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o660)  # the owner allows a group to use the journal, and no charge undoes that
@@ -196,14 +160,14 @@ def fork(function):
 
 
 def ended(child, out):
-    """Wait until a forked process ends, and return the text that it wrote.
-
-    `child` is the id of the process, and `out` is the stream of its text: the pair that `fork` returns.
-    """
+    """Wait until the forked process `child` ends, and return the text from its stream `out`; `fork` returns both."""
     with out:
         text = out.read()
     os.waitpid(child, 0)
     return text.decode()
+
+
+in_a_file_or_in_memory = pytest.mark.parametrize("name", ["journal", None])  # of the budget's file
 
 
 def in_a_fork(function):
@@ -211,20 +175,16 @@ def in_a_fork(function):
     return ended(*fork(lambda write: write(repr(function()))))
 
 
-def test_processes_share_what_there_is(tmp_path):
+def test_processes_share_what_there_is(path):
     """Three processes that use the file of one budget at the same time are granted 50 costs, all that the total has."""
-    path = tmp_path / "journal"
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50
     assert len(Budget(path).history) == 50
 
 
-@pytest.mark.parametrize("name", ["journal", None])
+@in_a_file_or_in_memory
 def test_threads_share_what_there_is(name, tmp_path):
-    """Four threads that use one budget at the same time are together granted the 20 costs that the total allows.
-
-    `name` is the name of the budget's file, or None for a budget in memory.
-    """
+    """Four threads that use one budget at the same time are together granted the 20 costs that the total allows."""
     budget = Budget(name and tmp_path / name, epsilon=1)
     granted = []
     threads = [threading.Thread(target=lambda: granted.append(fill(budget, laplace(0.05)))) for _ in range(4)]
@@ -235,12 +195,11 @@ def test_threads_share_what_there_is(name, tmp_path):
     assert sum(granted) == len(budget.history) == 20
 
 
-@pytest.mark.parametrize("name", ["journal", None])
+@in_a_file_or_in_memory
 def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
     """While one thread records a cost in a budget, a second thread must wait.
 
-    The first cost is half of the total, and the second is three quarters, so that the second one is refused. `name` is
-    the name of the budget's file, or None for a budget in memory.
+    The first cost is half of the total, and the second is three quarters, so that the second one is refused.
     """
     budget = Budget(name and tmp_path / name, epsilon=1)
     other = threading.Thread(target=fill, args=(budget, laplace(0.75)))
@@ -253,13 +212,12 @@ def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
     assert [charge.epsilon for charge in budget.history] == [0.5]
 
 
-def test_a_lock_that_is_kept_is_an_error(tmp_path, monkeypatch):
+def test_a_lock_that_is_kept_is_an_error(path, monkeypatch):
     """If another program keeps the file of a budget locked, `Budget.release` raises a TimeoutError.
 
     No data are read, and no cost is recorded. When the lock is gone, the budget can be used again.
     """
     monkeypatch.setattr(journal, "_PATIENCE", 0.2)
-    path = tmp_path / "journal"
     budget = Budget(path, epsilon=1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN")
@@ -317,8 +275,7 @@ def test_memory_is_not_copied():
 # --- Removed and replaced ---------------------------------------------------------------------------------------------
 
 
-def test_a_journal_that_goes_away_is_not_made_again(tmp_path):
-    path = tmp_path / "journal"
+def test_a_journal_that_goes_away_is_not_made_again(path, tmp_path):
     budget = made(path, 1)
     path.unlink()
     for use in (lambda: budget.charge(adaptive(0.1)), lambda: budget.spent):
@@ -339,14 +296,13 @@ def replace(path):
 
 @pytest.mark.parametrize("way", [replace, Path.unlink])
 @pytest.mark.parametrize("moment", ["opened", "asked", "written"])
-def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path, monkeypatch):
+def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, path, monkeypatch):
     """If a budget's file is replaced or removed during a release, the release fails before data are read.
 
     `way` is the function that removes the file or replaces it by a copy, and `moment` says when. After a replacement,
     later releases are recorded in the copy.
     """
-    path, calls = tmp_path / "journal", []
-    budget = Budget(path, epsilon=1)
+    budget, calls = Budget(path, epsilon=1), []
     place = {"opened": (sqlite3, "connect"), "asked": (Terms, "grants"), "written": (journal, "_require")}[moment]
     own = getattr(*place)
 
@@ -365,12 +321,11 @@ def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, tmp_path,
         assert Budget(path).left.epsilon == 0
 
 
-def test_an_open_budget_notices_an_older_copy(tmp_path):
+def test_an_open_budget_notices_an_older_copy(path):
     """If a budget's file is replaced by an older copy, every Budget object that is open refuses to record a cost.
 
     An object that is opened after the replacement cannot notice it.
     """
-    path = tmp_path / "journal"
     budget = made(path, 1)
     old = path.read_bytes()
     budget.charge(adaptive(0.125))
@@ -386,12 +341,12 @@ def test_an_open_budget_notices_an_older_copy(tmp_path):
 # --- Crashes ----------------------------------------------------------------------------------------------------------
 
 
-def test_killed_twenty_times_never_counts_less_than_was_granted(tmp_path):
+def test_killed_twenty_times_never_counts_less_than_was_granted(path):
     """The file of a budget holds every granted cost, although twenty processes that use the budget are killed.
 
     After k kills, it may hold up to k more: a process can be killed before it learns that its cost is granted.
     """
-    path, draw, granted = tmp_path / "journal", random.Random(5), 0
+    draw, granted = random.Random(5), 0
 
     def grant(write):
         budget = Budget(path, epsilon=1000)
@@ -430,8 +385,7 @@ def cut_short(path):
     return Path(f"{path}-journal")
 
 
-def test_a_charge_that_was_cut_short_is_undone(tmp_path):
-    path = tmp_path / "journal"
+def test_a_charge_that_was_cut_short_is_undone(path):
     budget = made(path)
     left = cut_short(path)
     assert left.exists()
@@ -440,12 +394,11 @@ def test_a_charge_that_was_cut_short_is_undone(tmp_path):
     assert fill(budget, adaptive(0.125)) == 2
 
 
-def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
+def test_what_undoes_a_charge_is_not_put_into_a_new_journal(path):
     """`Budget` refuses to create a file if a rollback file of SQLite for the same path is left from an earlier budget.
 
     SQLite would otherwise write parts of the earlier budget into the new file.
     """
-    path = tmp_path / "journal"
     made(path)
     left = cut_short(path)
     path.unlink()
@@ -455,27 +408,25 @@ def test_what_undoes_a_charge_is_not_put_into_a_new_journal(tmp_path):
     assert Budget(path, rho=0.5).spent == 0
 
 
-def test_a_half_written_charge_is_there_or_refused(tmp_path):
+def test_a_half_written_charge_is_there_or_refused(path):
     """If a new cost is half written to a budget's file, `Budget` counts it in full or not at all, or raises an error.
 
     SQLite writes the file in pages. All combinations of written and unwritten pages are tried, without SQLite's
     rollback file.
     """
-    path = tmp_path / "journal"
     budget, size = made(path), 4096
     before = path.read_bytes()
     budget.charge(adaptive(0.125))
     after = path.read_bytes()
     assert len(before) == len(after)
-    places = [
-        place for place in range(0, len(after), size) if before[place : place + size] != after[place : place + size]
-    ]
+    pages = [slice(start, start + size) for start in range(0, len(after), size)]
+    places = [page for page in pages if before[page] != after[page]]
     assert len(places) >= 3
     for written in range(1 << len(places)):
         mixed = bytearray(before)
         for bit, place in enumerate(places):
             if written >> bit & 1:
-                mixed[place : place + size] = after[place : place + size]
+                mixed[place] = after[place]
         path.write_bytes(mixed)
         try:
             assert Budget(path).spent == (0.375 if bytes(mixed)[4096:] == after[4096:] else 0.25)
@@ -483,12 +434,11 @@ def test_a_half_written_charge_is_there_or_refused(tmp_path):
             assert bytes(mixed) not in (before, after)
 
 
-def test_a_full_disk_grants_nothing(tmp_path):
+def test_a_full_disk_grants_nothing(path):
     """If the disk is too full to record the cost of a release, `Budget.release` raises an OSError before data are read.
 
     When there is space again, the budget can be used again. The test limits the size of files to imitate a full disk.
     """
-    path = tmp_path / "journal"
     budget, hard = Budget(path, rho=1e6), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     failures = 0
     for space in range(0, 24_576, 1024):
@@ -552,13 +502,12 @@ def refused(path):
         Budget(path, rho=0.5)
 
 
-def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
+def test_every_flipped_bit_is_refused_or_changes_nothing(path):
     """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the right costs.
 
     One bit is flipped in each byte that is not zero, and in every 97th byte. For fewer than 200 of these bits the costs
     are right, and then a new cost is recorded correctly or raises an OSError.
     """
-    path = tmp_path / "journal"
     history = made(path).history
     good, harmless = path.read_bytes(), 0
     for place in [place for place, byte in enumerate(good) if byte or place % 97 == 0]:
@@ -579,8 +528,7 @@ def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
     assert harmless < 200
 
 
-def test_every_truncation_is_refused(tmp_path):
-    path = tmp_path / "journal"
+def test_every_truncation_is_refused(path):
     made(path)
     good = path.read_bytes()
     for length in (0, 1, 15, 16, 99, 100, 511, 512, *range(1000, len(good), 1000), 4096, 8192, len(good) - 1):
@@ -619,8 +567,7 @@ def test_every_truncation_is_refused(tmp_path):
         "PRAGMA application_id = 0",
     ],
 )
-def test_what_another_program_changes_is_refused(tmp_path, statement):
-    path = tmp_path / "journal"
+def test_what_another_program_changes_is_refused(path, statement):
     budget = made(path, 3)
     change(path, statement)
     refused(path)
@@ -628,11 +575,15 @@ def test_what_another_program_changes_is_refused(tmp_path, statement):
         budget.charge(adaptive(0.125))
 
 
-def test_another_format_is_named(tmp_path):
-    path = tmp_path / "journal"
+NO_LABELS = [f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "time")]
+
+
+@pytest.mark.parametrize(("version", "changes"), [(7, ["DROP TABLE charges"]), (1, NO_LABELS)])
+def test_another_format_is_named(path, version, changes):
+    """`Budget` refuses a file of format 1, whose costs have no label and no time, or 7; the error names the formats."""
     made(path)
-    change(path, "PRAGMA user_version = 7", "DROP TABLE charges")
-    with pytest.raises(JournalError, match="its format is 7, and 2 and 3 are known: another version"):
+    change(path, f"PRAGMA user_version = {version}", *changes)
+    with pytest.raises(JournalError, match=f"its format is {version}, and 2 and 3 are known: another version"):
         Budget(path)
 
 
@@ -649,13 +600,12 @@ def test_another_format_is_named(tmp_path):
         ({}, {"time": 2025.0}),
     ],
 )
-def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
+def test_forged_rows_are_journal_errors(path, terms, charge):
     """`Budget` raises a JournalError, and no other error, if its file has impossible values, such as rho = -0.5.
 
     The dictionary `terms` replaces values in the file's table of the budget's terms, and `charge` replaces values of
     the one recorded charge. The checksums are those of the forged values.
     """
-    path = tmp_path / "journal"
     made(path, 1)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
@@ -668,17 +618,7 @@ def test_forged_rows_are_journal_errors(tmp_path, terms, charge):
     refused(path)
 
 
-def test_the_journal_of_an_older_version_is_refused(tmp_path):
-    """`Budget` refuses a file of format 1, whose costs have no label and no time; the error names the formats."""
-    path = tmp_path / "journal"
-    made(path, 0)
-    change(path, "PRAGMA user_version = 1", *(f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "time")))
-    with pytest.raises(JournalError, match="its format is 1, and 2 and 3 are known: another version"):
-        Budget(path)
-
-
-def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
-    path = tmp_path / "journal"
+def test_a_file_that_is_no_journal_is_left_alone(path):
     for content in (b"", b"rho,0.5\n0.1\n", b"notes of a meeting\n" * 1000):
         path.write_bytes(content)
         refused(path)
@@ -688,12 +628,12 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     refused(path)
 
 
-def test_labels_and_times_are_kept(tmp_path):
+def test_labels_and_times_are_kept(path):
     """The history of a budget has the label of each recorded cost, and the time in UTC at which it was recorded.
 
     A label may have any characters. Two records that differ only in their time are equal.
     """
-    path, labels = tmp_path / "journal", ["", "March", "é\n\x00\U0001f600'; --"]
+    labels = ["", "March", "é\n\x00\U0001f600'; --"]
     before = datetime.now(UTC).replace(microsecond=0)
     for budget in (Budget(rho=1.0), Budget(path, rho=1.0)):
         charges = tuple(budget.charge(adaptive(0.125), label=label) for label in labels)

@@ -3,10 +3,8 @@
 l2 noise is a random vector whose density falls exponentially with its Euclidean norm.
 """
 
-import json
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +19,9 @@ from egm._rows import lattice
 from egm.budget import Budget, BudgetExceeded
 from egm.calibration import analytic_noise_multiplier, gaussian_delta, l2_delta, l2_noise_scale
 from egm.study import planted
+from tests.conftest import slow
+from tests.egm.stored import L2, excess
 
-REFERENCE = json.loads((Path(__file__).parent.parent / "reference" / "l2.json").read_text())
 # Squared error of l2 noise over that of Gaussian noise at delta = 1e-6, by quadratures over radius and angle that do
 # not use the closed form: six digits for epsilon = 1, three for the others.
 RATIOS = {(1.0, 2): 0.168026, (1.0, 5): 0.327107, (1.0, 10): 0.517611, (1.0, 30): 0.786738, (1.0, 100): 0.928979}
@@ -32,22 +31,16 @@ LEVEL = 1e-6  # probability that a test of a law fails by chance
 epsilons, deltas, dimensions = st.floats(1e-6, 100), st.floats(1e-100, 0.5), st.integers(1, 10**6)
 
 
-def excess(value, exact):
-    """Return `value` / `exact` - 1, computed with 40 digits; `exact` is a number given as a string."""
-    with mp.workdps(40):
-        return float(mpf(float(value)) / mpf(exact) - 1)
-
-
 # --- Calibration ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", REFERENCE["scales"], ids=lambda case: f"{case['epsilon']}-{case['delta']}-{case['d']}")
+@pytest.mark.parametrize("case", L2["scales"], ids=lambda case: f"{case['epsilon']}-{case['delta']}-{case['d']}")
 def test_noise_scale_is_exact_and_never_too_small(case):
     s = l2_noise_scale(case["epsilon"], case["delta"], case["d"])
     assert 0 <= excess(s, case["noise_scale"]) <= 1e-10
 
 
-@pytest.mark.parametrize("case", REFERENCE["curve"], ids=lambda case: f"{case['epsilon']}-{case['d']}")
+@pytest.mark.parametrize("case", L2["curve"], ids=lambda case: f"{case['epsilon']}-{case['d']}")
 def test_curve_is_exact(case):
     delta = l2_delta(case["epsilon"], case["noise_scale"], case["d"])
     with mp.workdps(40):
@@ -98,10 +91,7 @@ def test_curve_tends_to_that_of_gaussian_noise():
     assert far * d == pytest.approx(far[-1] * d[-1], rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "s", "d"),
-    [(1.0, 0.3, 5), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.2, 1.0, 2), (3.0, 0.1, 20)))],
-)
+@pytest.mark.parametrize(("epsilon", "s", "d"), [(1.0, 0.3, 5), *slow((0.2, 1.0, 2), (3.0, 0.1, 20))])
 def test_curve_is_the_expectation_over_simulated_noise(epsilon, s, d):
     noise = s * simulated(d, 40_000)
     loss = (np.linalg.norm(noise - np.eye(d)[0], axis=1) - np.linalg.norm(noise, axis=1)) / s
@@ -144,10 +134,7 @@ def test_bad_arguments_are_named(function, given, said):
 
 
 def secure(d, size=4000):
-    """Draw `size` vectors of `d` numbers of l2 noise of scale 1 by the secure sampler, shape (`size`, `d`).
-
-    The numbers are multiples of 2**-30.
-    """
+    """Draw `size` vectors of `d` numbers of l2 noise of scale 1 securely; they are multiples of 2**-30."""
     return np.array([samplers.secure_l2(2.0**30, d) for _ in range(size)], dtype=float) * 2.0**-30
 
 
@@ -175,7 +162,7 @@ def fit(drawn):
 
 
 @pytest.mark.parametrize("draw", [secure, simulated])
-@pytest.mark.parametrize("d", [3, *(pytest.param(d, marks=pytest.mark.slow) for d in (1, 2, 8))])
+@pytest.mark.parametrize("d", [3, *slow(1, 2, 8)])
 def test_noise_has_its_law(draw, d):
     assert fit(draw(d)) > LEVEL
 
@@ -272,10 +259,7 @@ def test_standard_deviation_on_the_lattice_pays_for_rounding():
 
 
 def settings():
-    """Yield twenty random settings (sigma, n, epsilon, options) of a GaussianDataMechanism with l2 noise.
-
-    The random numbers have a fixed seed.
-    """
+    """Yield twenty settings (sigma, n, epsilon, options) of a GaussianDataMechanism with l2 noise, by a fixed seed."""
     rng = np.random.default_rng(7)
     for _ in range(20):
         d, n = int(rng.integers(1, 12)), int(rng.integers(20, 400))
@@ -335,7 +319,7 @@ def test_best_noise_is_gaussian_where_delta_is_large():
     assert GaussianMechanism(1.0, 0.1, 0.1, noise="best", d=1).noise_law == "gaussian"
 
 
-@pytest.mark.parametrize("path", [pytest.param("secure", marks=pytest.mark.slow), "simulated"])
+@pytest.mark.parametrize("path", [*slow("secure"), "simulated"])
 def test_a_release_says_its_law_and_has_its_spread(path):
     it, rng = EllipticalGaussianMechanism([1.0, 10.0], 1.0, 1e-6, noise="l2"), np.random.default_rng(5)
     releases = [it.release([0.0, 0.0], rng=rng if path == "simulated" else None) for _ in range(3000)]
@@ -387,10 +371,8 @@ def test_bad_noise_and_sizes_are_named():
 # --- Budget -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [1, 2, pytest.param(10, marks=pytest.mark.slow), 300])
-@pytest.mark.parametrize(
-    "epsilon", [1e-4, *(pytest.param(epsilon, marks=pytest.mark.slow) for epsilon in (0.1, 1.0)), 8.0]
-)
+@pytest.mark.parametrize("d", [1, 2, *slow(10), 300])
+@pytest.mark.parametrize("epsilon", [1e-4, *slow(0.1, 1.0), 8.0])
 def test_cost_is_above_the_whole_privacy_curve(epsilon, d):
     s = float(l2_noise_scale(epsilon, 1e-6, d))
     mu = math.sqrt(l2_mu_squared(s * math.sqrt(d + 1), d))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import GaussianDataMechanism, cli, files, samplers
+from egm import GaussianDataMechanism, cli, files
 from egm._rows.people import codes
 from egm.budget import Budget
 from egm.mechanisms import GroupedDataMechanism
@@ -98,21 +98,14 @@ def test_a_file_of_another_type_than_the_keys_costs_nothing(tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    "column",
-    [
-        pa.array([0, 1], pa.duration("s")),
-        pa.array([0, 1], pa.timestamp("s", "UTC")),
-        pa.array([[1], [2]]),
-        pa.array([1, 2], pa.decimal128(5)),
-    ],
-    ids=["durations", "zones", "lists", "decimals"],
+    "kind", [pa.duration("s"), pa.timestamp("s", "UTC"), pa.list_(pa.int64()), pa.decimal128(5)], ids=str
 )
-def test_labels_of_no_allowed_type_cost_nothing(column):
+def test_labels_of_no_allowed_type_cost_nothing(kind):
+    column = pa.array([[1], [2]] if pa.types.is_list(kind) else [0, 1], kind)
     made = GaussianDataMechanism({"x": 1.0}, 2, 1.0, 1e-6, per_person="sum")
     budget = Budget(epsilon=1, delta=1e-6)
-    with pytest.raises(
-        TypeError, match=r"^person must be a vector of numbers, of texts, or of dates without time zone"
-    ):
+    said = "^person must be a vector of numbers, of texts, or of dates without time zone"
+    with pytest.raises(TypeError, match=said):
         budget.release(made, pa.table({"x": [0.0, 1.0], "id": column}), person="id")
     assert not budget.history
 
@@ -124,9 +117,8 @@ def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
     in nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be confused with the date in 1715 that has
     the same last 64 bits.
     """
-    labels = np.array(
-        ["2262-01-01", "1715-06-13T00:25:26.290448384"], "M8[ns]"
-    )  # the second is 2300-01-01 modulo 2**64
+    modulo = "1715-06-13T00:25:26.290448384"  # 2300-01-01 modulo 2**64
+    labels = np.array(["2262-01-01", modulo], "M8[ns]")
     assert codes(labels, (datetime.datetime(2300, 1, 1), datetime.datetime(2262, 1, 1))).tolist() == [1, -1]
     assert codes(labels, (datetime.datetime(2300, 1, 1),)).tolist() == [-1, -1]
     assert codes(labels.astype("M8[D]"), (datetime.datetime(2262, 1, 1, 12),)).tolist() == [-1, -1]
@@ -152,7 +144,7 @@ GROUPS = {  # (values of --keys, the keys as they are written, the sums of the g
 
 
 @pytest.fixture
-def egm(tmp_path, monkeypatch, capsys):
+def egm(tmp_path, silent, monkeypatch, capsys):
     """Return a function that runs `egm sum` without noise, and returns (exit code, standard output, standard error).
 
     The function takes further options, and the name `data` of a Parquet file. The default file has the column x, which
@@ -161,7 +153,6 @@ def egm(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"x": [1.0, 2.0, 4.0, 8.0], **COLUMNS}), "t.parquet")
     (tmp_path / "sigma.csv").write_text("x,100\n")
-    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
     def run(*argv, data="t.parquet"):
         options = ("--sigma", "sigma.csv", "--rows", "4", "--epsilon", "1", "--delta", "1e-6", "--format", "json")
@@ -184,19 +175,8 @@ def test_groups_of_each_type_on_the_command_line(egm, by):
 def test_dates_tell_persons_apart_on_the_command_line(egm):
     columns = {"x": [1.0, 4.0, 2.0, 8.0], "day": sorted(DAYS), "number": [1, 1, 2, -3]}
     pq.write_table(pa.table(columns), "sorted.parquet")
-    options = (
-        "--person",
-        "day",
-        "--per-person",
-        "mean",
-        "--neighbors",
-        "add_remove",
-        "--by",
-        "number",
-        "--keys",
-        "1,2",
-    )
-    code, out, err = egm(*options, data="sorted.parquet")
+    persons = ("--person", "day", "--per-person", "mean", "--neighbors", "add_remove")
+    code, out, err = egm(*persons, "--by", "number", "--keys", "1,2", data="sorted.parquet")
     assert (code, err) == (0, "")
     assert np.allclose(json.loads(out)["estimate"], [2.5, 2])
 

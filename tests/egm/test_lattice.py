@@ -9,14 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from egm import (
-    EllipticalGaussianMechanism,
-    GaussianDataMechanism,
-    GaussianMechanism,
-    LaplaceMechanism,
-    audit,
-    samplers,
-)
+from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, audit, samplers
 from egm._rows import lattice
 from egm._rows.lattice import Lattice, gaussian_std, rounded
 from egm._validate import exact
@@ -24,17 +17,6 @@ from egm.calibration import analytic_noise_multiplier, gaussian_delta
 
 SIGMA, MU = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
 finite_floats = st.floats(allow_nan=False, allow_infinity=False)
-
-
-@pytest.fixture
-def silent(monkeypatch):
-    """Replace secure Gaussian noise by zeros, and return a list.
-
-    Each release appends to the list the standard deviation of the noise that its integers would get.
-    """
-    stds = []
-    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [0] * size)
-    return stds
 
 
 def mechanism(n=500, **options):
@@ -111,8 +93,9 @@ def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
     it.release(MU[None])
     assert distance <= 2 * grid.radius
     assert distance == pytest.approx(2 * grid.radius, rel=1e-9)
-    assert gaussian_delta(1.0, silent[0] / distance) <= 1e-6
-    assert silent[0] / distance == pytest.approx(analytic_noise_multiplier(1.0, 1e-6), rel=1e-9)
+    ((std, _),) = silent
+    assert gaussian_delta(1.0, std / distance) <= 1e-6
+    assert std / distance == pytest.approx(analytic_noise_multiplier(1.0, 1e-6), rel=1e-9)
 
 
 def awkward(kind, d, clip_norm, rng):
@@ -163,24 +146,20 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 
 
 @pytest.mark.parametrize("center", [0.0, 1e3])
-def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, monkeypatch):
+def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, silent, monkeypatch):
     """If the number of rows is private, a release has the same noise for any number of rows, even for no rows.
 
-    The noise is enough for the joint release of the number of rows and the sums of three columns. `center` is the
-    center of the mechanism.
+    The noise is enough for the joint release of the number of rows and the sums of three columns.
     """
     it = mechanism(neighbors="add_remove", center=center)
-    asked, releases = [], []
-    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append((std, size)) or [0] * size)
-    weights, right = [], Lattice.__init__
-    monkeypatch.setattr(Lattice, "__init__", lambda grid, *given: right(grid, *given) or weights.append(grid))
-    for n in (0, 1, 2, 17, 2000):
-        releases.append(it.release(1e3 * rows(n, seed=n)))
+    grids, right = [], Lattice.__init__
+    monkeypatch.setattr(Lattice, "__init__", lambda grid, *given: right(grid, *given) or grids.append(grid))
+    releases = [it.release(1e3 * rows(n, seed=n)) for n in (0, 1, 2, 17, 2000)]
     assert [release.count for release in releases] == [0, 1, 2, 17, 2000]
     assert len({release.noise_std.tobytes() for release in releases}) == 1
-    ((std, size),) = set(asked)
+    ((std, size),) = set(silent)
     assert size == 4
-    grid = weights[0]
+    grid = grids[0]
     weight = round(it.count_weight / grid.unit)
     needed = (grid.radius**2 + weight**2) * Fraction(it.noise_multiplier) ** 2
     assert Fraction(std) ** 2 >= needed
@@ -217,18 +196,15 @@ def test_vectors_survive_the_lattice(it, silent):
 
 # --- Integers and long doubles ----------------------------------------------------------------------------------------
 
+LONG = [2**53, 2**62] if np.finfo(np.longdouble).nmant > 60 else []
 FAR = [2**53, 2**62, 2**63 - 2, 2**64 - 2, 2**70, 1_700_000_000_000_000_128]  # the last one: nanoseconds since 1970
 
 
 @pytest.fixture
-def handed(monkeypatch):
-    """Replace secure noise by zeros, and return a list of the integers to which the mechanisms add their noise.
-
-    Each release of a value appends its integers to this list, as one element.
-    """
+def handed(silent, monkeypatch):
+    """Replace secure noise by zeros, and return a list; each release appends the integers that get noise, as a list."""
     lists = []
     monkeypatch.setattr(lattice, "rounded", lambda *given: lists.append(rounded(*given)) or lists[-1])
-    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
     monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: [0] * size)
     return lists
 
@@ -249,11 +225,8 @@ KINDS = {
     "objects": (lambda value: np.array([value], dtype=object), FAR),
     "int64": (np.int64, [2**53, 2**62, 2**63 - 2, FAR[-1]]),
     "uint64": (lambda value: np.array([value], dtype=np.uint64), [2**53, 2**63 - 1, 2**64 - 2]),
-    "long double": (lambda value: np.longdouble(value), [2**53, 2**62] if np.finfo(np.longdouble).nmant > 60 else []),
-    "a list of long doubles": (
-        lambda value: [np.longdouble(value), 0.5],
-        [2**53, 2**62] if np.finfo(np.longdouble).nmant > 60 else [],
-    ),
+    "long double": (lambda value: np.longdouble(value), LONG),
+    "a list of long doubles": (lambda value: [np.longdouble(value), 0.5], LONG),
 }
 AT_ONE = {
     "Laplace": lambda value: LaplaceMechanism(1.0, 1.0).release(value),
@@ -270,8 +243,7 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
     """A secure release turns x and x + 1 into integers whose difference is that of the integers for 0 and 1, within 1.
 
     Here x is a large number, such as 2**62. The test would fail if x and x + 1 were converted to doubles, because large
-    neighboring doubles are more than 1 apart. `kind` is a type of number in KINDS, and `it` the name of a mechanism in
-    AT_ONE.
+    neighboring doubles are more than 1 apart.
     """
     make, values = KINDS[kind]
     for value in values:

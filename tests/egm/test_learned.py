@@ -10,6 +10,7 @@ import pytest
 
 from egm import AdaptiveDataMechanism, bases
 from egm._adaptive.learned import correlation
+from tests.conftest import slow
 
 N, D, RHO = 10_000, 12, 0.05
 EQUAL = 0.7 + 0.3 * np.eye(D)
@@ -29,10 +30,7 @@ def run(covariance, basis, seed, n=N):
 
 
 def noise_of(d, std, seed):
-    """Return a symmetric matrix of normal noise, shape (`d`, `d`), for tests of noisy second moments.
-
-    The standard deviation of an entry is `std` off the diagonal, and sqrt(2) `std` on the diagonal.
-    """
+    """Return symmetric noise of shape (`d`, `d`), with deviation `std`, and sqrt(2) `std` on the diagonal."""
     Z = np.random.default_rng(seed).normal(0, std / np.sqrt(2), (d, d))
     return Z + Z.T
 
@@ -77,9 +75,7 @@ def test_noise_alone_shows_no_correlation():
     assert max(off) < 0.5 * np.linalg.norm(noise_of(40, 0.5, 0))
 
 
-@pytest.mark.parametrize(
-    "covariance", [pytest.param(EQUAL, id="equal", marks=pytest.mark.slow), pytest.param(NEIGHBORS, id="neighbors")]
-)
+@pytest.mark.parametrize("covariance", [*slow(EQUAL), NEIGHBORS], ids=["equal", "neighbors"])
 def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
     """With a learned basis, the mean squared error of ten releases is less than half of that without a basis.
 
@@ -148,14 +144,7 @@ def test_where_nothing_could_be_seen_nothing_is_asked():
     assert learned.estimate.tolist() == plain.estimate.tolist()
 
 
-@pytest.mark.parametrize(
-    "basis",
-    [
-        bases.from_covariance(NEIGHBORS),
-        *(pytest.param(basis, marks=pytest.mark.slow) for basis in ("haar", "dct", np.eye(D)[::-1])),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("basis", [bases.from_covariance(NEIGHBORS), *slow("haar", "dct", np.eye(D)[::-1])], ids=repr)
 def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
     """With a public `basis`, at most one of sixteen releases has a squared error above five times its own forecast.
 

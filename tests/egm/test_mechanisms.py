@@ -22,21 +22,11 @@ from egm import (
 )
 from egm.calibration import analytic_noise_multiplier, gaussian_delta
 from egm.mechanisms import DeltaWarning
+from tests.conftest import slow
+from tests.egm.doubles import Silent, Unread
 
 SIGMA = np.array([2.0, 1.0, 0.25])
 MU = np.array([10.0, -4.0, 0.5])
-
-
-class Silent(np.random.Generator):
-    """Random generator whose Laplace and normal numbers are all zero, so that a simulated release has no noise."""
-
-    def __init__(self):
-        super().__init__(np.random.PCG64(0))
-
-    def normal(self, loc, scale):
-        return np.zeros_like(scale)
-
-    laplace = normal
 
 
 def rows(n=500, seed=3):
@@ -107,9 +97,8 @@ def test_a_clipped_row_keeps_its_direction_and_loses_its_length():
     estimate = mechanism.release(far[None], rng=Silent()).estimate
     shortened = (estimate - MU) * mechanism.b
     assert np.linalg.norm(shortened) == pytest.approx(mechanism.clip_norm, rel=1e-12)
-    np.testing.assert_allclose(
-        shortened / mechanism.clip_norm, (far - MU) * mechanism.b / np.linalg.norm((far - MU) * mechanism.b)
-    )
+    long = (far - MU) * mechanism.b
+    np.testing.assert_allclose(shortened / mechanism.clip_norm, long / np.linalg.norm(long))
 
 
 def test_replacing_a_row_moves_the_scaled_sum_by_at_most_the_sensitivity():
@@ -302,23 +291,15 @@ class Seen:
 
 
 def joint(mechanism, X, monkeypatch):
-    """Release the rows of `X` securely by `mechanism` with zero noise; return (integers, standard deviation, release).
-
-    The integers are the numbers to which the noise is added, and the standard deviation is that of the noise.
-    """
+    """Release `X` securely with zero noise; return (integers that get noise, its standard deviation, release)."""
     notes, stds = [], []
-    monkeypatch.setattr(
-        samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes) for _ in range(size)]
-    )
+    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes)] * size)
     release = mechanism.release(X)
     return notes, stds[0], release
 
 
 def row(mechanism, length):
-    """Return a row, shape (3,), whose scaled distance from the center of `mechanism` is |`length`| clip norms.
-
-    The sign of `length` says on which side of the center the row is.
-    """
+    """Return a row that is |`length`| clip norms from the center, after scaling; its side is the sign of `length`."""
     return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
 
 
@@ -404,7 +385,7 @@ def test_confidence_radius_knows_the_price_of_the_number_of_clipped_rows():
     ("declared", "offset", "factor"),
     [
         ({"center_std": 0, "sigma_factor": 1}, 0.0, 1.0),
-        pytest.param({}, 0.5, 1.25, marks=pytest.mark.slow),
+        *slow(({}, 0.5, 1.25)),
         ({"center_std": [1.0, 0.0, 0.1]}, None, 1.25),
     ],
 )
@@ -511,10 +492,8 @@ def test_a_changed_mechanism_is_one_that_was_made_so(mechanism, name):
     wishes = {wish.name: getattr(mechanism, wish.name) for wish in dataclasses.fields(mechanism) if wish.init}
     if name not in wishes:
         return
-    changed, made = (
-        dataclasses.replace(mechanism, **{name: CHANGES[name]}),
-        type(mechanism)(**wishes | {name: CHANGES[name]}),
-    )
+    changed = dataclasses.replace(mechanism, **{name: CHANGES[name]})
+    made = type(mechanism)(**wishes | {name: CHANGES[name]})
     assert changed == made != mechanism
     for field in dataclasses.fields(mechanism):
         np.testing.assert_array_equal(getattr(changed, field.name), getattr(made, field.name))
@@ -547,21 +526,10 @@ def test_a_mechanism_is_what_its_repr_says_and_survives_a_pickle(mechanism):
 def test_what_is_equal_was_asked_for_the_same():
     mechanism = GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6)
     assert mechanism == GaussianDataMechanism(list(SIGMA), 500.0, 1, 1e-6)
-    assert mechanism != GaussianDataMechanism(
-        SIGMA, 500, 1.0, 1e-6, clip_probability=1 / 500
-    )  # unchanged until n changes
+    given = GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, clip_probability=1 / 500)
+    assert mechanism != given  # unchanged until n changes
     assert mechanism != GaussianDataMechanism(SIGMA, 500, 1.0, 1e-6, scaling=mechanism.b)
     assert mechanism != GaussianMechanism(1.0, 1.0, 1e-6) != 3
-
-
-class Unread:
-    """Stand-in for a matrix that has a shape and a type, and raises an error if its values are read."""
-
-    def __init__(self, shape, dtype=float):
-        self.shape, self.dtype = shape, np.dtype(dtype)
-
-    def __array__(self, *args, **kwargs):
-        raise AssertionError("was read")
 
 
 @pytest.mark.parametrize(
@@ -569,11 +537,11 @@ class Unread:
     [
         ("people.csv", TypeError, "X must be a real number or an array of real numbers, got an object of type str"),
         (None, TypeError, "X must be a real number or an array of real numbers, got an object of type NoneType"),
-        (Unread((500, 3), object), TypeError, "X must be a real number or an array of real numbers"),
+        (Unread(500, 3, dtype=object), TypeError, "X must be a real number or an array of real numbers"),
         (np.full((500, 3), "a"), TypeError, "X must be a real number or an array of real numbers"),
-        (Unread((500, 2)), ValueError, r"X must have shape \(rows, 3\), got \(500, 2\)"),
-        (Unread((500,)), ValueError, r"X must have shape \(rows, 3\), got \(500,\)"),
-        (Unread((499, 3)), ValueError, "X must have the declared n = 500 rows, got 499"),
+        (Unread(500, 2), ValueError, r"X must have shape \(rows, 3\), got \(500, 2\)"),
+        (Unread(500), ValueError, r"X must have shape \(rows, 3\), got \(500,\)"),
+        (Unread(499, 3), ValueError, "X must have the declared n = 500 rows, got 499"),
         ([[1.0, 2.0, 3.0]], ValueError, "X must have the declared n = 500 rows, got 1"),
     ],
 )
@@ -592,17 +560,17 @@ def test_what_may_be_right_passes_unread():
     So it accepts NaN, and lists of texts, which only `release` refuses.
     """
     mechanism = data_mechanism()
-    for X in (Unread((500, 3)), Unread((np.nan, 3)), np.full((500, 3), np.nan), [["a"]] * 500, iter([])):
+    for X in (Unread(500, 3), Unread(np.nan, 3), np.full((500, 3), np.nan), [["a"]] * 500, iter([])):
         mechanism.check(X)
-    dataclasses.replace(mechanism, neighbors="add_remove").check(Unread((7, 3)))
+    dataclasses.replace(mechanism, neighbors="add_remove").check(Unread(7, 3))
     for mechanism in ASKED[:2]:
-        mechanism.check(Unread((3, 4)))
+        mechanism.check(Unread(3, 4))
         mechanism.check(3)
     with pytest.raises(ValueError, match=r"value must have shape \(3,\), got \(4,\)"):
-        ASKED[2].check(Unread((4,)))
+        ASKED[2].check(Unread(4))
 
 
-@pytest.mark.parametrize("p", [0.5, pytest.param(0.9, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("p", [0.5, *slow(0.9)])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
     """`excess_clipped`, the standardized number of clipped rows, has standard deviation 1 for normal rows.
 

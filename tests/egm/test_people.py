@@ -15,13 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, GaussianMechanism, samplers
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, GaussianMechanism
 from egm._mechanisms.joint import Joint
 from egm._rows import people, sums
 from egm.audit import replay
 from egm.budget import Budget
 from egm.files import from_parquet
 from egm.mechanisms import GroupedDataMechanism
+from tests.conftest import slow
+from tests.egm.doubles import Silent
 
 NAMES, SIGMA, CENTER = ("a", "b"), np.array([8.0, 16.0]), np.array([2.5, -4.0])
 N, PERSONS = 120, 40
@@ -31,16 +33,6 @@ X = RNG.integers(-200, 200, (N, 2)) / 8
 WHO = np.append(np.arange(PERSONS), RNG.integers(0, PERSONS, N - PERSONS))
 GROUP = np.array(["north", "south", "west", "elsewhere"])[RNG.integers(0, 4, N)]
 KEYS = ["north", "south", "nobody", "west"]
-
-
-class Silent(np.random.Generator):
-    """Random generator whose normal numbers are all zero, so that a simulated release has no noise."""
-
-    def __init__(self):
-        super().__init__(np.random.PCG64(0))
-
-    def normal(self, loc, scale):
-        return np.zeros_like(scale)
 
 
 def mechanism(n=PERSONS, **options):
@@ -77,10 +69,7 @@ def left(X, who, how):
 
 
 def frame(library, X=X, **labels):
-    """Return a data frame with the columns "a" and "b", from the array `X`, and the columns `labels` between them.
-
-    `library` is the name of the library, such as "pandas".
-    """
+    """Return a data frame of `library` with the columns "a" and "b" of the array `X`, and `labels` between them."""
     columns = {"a": X[:, 0], **labels, "b": X[:, 1]}
     if library == "pyarrow":
         return pa.table(columns)
@@ -124,10 +113,7 @@ def test_only_equality_of_ids_matters(kind, how):
     assert released(made, X[order], person=np.asarray(ids)[order]) == same
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["texts", *(pytest.param(k, marks=pytest.mark.slow) for k in ("integers beyond 2**53", "floats", "nanoseconds"))],
-)
+@pytest.mark.parametrize("kind", ["texts", *slow("integers beyond 2**53", "floats", "nanoseconds")])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_arrays_columns_and_blocks_agree(library, kind):
     made = mechanism(per_person="mean", neighbors="add_remove", columns=NAMES)
@@ -173,9 +159,8 @@ def test_functions_that_return_blocks_agree():
 
     assert released(made, blocks, person="id") == released(made, X, person=WHO)
     grouped = GroupedDataMechanism(mechanism(per_person="mean", columns=NAMES, neighbors="add_remove"), KEYS)
-    assert released(grouped, blocks, person="id", by="group") == released(
-        grouped, X[order], person=WHO[order], by=GROUP[order]
-    )
+    whole = released(grouped, X[order], person=WHO[order], by=GROUP[order])
+    assert released(grouped, blocks, person="id", by="group") == whole
     assert released(mechanism(N), lambda: iter([X[:50], X[50:]])) == released(mechanism(N), X)
     for options in ({"radius": 40.0, "sigma_range": (1.0, 40.0)}, {"ranges": {"a": (-30, 30), "b": (-30, 30)}}):
         it = AdaptiveDataMechanism(PERSONS, 40.0, per_person="mean", **options)
@@ -234,9 +219,7 @@ def test_a_person_may_have_rows_in_several_blocks(steps, monkeypatch):
     assert released(made, X, person=who) == released(dataclasses.replace(made, per_person=None), left(X, who, "sum"))
 
 
-@pytest.mark.parametrize(
-    ("partitions", "how"), [(1, "sum"), pytest.param(2, 2, marks=pytest.mark.slow), (6, "mean"), (6, 2)]
-)
+@pytest.mark.parametrize(("partitions", "how"), [(1, "sum"), *slow((2, 2)), (6, "mean"), (6, 2)])
 def test_dask_frames_are_as_their_rows_in_memory(partitions, how):
     dd = pytest.importorskip("dask.dataframe")
     made = mechanism(per_person=how, neighbors="add_remove", columns=NAMES)
@@ -309,10 +292,7 @@ def test_groups_of_columns_and_blocks_agree(library):
 
 
 def first_groups(who, groups, most, keys):
-    """Return the first `most` groups of each person, in the order of the rows, as a dictionary {person: list}.
-
-    `who` and `groups` have the person and the group of each row. Groups that are not in `keys` are left out.
-    """
+    """Return {person: list of the first `most` of their groups in `keys`}; `who` and `groups` belong to the rows."""
     first = {}
     for person, group in zip(who.tolist(), groups.tolist(), strict=True):
         if group in keys and group not in (seen := first.setdefault(person, [])) and len(seen) < most:
@@ -327,11 +307,8 @@ def test_the_first_groups_of_a_person_are_kept(most, how, monkeypatch):
     rows, groups = [], []
     for person, of_person in kept.items():
         for group in of_person:
-            rows.append(
-                left(X[(person == WHO) & (group == GROUP)], np.zeros(np.sum((person == WHO) & (group == GROUP))), how)[
-                    0
-                ]
-            )
+            held = X[(person == WHO) & (group == GROUP)]
+            rows.append(left(held, np.zeros(len(held)), how)[0])
             groups.append(group)
     grouped = GroupedDataMechanism(made, KEYS, groups_per_person=most)
     expected = np.array(one_by_one(made, np.array(rows), np.array(groups), KEYS), dtype=float)
@@ -383,9 +360,8 @@ def test_codes_are_those_of_a_dictionary(kind):
     assert people.codes(labels, keys).tolist() == [midnight.index(p) if p in midnight else -1 for p in plain]
 
 
-def test_large_groups_do_not_overflow(monkeypatch):
+def test_large_groups_do_not_overflow(silent, monkeypatch):
     rows = 2**24
-    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
     monkeypatch.setattr(sums, "group_sums", lambda *given: (np.zeros((2, 2), dtype=object), np.array([rows, 3])))
     found = GroupedDataMechanism(mechanism(), [1, 2]).release(X, by=np.ones(N))
     assert [release.count for release in found.values()] == [rows, 3]
@@ -471,7 +447,7 @@ COMBINATIONS = [
 
 
 @pytest.mark.parametrize(("neighbors", "how", "missing", "groups", "clipped"), COMBINATIONS)
-def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, monkeypatch):
+def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, silent):
     """Estimates and counts have the standard deviations that the mechanism states, for 20 000 simulated releases.
 
     The tolerance is five standard errors. A secure release asks for the same noise. `how` is the option per_person,
@@ -494,11 +470,9 @@ def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped
     excess = (seen / np.tile(stds, 1 + (groups > 0)) ** 2 - 1) * np.sqrt(draws / 2)
     assert np.abs(excess).max() < 5
     inner = made.mechanism if groups else made
-    asked = []
-    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
     made.release(X[:2], **labels)
     along = np.sqrt(made.noise_std**2 - (counted * inner.center) ** 2)
-    assert asked[0] * made._grid().unit / inner.b == pytest.approx(along, rel=1e-6)
+    assert silent[0][0] * made._grid().unit / inner.b == pytest.approx(along, rel=1e-6)
 
 
 # --- Missing values ---------------------------------------------------------------------------------------------------
@@ -568,79 +542,48 @@ ROWS = np.tile(SECRET, (4, 1))
 PEOPLE = ["secret1", "secret2", "secret2", "secret3"]
 TABLE = frame("pyarrow", ROWS, id=PEOPLE)
 LABELED = {"n": 4, "per_person": "sum"}
+WRONG_IDS = {  # (the argument person for the data ROWS, message)
+    "ids of a list, one missing": (["a", np.nan, "b", "b"], "must not have missing"),
+    "ids of which one is NA": (["a", "NA", "b", "b"], "must not have missing"),
+    "ids of two types": ([1, "1", 2, 2], "^person must be a vector of numbers"),
+    "ids of which one ends in null": (["a", "a\0", "b", "b"], "end in a null character"),
+    "too few ids": (PEOPLE[1:], "^person must have one entry for each row"),
+    "a name for an array": ("id", "^person must be an array"),
+    "NaN ids": ([1, 2, np.nan, 3], "^person must not have missing labels"),
+    "NaN ids in an array": (np.array([1, 2, np.nan, 3]), "^person must not have missing labels"),
+    "NaT ids": (np.array(["NaT"] * 4, "M8[D]"), "^person must not have missing"),
+    "None ids": (["secret", None, "a", "b"], "^person must not have missing labels"),
+    "ids of several types": (np.array(["secret", 1, 2, 3], object), "^person must be a"),
+    "tuples as ids": ([(77123, 1)] * 4, "^person must be a vector"),
+    "ragged ids": ([[77123], [1, 2], 3, 4], "^person must be a vector"),
+    "bytes as ids": ([b"secret"] * 4, "^person must be a vector"),
+    "complex ids": (np.ones(4, complex), "^person must be a vector"),
+    "huge floats": ([7.7123e300] * 4, "^person must not have such large floats"),
+    "a zone": ([ZONED] * 4, "^person must be .* without time"),
+    "persons that are too few": (PEOPLE, "^X must have the declared n = 4 persons, got 3"),
+}
+WRONG_PERSONS = {  # (data, the argument person, message)
+    **{name: (ROWS, *wrong) for name, wrong in WRONG_IDS.items()},
+    "too many ids": (TABLE, PEOPLE * 2, "^person must have one entry for each row"),
+    "a name for a list": (ROWS.tolist(), 0, "^person must be an array"),
+    "an unknown name": (TABLE, "who", "^X must have a column 'who'"),
+    "arrays with a name": (lambda: iter([ROWS]), "id", "^X must be made of data frames"),
+    "an array for blocks": (lambda: iter([TABLE]), PEOPLE, "^person must be the name of"),
+    "a dask array": (da.from_array(ROWS), PEOPLE, "^person must be the name of a column"),
+    "names of dask": (da.from_array(ROWS), "id", "^X must have names of columns"),
+    "columns of texts": (TABLE.append_column("c", [PEOPLE]), "id", "^X must hold real numbers"),
+    "a column too many": (np.ones((4, 3)), PEOPLE, r"^X must have shape \(rows, 2\)"),
+}
 WRONG_DATA = {  # (options of the mechanism, groups, data, labels, message)
+    **{name: (LABELED, None, held, {"person": who}, said) for name, (held, who, said) in WRONG_PERSONS.items()},
     "no person": (LABELED, None, ROWS, {}, "^person must be given, because .* per_person = 'sum'"),
     "no per_person": ({"n": 4}, None, ROWS, {"person": PEOPLE}, "^person goes with a mechanism"),
-    "ids of a list, one missing": (
-        LABELED,
-        None,
-        ROWS,
-        {"person": ["a", np.nan, "b", "b"]},
-        "must not have missing",
-    ),
-    "ids of which one is NA": (LABELED, None, ROWS, {"person": ["a", "NA", "b", "b"]}, "must not have missing"),
-    "ids of two types": (LABELED, None, ROWS, {"person": [1, "1", 2, 2]}, "^person must be a vector of numbers"),
-    "ids of which one ends in null": (
-        LABELED,
-        None,
-        ROWS,
-        {"person": ["a", "a\0", "b", "b"]},
-        "end in a null character",
-    ),
-    "too few ids": (LABELED, None, ROWS, {"person": PEOPLE[1:]}, "^person must have one entry for each row"),
-    "too many ids": (LABELED, None, TABLE, {"person": PEOPLE * 2}, "^person must have one entry for each row"),
-    "a name for an array": (LABELED, None, ROWS, {"person": "id"}, "^person must be an array"),
-    "a name for a list": (LABELED, None, ROWS.tolist(), {"person": 0}, "^person must be an array"),
-    "an unknown name": (LABELED, None, TABLE, {"person": "who"}, "^X must have a column 'who'"),
-    "NaN ids": (LABELED, None, ROWS, {"person": [1, 2, np.nan, 3]}, "^person must not have missing labels"),
-    "NaT ids": (LABELED, None, ROWS, {"person": np.array(["NaT"] * 4, "M8[D]")}, "^person must not have missing"),
-    "None ids": (LABELED, None, ROWS, {"person": ["secret", None, "a", "b"]}, "^person must not have missing labels"),
-    "ids of several types": (
-        LABELED,
-        None,
-        ROWS,
-        {"person": np.array(["secret", 1, 2, 3], object)},
-        "^person must be a",
-    ),
-    "tuples as ids": (LABELED, None, ROWS, {"person": [(77123, 1)] * 4}, "^person must be a vector"),
-    "ragged ids": (LABELED, None, ROWS, {"person": [[77123], [1, 2], 3, 4]}, "^person must be a vector"),
-    "bytes as ids": (LABELED, None, ROWS, {"person": [b"secret"] * 4}, "^person must be a vector"),
-    "complex ids": (LABELED, None, ROWS, {"person": np.ones(4, complex)}, "^person must be a vector"),
-    "huge floats": (LABELED, None, ROWS, {"person": [7.7123e300] * 4}, "^person must not have such large floats"),
-    "a zone": (
-        LABELED,
-        None,
-        ROWS,
-        {"person": [ZONED] * 4},
-        "^person must be .* without time",
-    ),
-    "persons that are too few": (
-        LABELED,
-        None,
-        ROWS,
-        {"person": PEOPLE},
-        "^X must have the declared n = 4 persons, got 3",
-    ),
-    "arrays with a name": (LABELED, None, lambda: iter([ROWS]), {"person": "id"}, "^X must be made of data frames"),
-    "an array for blocks": (LABELED, None, lambda: iter([TABLE]), {"person": PEOPLE}, "^person must be the name of"),
-    "a dask array": (LABELED, None, da.from_array(ROWS), {"person": PEOPLE}, "^person must be the name of a column"),
-    "names of dask": (LABELED, None, da.from_array(ROWS), {"person": "id"}, "^X must have names of columns"),
     "blocks of two types": (
-        {**LABELED, "columns": NAMES},
-        None,
+        *({**LABELED, "columns": NAMES}, None),
         lambda: iter([frame("pyarrow", ROWS, id=[1, 2, 3, 4]), TABLE]),
-        {"person": "id"},
-        "^person and by must have labels of one type",
+        *({"person": "id"}, "^person and by must have labels of one type"),
     ),
     "other columns": ({**LABELED, "columns": ("c", "d")}, None, TABLE, {"person": "id"}, "^X must have the names of"),
-    "columns of texts": (
-        LABELED,
-        None,
-        TABLE.append_column("c", [PEOPLE]),
-        {"person": "id"},
-        "^X must hold real numbers",
-    ),
-    "a column too many": (LABELED, None, np.ones((4, 3)), {"person": PEOPLE}, r"^X must have shape \(rows, 2\)"),
     "no groups": ({"n": 4}, ["a"], ROWS, {"by": None}, "^by must be the name of a column of X, or an array"),
     "too few groups": ({"n": 4}, ["a"], ROWS, {"by": PEOPLE[1:]}, "^by must have one entry for each row"),
     "NaN groups": ({"n": 4}, [1], ROWS, {"by": [1, np.nan, 2, 3]}, "^by must not have missing labels"),
@@ -680,9 +623,8 @@ WRONG_PARAMETERS = {
 )
 def test_wrong_parameters_are_named(name, bad):
     def make(keys=(1, 2), groups_per_person=1, **options):
-        return GroupedDataMechanism(
-            mechanism(**{"per_person": "sum", **options}), keys, groups_per_person=groups_per_person
-        )
+        made = mechanism(**{"per_person": "sum", **options})
+        return GroupedDataMechanism(made, keys, groups_per_person=groups_per_person)
 
     with pytest.raises((ValueError, TypeError), match=f"^{name} must"):
         make(**{name: bad})
@@ -694,11 +636,7 @@ def test_wrong_parameters_are_named(name, bad):
         (mechanism(noise="l2"), {}, "^mechanism must have Gaussian noise to release groups, unless"),
         (mechanism(count_clipped=True), {}, "^mechanism must have count_clipped=False"),
         (GaussianMechanism(1.0, 1.0, 1e-6), {}, "^mechanism must be a GaussianDataMechanism"),
-        (
-            AdaptiveDataMechanism(100, 1.0, radius=1.0, sigma_range=(0.1, 1.0)),
-            {},
-            "^mechanism must be a GaussianDataMechanism",
-        ),
+        (AdaptiveDataMechanism(9, 1.0, ranges=[(0, 1)]), {}, "^mechanism must be a GaussianDataMechanism"),
         (mechanism(), {"groups_per_person": 2}, "^groups_per_person = 2 needs a mechanism with per_person"),
         (mechanism(per_person=2), {"groups_per_person": 2}, "^groups_per_person = 2 needs a mechanism with per_person"),
         (mechanism(), {"keys": range(2**19)}, "^keys must be so few that"),
@@ -734,17 +672,6 @@ def test_labels_that_are_wrong_by_their_form_cost_nothing(case):
     budget = Budget(epsilon=3, delta=1e-6)
     with pytest.raises((ValueError, TypeError)):
         budget.release(made, held() if callable(held) else held, **labels)
-    of_values = (
-        "NaN",
-        "NaT",
-        "None",
-        "ids of",
-        "tuples",
-        "ragged",
-        "bytes",
-        "huge",
-        "a zone",
-        "persons that",
-    )
+    of_values = ("NaN", "NaT", "None", "ids of", "tuples", "ragged", "bytes", "huge", "a zone", "persons that")
     read = case.startswith((*of_values, "texts for", "numbers for", "arrays with", "blocks of two"))
     assert len(budget.history) == read

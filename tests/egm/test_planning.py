@@ -3,7 +3,6 @@
 The measure "interval" of an error is half of the width of a confidence interval for a mean.
 """
 
-import dataclasses
 import re
 import warnings
 from dataclasses import replace
@@ -22,6 +21,7 @@ from egm import (
 )
 from egm.mechanisms import DeltaWarning
 from egm.planning import curve, solve
+from tests.conftest import slow
 
 SIGMA, CENTER = {"age": 18.0, "income": 1200.0, "visits": 3.0}, {"age": 45.0, "income": 2500.0, "visits": 5.0}
 DATA = GaussianDataMechanism(SIGMA, 20_000, 1.0, 1e-6, center=CENTER)
@@ -45,7 +45,7 @@ CASES = [  # mechanism, field, value at which the target is the error, other arg
     (ELLIPTICAL, "epsilon", 3.0, {"measure": "sum", "column": "income"}),
     (ADAPTIVE, "rho", 0.05, {"column": 0, **ROWS}),
 ]
-SLOW = [
+SLOW = slow(
     (DATA, "epsilon", 0.3, {"measure": "sum", "column": "visits"}),
     (DATA, "epsilon", 2.0, {"measure": "relative", "column": "age"}),
     (DATA, "n", 77, {"measure": "interval", "column": "visits"}),
@@ -56,12 +56,10 @@ SLOW = [
     (replace(OPTIMAL, scaling="optimal"), "epsilon", 1.0, {}),
     (ADAPTIVE, "rho", 0.002, {"measure": "interval", "column": 1, **ROWS}),
     (ADAPTIVE, "n", 9000, {"measure": "relative", "column": 2, **ROWS}),
-]
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "field", "value", "question"), [*CASES, *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW)]
 )
+
+
+@pytest.mark.parametrize(("mechanism", "field", "value", "question"), [*CASES, *SLOW])
 def test_what_is_found_is_enough_and_a_little_less_is_not(mechanism, field, value, question):
     """`solve` returns the least value of `field` ("epsilon", "rho" or "n") for which the forecast error meets a target.
 
@@ -89,13 +87,8 @@ def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
 
 def test_units_do_not_matter():
     """If the data and the target are given in another unit, `solve` returns the same epsilon, up to rounding."""
-    scaled = GaussianDataMechanism(
-        {name: 1000 * std for name, std in SIGMA.items()},
-        20_000,
-        1.0,
-        1e-6,
-        center={name: 1000 * mean for name, mean in CENTER.items()},
-    )
+    sigma, center = ({name: 1000 * value for name, value in guess.items()} for guess in (SIGMA, CENTER))
+    scaled = GaussianDataMechanism(sigma, 20_000, 1.0, 1e-6, center=center)
     one, other = solve(DATA, 2.0), solve(scaled, 2000.0)
     assert other.epsilon == pytest.approx(one.epsilon, rel=1e-8)
 
@@ -127,9 +120,8 @@ def test_interval_without_a_bias_is_normal(basis):
     The half width is the measure "interval" of `curve`, here for 95 %. The forecast error is normal and has no bias
     then. `basis` is an option of the mechanism.
     """
-    it = GaussianDataMechanism(
-        [3.0, 2.0, 1.0], 900, 1.0, 1e-6, center_std=0, sigma_factor=1, clip_probability=0.2, basis=basis
-    )
+    options = {"center_std": 0, "sigma_factor": 1, "clip_probability": 0.2, "basis": basis}
+    it = GaussianDataMechanism([3.0, 2.0, 1.0], 900, 1.0, 1e-6, **options)
     for j in range(3):
         half = curve(it, 1.0, measure="interval", column=j, confidence=0.95)
         assert half == pytest.approx(1.959964 * curve(it, 1.0, column=j), rel=1e-6)
@@ -142,9 +134,8 @@ def test_interval_contains_the_mean_as_often_as_it_says():
     its center is as wrong as declared.
     """
     sigma, n, rng = np.array([4.0, 1.0]), 400, np.random.default_rng(1)
-    it = GaussianDataMechanism(
-        sigma, n, 3.0, 1e-6, center_std=sigma / 2, sigma_factor=1, clip_probability=0.05, scaling="none"
-    )
+    options = {"center_std": sigma / 2, "sigma_factor": 1, "clip_probability": 0.05, "scaling": "none"}
+    it = GaussianDataMechanism(sigma, n, 3.0, 1e-6, **options)
     half = np.array([float(curve(it, 3.0, measure="interval", column=j, confidence=0.9)) for j in range(2)])
     off = []
     for _ in range(600):
@@ -268,4 +259,4 @@ def test_earlier_answers_need_more():
     classic = np.sqrt(2 * np.log(1.25 / delta)) / z
     assert calibration.classic_noise_multiplier(classic, delta) == pytest.approx(z)
     assert solve(BEST, 5.0, column="income").epsilon < needed.epsilon < zcdp < classic
-    assert dataclasses.replace(needed, noise="best").error().total <= needed.error().total
+    assert replace(needed, noise="best").error().total <= needed.error().total

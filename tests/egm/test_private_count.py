@@ -10,6 +10,7 @@ import pytest
 
 from egm import AdaptiveDataMechanism, cli, files, planning
 from egm.budget import Budget
+from tests.conftest import slow
 
 MEAN, SIGMA, N, RHO = np.array([40.0, 2500.0]), np.array([18.0, 1200.0]), 4000, 0.1
 BOUNDS = {
@@ -28,11 +29,7 @@ def mechanism(bounds="radius", n=N, rho=RHO, **options):
 
 @functools.cache
 def releases(bounds="radius", n=N, **options):
-    """Return a list of 60 pairs (X, release): random rows X, and a simulated release of them.
-
-    Each pair has new rows and new noise. `bounds` is "radius" or "ranges", the way in which bounds of the data are
-    declared, `n` is the declared number of rows, and `options` are further arguments of the mechanism.
-    """
+    """Return 60 pairs (X, release) of random rows X, and a simulated release of them; `n` rows are declared."""
     made, tables = mechanism(bounds, n, **options), [people(seed=seed) for seed in range(60)]
     return [(X, made.release(X, rng=np.random.default_rng([seed, 1]))) for seed, X in enumerate(tables)]
 
@@ -52,9 +49,8 @@ def test_intervals_contain_the_exact_numbers(bounds, declared):
         for of, truth in (("sum", X.sum(axis=0)), ("mean", X.mean(axis=0))):
             low, high = release.interval(0.95, of=of)
             inside[of].append((low <= truth) & (truth <= high))
-        far.append(
-            np.append((release.estimate - X.sum(axis=0)) / release.noise_std, (release.count - N) / release.count_std)
-        )
+        sums = (release.estimate - X.sum(axis=0)) / release.noise_std
+        far.append(np.append(sums, (release.count - N) / release.count_std))
         assert sum(map(Fraction, release.spent.values())) <= Fraction(RHO)
         assert release.spent["rows"] == pytest.approx(RHO / 10)
     assert min(map(np.mean, inside.values())) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 120)
@@ -74,7 +70,7 @@ def test_the_noise_of_means_is_less_than_if_a_row_is_replaced():
     assert np.all(one < other)
 
 
-@pytest.mark.parametrize("bounds", ["radius", pytest.param("ranges", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("bounds", ["radius", *slow("ranges")])
 def test_forecasts_agree_with_errors(bounds):
     made = mechanism(bounds, rho=1.0)
     squares = [np.sum((r.estimate - X.sum(axis=0)) ** 2) for X, r in releases(bounds, rho=1.0)]
@@ -90,8 +86,7 @@ def test_any_number_of_rows_is_released(bounds, number):
     """A release works for any true `number` of rows, even 0, although 4000 rows are declared.
 
     If the true number is at most 1000, the release does not search for the center. The 95 % intervals of the means are
-    infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` is "radius" or "ranges", the
-    way in which bounds of the data are declared.
+    infinite if, and only if, the 95 % interval of the number of rows contains 0.
     """
     made, X = mechanism(bounds), people(number)
     made.check(X)
@@ -167,19 +162,8 @@ def test_persons_may_be_added_or_removed():
 def test_the_command_line_releases_a_noisy_number_of_rows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     np.savetxt("t.csv", people(), delimiter=",", fmt="%.17g", header="age,pay", comments="")
-    options = [
-        "--header",
-        "yes",
-        "--rho",
-        "0.1",
-        "--radius",
-        "1e4",
-        "--sigma-range",
-        "1,1e4",
-        "--neighbors",
-        "add_remove",
-    ]
-    options += ["--simulate", "1", "--format", "json"]
+    options = ["--header", "yes", "--rho", "0.1", "--radius", "1e4", "--sigma-range", "1,1e4"]
+    options += ["--neighbors", "add_remove", "--simulate", "1", "--format", "json"]
     assert cli.main(["adaptive", "t.csv", *options, "--rows", "5000"]) == 0
     found = json.loads(capsys.readouterr().out)
     expected = mechanism(n=5000).release(people(), rng=np.random.default_rng(1))

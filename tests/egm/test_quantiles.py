@@ -16,6 +16,7 @@ from scipy.special import logsumexp
 
 from egm import samplers
 from egm.quantiles import epsilon_of_rho, interval, quantile, secure_quantile
+from tests.conftest import slow
 
 VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values outside the range [-2, 5] of the tests
 
@@ -94,7 +95,7 @@ def law(counts, q, epsilon):
 
 
 @PATHS
-@pytest.mark.parametrize("q", [0.25, *(pytest.param(q, marks=pytest.mark.slow) for q in (0.5, 0.9))])
+@pytest.mark.parametrize("q", [0.25, *slow(0.5, 0.9)])
 def test_intervals_have_the_promised_law(path, q):
     rng, draws = np.random.default_rng(5) if path == "simulated" else None, 6000
     drawn = [interval(COUNTS, q, 1.3, rng) for _ in range(draws)]
@@ -132,10 +133,7 @@ def scores(monkeypatch):
 
 
 def moved(n, k):
-    """Yield all pairs of counts of `n` values in `k` intervals that differ only in the interval of one value.
-
-    Each of the two counts is an array with one number for each interval.
-    """
+    """Yield all pairs of counts of `n` values in `k` intervals that differ only in the interval of one value."""
     for places in combinations_with_replacement(range(k), n - 1):
         for old, new in product(range(k), repeat=2):
             if old < new:
@@ -161,34 +159,21 @@ def test_an_interval_is_private(scores, q):
     assert np.max(losses) <= epsilon
 
 
+@pytest.mark.parametrize("change", ["moved", "added"])
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=40), st.floats(0.001, 0.999), st.data())
-def test_a_score_moves_by_at_most_one(counts, q, data):
-    """If one value moves to another interval, each score that `quantiles.interval` uses changes by at most one.
+def test_a_score_moves_by_at_most_one(change, counts, q, data):
+    """If one value is moved, added or removed, each score that `quantiles.interval` uses changes by at most one.
 
-    The `counts` of values in up to 40 intervals and the level `q` are random, and `data` draws the move. The largest
-    score is always 0.
-    """
-    counts[data.draw(st.integers(0, len(counts) - 1))] += 1
-    other = list(counts)
-    other[data.draw(st.sampled_from([i for i, held in enumerate(counts) if held]))] -= 1
-    other[data.draw(st.integers(0, len(counts) - 1))] += 1
-    found = []
-    with mock.patch.object(samplers, "secure_index", lambda scores, epsilon: found.append(np.array(scores)) or 0):
-        for each in (counts, other):
-            interval(each, q, 1.0)
-    assert np.max(np.abs(found[0] - found[1])) <= 1
-    assert np.max(found[0]) == np.max(found[1]) == 0
-
-
-@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=40), st.floats(0.001, 0.999), st.data())
-def test_a_score_moves_by_at_most_one_if_a_value_is_added(counts, q, data):
-    """If one value is added, or removed, each score that `quantiles.interval` uses changes by at most one.
-
-    The `counts` of values in up to 40 intervals and the level `q` are random, and `data` draws the interval of the
+    The `counts` of values in up to 40 intervals and the level `q` are random, and `data` draws the intervals of the
     value. The largest score is always 0.
     """
+    place = st.integers(0, len(counts) - 1)
+    if change == "moved":
+        counts[data.draw(place)] += 1
     other = list(counts)
-    other[data.draw(st.integers(0, len(counts) - 1))] += 1
+    if change == "moved":
+        other[data.draw(st.sampled_from([i for i, held in enumerate(counts) if held]))] -= 1
+    other[data.draw(place)] += 1
     found = []
     with mock.patch.object(samplers, "secure_index", lambda scores, epsilon: found.append(np.array(scores)) or 0):
         for each in (counts, other):

@@ -18,7 +18,6 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from egm import AdaptiveDataMechanism, files, samplers
@@ -26,6 +25,8 @@ from egm._adaptive import choice
 from egm._adaptive.private_rows import PrivateRows
 from egm._rows import passes
 from egm._rows.passes import Passes
+from tests.conftest import slow
+from tests.egm.doubles import written
 
 RANGES = {"age": (0, 120), "income": (0, 1e6), "visits": (0, 365)}
 NAMES, ORDER = tuple(RANGES), [2, 0, 1]
@@ -43,8 +44,7 @@ def mechanism(n=4000, rho=0.05, **options):
 
 def same(one, other):
     """Return whether the releases, or the forecasts, `one` and `other` have equal values in every field."""
-    fields = (np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
-    return all(fields)
+    return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
 
 
 # --- The error --------------------------------------------------------------------------------------------------------
@@ -64,10 +64,7 @@ MANY = [(2000, 1, 1500.0), (20_000, 3, 3000.0), (4000, 10, 700.0), (20_000, 10, 
 
 
 def clipped(d, rho, width):
-    """Return the expected squared error of a noisy sum of rows that are clipped to ranges of equal `width`.
-
-    `d` is the number of columns, and `rho` is the budget in zCDP.
-    """
+    """Return the expected squared error, for the budget `rho`, of rows clipped to `d` ranges of one `width`."""
     return d * (d * width**2) / (2 * rho)
 
 
@@ -98,8 +95,7 @@ def test_few_rows_have_the_error_of_a_clipped_sum(law):
     """If there are too few rows for a search with the budget, a release is the noisy sum of rows clipped to the ranges.
 
     There is no search for center and spread. So the forecast is exactly what `clipped` returns, the expected squared
-    error of such a sum. The mean squared error is at most 10 % above the forecast, plus four standard errors. `law` is
-    the name of a distribution in LAWS.
+    error of such a sum. The mean squared error is at most 10 % above the forecast, plus four standard errors.
     """
     for n, d, reach in FEW:
         error, forecast, search = errors(law, n, d, reach, 40)
@@ -118,20 +114,13 @@ def test_very_many_columns_are_released_quickly():
     assert np.sum((release.estimate - X.sum(axis=0)) ** 2) <= 1.1 * clipped(d, 0.024, 1)
 
 
-@pytest.mark.parametrize(
-    "law",
-    [
-        "one-hot",
-        *(pytest.param(law, marks=pytest.mark.slow) for law in LAWS if law != "one-hot"),
-    ],
-)
+@pytest.mark.parametrize("law", ["one-hot", *slow(*(law for law in LAWS if law != "one-hot"))])
 def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
     """If the budget allows a search, the forecast error is nearly never above 1.1 times the error of a clipped sum.
 
     A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. No forecast is above
     1.4 times the error of a clipped sum, because a search that is given up has spent less than 29 % of the budget. For
     normal or constant rows, a search makes the forecast less than 0.3 times the error of a clipped sum, in the median.
-    `law` is the name of a distribution in LAWS.
     """
     ratios, forecasts = [], []
     for place in MANY:
@@ -148,12 +137,11 @@ def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
         assert np.median(forecasts) < 0.3
 
 
-def test_a_clipped_sum_is_what_it_says(monkeypatch):
+def test_a_clipped_sum_is_what_it_says(silent):
     """With few rows and no noise, a release is the sum of the rows, with each entry clipped to its column's range.
 
     The noise, center, sigma, bias and forecast that the release states are those of this sum.
     """
-    monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
     X = people(50)
     X[3] = [-1e300, 1e300, 400]
     release = mechanism(50, 0.01).release(X)
@@ -199,7 +187,7 @@ def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch
     assert np.all(np.abs(release.estimate - X.sum(axis=0)) < 5 * release.noise_std)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [0, 1, *slow(*range(2, 8))])
 def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
     """A release with ranges succeeds within its budget, even if the private results have nothing to do with the data.
 
@@ -208,11 +196,11 @@ def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
     """
     rng = np.random.default_rng(seed)
     monkeypatch.setattr(samplers, "secure_index", lambda scores, eps: int(rng.random() * len(scores)))
-    monkeypatch.setattr(
-        samplers,
-        "secure_gaussian",
-        lambda std, size: [int(z) for z in rng.choice([0, 1, 4, 1000]) * std * rng.normal(size=size)],
-    )
+
+    def far_off(std, size):
+        return [int(z) for z in rng.choice([0, 1, 4, 1000]) * std * rng.normal(size=size)]
+
+    monkeypatch.setattr(samplers, "secure_gaussian", far_off)
     for (n, d), more in itertools.product([(60, 1), (60, 5), (100, 40)], (1, 3, 1000)):
         least = AdaptiveDataMechanism(n, 1.0, ranges=[(-1, 3)] * d).least_rho(d)
         it = AdaptiveDataMechanism(n, more * least, ranges=[(-1, 3)] * d)
@@ -232,9 +220,7 @@ def test_the_unit_of_a_column_is_the_unit_of_its_results(n):
     For `n` = 40 rows there is no search for center and spread, and for 4000 rows there is one.
     """
     X, factor, shift = people(n), np.array([12.0, 1.0, 1 / 7]), np.array([-600.0, 0.0, 3.0])
-    changed = {
-        name: tuple(np.array(ends) * f + s) for (name, ends), f, s in zip(RANGES.items(), factor, shift, strict=True)
-    }
+    changed = dict(zip(NAMES, np.array([*RANGES.values()]) * factor[:, None] + shift[:, None], strict=True))
     one = mechanism(n).release(X, rng=np.random.default_rng(2))
     other = mechanism(n, ranges=changed).release(factor * X + shift, rng=np.random.default_rng(2))
     assert other.method == one.method == ("ranges" if n == 40 else "search")
@@ -274,14 +260,11 @@ def test_names_are_matched():
 
 
 def test_forecasts_take_names():
-    named = mechanism().forecast(
-        {"visits": 3.0, "age": 17.0, "income": 1.2e4}, {"income": 2.4e4, "age": 41, "visits": 4}
-    )
+    sigma, center = {"visits": 3.0, "age": 17.0, "income": 1.2e4}, {"income": 2.4e4, "age": 41, "visits": 4}
     plain = mechanism().forecast(SIGMA, MEAN)
-    assert same(named, plain)
-    assert mechanism().forecast(covariance=np.diag(SIGMA**2), center=MEAN).error.total == pytest.approx(
-        plain.error.total, rel=0.05
-    )
+    assert same(mechanism().forecast(sigma, center), plain)
+    other = mechanism().forecast(covariance=np.diag(SIGMA**2), center=MEAN)
+    assert other.error.total == pytest.approx(plain.error.total, rel=0.05)
     assert same(mechanism().forecast(SIGMA), mechanism().forecast(SIGMA, center=WIDTH / 2))
 
 
@@ -314,9 +297,8 @@ def test_a_basis_is_one_of_standardized_columns(basis):
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))
     X = MEAN + SIGMA * (0.95 * common + 0.3 * rng.normal(size=(20_000, 3)))
-    release = mechanism(
-        20_000, basis=basis, ranges={"age": (-60, 140), "income": (-5e4, 1e5), "visits": (-12, 20)}
-    ).release(X, rng=rng)
+    ranges = {"age": (-60, 140), "income": (-5e4, 1e5), "visits": (-12, 20)}
+    release = mechanism(20_000, basis=basis, ranges=ranges).release(X, rng=rng)
     assert release.method == "search"
     assert np.all(np.abs(release.estimate - X.sum(axis=0)) < 5 * np.sqrt(3) * (release.noise_std + release.bias))
 
@@ -351,18 +333,6 @@ def test_other_numbers_of_columns_are_refused():
 # --- Passes -----------------------------------------------------------------------------------------------------------
 
 
-def written(folder, X, kind):
-    """Write the rows of `X` to a file of the kind "csv", "npy" or "parquet" in `folder`, and return its path."""
-    path = folder / f"people.{kind}"
-    if kind == "csv":
-        path.write_text("\n".join([",".join(NAMES), *(",".join(map(repr, row)) for row in X.tolist())]))
-    elif kind == "npy":
-        np.save(path, X)
-    else:
-        pq.write_table(pa.table(dict(zip(NAMES, X.T, strict=True))), path, row_group_size=777)
-    return path
-
-
 def chunked(X, chunks):
     return da.from_array(X, chunks=chunks)
 
@@ -374,11 +344,11 @@ def unknown(X):
 
 
 HELD = {
-    "csv": lambda X, folder: files.rows(written(folder, X, "csv"), header="yes"),
-    "npy": lambda X, folder: files.rows(written(folder, X, "npy")),
-    "parquet": lambda X, folder: files.rows(written(folder, X, "parquet")),
-    "parquet as dask": lambda X, folder: files.from_parquet(written(folder, X, "parquet")),
-    "memory map": lambda X, folder: np.load(written(folder, X, "npy"), mmap_mode="r"),
+    "csv": lambda X, folder: files.rows(written(folder / "X.csv", X, NAMES), header="yes"),
+    "npy": lambda X, folder: files.rows(written(folder / "X.npy", X, NAMES)),
+    "parquet": lambda X, folder: files.rows(written(folder / "X.parquet", X, NAMES)),
+    "parquet as dask": lambda X, folder: files.from_parquet(written(folder / "X.parquet", X, NAMES)),
+    "memory map": lambda X, folder: np.load(written(folder / "X.npy", X, NAMES), mmap_mode="r"),
     "Fortran order": lambda X, folder: np.asfortranarray(X),
     "a list": lambda X, folder: X.tolist(),
     "dask, one chunk": lambda X, folder: chunked(X, X.shape),
@@ -403,10 +373,7 @@ def small_blocks(monkeypatch):
 
 @functools.cache
 def released(mode):
-    """Return a simulated release of the rows that `people()` returns.
-
-    `mode` is a key of MODES, which has options of the mechanism.
-    """
+    """Return a simulated release of the rows of `people()` by a mechanism with the options MODES[`mode`]."""
     return mechanism(**MODES[mode]).release(people(), rng=np.random.default_rng(2))
 
 
@@ -418,11 +385,7 @@ def released(mode):
     ],
 )
 def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
-    """A release is bit for bit the same whether an array, a file or a dask array holds the rows.
-
-    `kind` is a key of HELD, which has ways to hold the rows, and `mode` is a key of MODES, which has options of the
-    mechanism.
-    """
+    """A release is bit for bit the same whether an array, a file or a dask array holds the rows."""
     X, it = people(), mechanism(**MODES[mode])
     held = HELD[kind](X, tmp_path)
     it.check(held)
@@ -438,22 +401,17 @@ def test_without_names_a_table_has_its_own_order(tmp_path):
     assert same(dataclasses.replace(found, columns=None), expected)
 
 
-@pytest.mark.parametrize(
-    "kind", ["csv", *(pytest.param(k, marks=pytest.mark.slow) for k in ("an array", "dask, small chunks"))]
-)
+@pytest.mark.parametrize("kind", ["csv", *slow("an array", "dask, small chunks")])
 @pytest.mark.parametrize("mode", MODES)
 def test_there_is_one_pass_for_each_question(kind, mode, tmp_path, monkeypatch, small_blocks):
     """A release reads all rows once to check them, and once for each private query, fewer than 60 times in all.
 
-    With few rows there is one query. `kind` is what holds the rows: "an array" or a key of HELD. `mode` is a key of
-    MODES, which has options of the mechanism.
+    With few rows there is one query.
     """
     asked, number = [], []
     total, of_passes = PrivateRows._total, Passes.total
     monkeypatch.setattr(PrivateRows, "_total", lambda it, *given: asked.append(given) or total(it, *given))
-    monkeypatch.setattr(
-        Passes, "total", lambda it, function: of_passes(it, function) if number.append(it) is None else 0
-    )
+    monkeypatch.setattr(Passes, "total", lambda it, function: number.append(it) or of_passes(it, function))
     X = people()
     mechanism(**MODES[mode]).release(X if kind == "an array" else HELD[kind](X, tmp_path), rng=np.random.default_rng(2))
     assert len(number) == number[-1].number == 1 + len(asked)
@@ -515,9 +473,8 @@ def test_a_function_that_returns_a_new_iterator_gives_the_release_of_its_rows(ki
         calls.append(None)
         return (FRAMES[kind](part) for part in (X[:7], X[7:7], X[7:2500], X[2500:]))
 
-    found, whole = (
-        mechanism(**options).release(held, rng=np.random.default_rng(1)) for held in (blocks, FRAMES[kind](X))
-    )
+    it = mechanism(**options)
+    found, whole = (it.release(held, rng=np.random.default_rng(1)) for held in (blocks, FRAMES[kind](X)))
     assert same(found, whole)
     assert len(calls) > 10
 

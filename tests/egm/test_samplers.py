@@ -11,6 +11,7 @@ from numpy.polynomial import Polynomial
 from scipy import stats
 
 from egm import samplers
+from tests.conftest import slow
 
 DRAWS = 300_000
 CHOICES = 10_000
@@ -32,20 +33,14 @@ def fit(seen, p):
 
 
 def gaussian(std):
-    """Return the integers k with |k| up to 40 `std`, and their probabilities in the discrete Gaussian distribution.
-
-    The probability of k is proportional to exp(-k**2 / (2 `std`**2)).
-    """
+    """Return the integers k up to 40 `std` in size, and probabilities proportional to exp(-k**2 / (2 `std`**2))."""
     k = np.arange(-np.ceil(40 * std), np.ceil(40 * std) + 1)
     weights = np.exp(-((k / std) ** 2) / 2)
     return k, weights / np.sum(weights)
 
 
 def laplace(scale):
-    """Return the integers k with |k| up to 100 `scale`, and their probabilities in the discrete Laplace distribution.
-
-    The probability of k is proportional to exp(-|k| / `scale`).
-    """
+    """Return the integers k up to 100 `scale` in size, and probabilities proportional to exp(-|k| / `scale`)."""
     k = np.arange(-np.ceil(100 * scale), np.ceil(100 * scale) + 1)
     weights = np.exp(-np.abs(k) / scale)
     return k, weights / np.sum(weights)
@@ -61,7 +56,7 @@ def counts(draws, k):
 # OpenDP 0.14.1 failed at 3 for both laws, at 10 for the Gaussian (p = 1e-20), at 30 for the Laplace law (1e-33).
 
 
-@pytest.mark.parametrize("std", [3.0, *(pytest.param(std, marks=pytest.mark.slow) for std in (0.7, 10 / 3, 10.0))])
+@pytest.mark.parametrize("std", [3.0, *slow(0.7, 10 / 3, 10.0)])
 def test_secure_gaussian_has_the_law_it_states(std):
     k, p = gaussian(std)
     assert fit(counts(samplers.secure_gaussian(std, DRAWS), k), p) > LEVEL
@@ -111,10 +106,7 @@ SCORES = [([1, -1], 2.0), ([0, -1, 0, -3, -1, -8], 2.0), ([-1_000_000, 5, 4, 3, 
 
 
 def exponential(scores, epsilon):
-    """Return the probability with which the exponential mechanism chooses each of several candidates, as an array.
-
-    It is proportional to exp(`epsilon` / 2 * score), and `scores` has the score of each candidate.
-    """
+    """Return the probability of each candidate, proportional to exp(`epsilon` / 2 * score); `scores` has the scores."""
     weights = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     return weights / np.sum(weights)
 

@@ -22,12 +22,14 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from egm import AdaptiveDataMechanism, GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, files, samplers
+from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, files, samplers
 from egm._budget import drawn
 from egm._budget.amplified import Steps, amplified_epsilon, composed_epsilon
 from egm.budget import Budget, BudgetExceeded, JournalError
 from egm.calibration import gaussian_delta, gaussian_epsilon
 from egm.mechanisms import GroupedDataMechanism
+from tests.conftest import slow
+from tests.egm.doubles import Unread, adaptive
 
 Z, Q, STEPS, DELTA = 1.1, 256 / 60_000, 1000, 1e-5  # the setting of the tutorials on DP-SGD for the digits of MNIST
 PLANNED = {"neighbors": "add_remove", "rule": "planned"}
@@ -122,9 +124,7 @@ def two_releases(epsilon, z, q, added):
     return mp.quad(of_first, np.linspace(float(-12 * z), float(12 * z + 1), 60).tolist())
 
 
-@pytest.mark.parametrize(
-    ("z", "q"), [(1.1, 0.05), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.7, 0.4), (3.0, 0.2)))]
-)
+@pytest.mark.parametrize(("z", "q"), [(1.1, 0.05), *slow((0.7, 0.4), (3.0, 0.2))])
 def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
     """At the epsilon that egm computes for two releases from samples, their exact delta is nearly the demanded 1e-6.
 
@@ -221,9 +221,8 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
         GaussianDataMechanism([1.0, 2.0], 100, 0.3, 1e-6, neighbors="add_remove"),
     ):
         plain, whole = budget().charge(mechanism), budget().charge(mechanism, sampling_probability=1)
-        assert [getattr(whole, name) for name in ("rho", "mu_squared", "epsilon", "delta")] == [
-            getattr(plain, name) for name in ("rho", "mu_squared", "epsilon", "delta")
-        ]
+        for name in ("rho", "mu_squared", "epsilon", "delta"):
+            assert getattr(whole, name) == getattr(plain, name)
     made = budget()
     charge = made.charge_steps(40.0, 1.0, 100)
     assert charge.epsilon == pytest.approx(gaussian_epsilon(DELTA, 4.0), rel=1e-9)
@@ -263,7 +262,7 @@ def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
     spent = budget(epsilon=3.0, **PLANNED)
     spent.charge_steps(Z, Q, 100)
     alone = spent.spent.epsilon
-    spent.charge(AdaptiveDataMechanism(20_000, 0.05, radius=1.0, sigma_range=(1.0, 2.0), neighbors="add_remove"))
+    spent.charge(adaptive(0.05, neighbors="add_remove"))
     assert alone < spent.spent.epsilon < 3.0
     assert composed((Z, Q, 100), mu_squared=math.inf, rho=0.05) == pytest.approx(spent.spent.epsilon, rel=1e-9)
 
@@ -302,23 +301,11 @@ def test_the_first_charge_for_a_sample_makes_the_rule_basic():
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ((Z, 0.0, 10), ValueError),
-        ((Z, 1.5, 10), ValueError),
-        ((Z, math.nan, 10), ValueError),
-        ((Z, -0.1, 10), ValueError),
-        ((Z, None, 10), TypeError),
-        ((Z, "0.1", 10), TypeError),
-        ((Z, [0.1, 0.2], 10), ValueError),
-        ((Z, 0.1, 0), ValueError),
-        ((Z, 0.1, 1.5), ValueError),
-        ((Z, 0.1, math.inf), ValueError),
-        ((Z, 0.1, math.nan), ValueError),
-        ((Z, 0.1, np.ones(3)), ValueError),
+        *(((Z, q, 10), ValueError) for q in (0.0, 1.5, math.nan, -0.1, [0.1, 0.2])),
+        *(((Z, q, 10), TypeError) for q in (None, "0.1")),
+        *(((Z, 0.1, number), ValueError) for number in (0, 1.5, math.inf, math.nan, np.ones(3), 2**20 + 1)),
         ((Z, 0.1, lambda: 3), TypeError),
-        ((Z, 0.1, 2**20 + 1), ValueError),
-        ((0.0, 0.1, 10), ValueError),
-        ((math.nan, 0.1, 10), ValueError),
-        ((math.inf, 0.1, 10), ValueError),
+        *(((z, 0.1, 10), ValueError) for z in (0.0, math.nan, math.inf)),
     ],
 )
 def test_bad_steps_cost_nothing(arguments, error, tmp_path):
@@ -334,20 +321,11 @@ def test_a_bad_probability_costs_nothing_and_reads_nothing(probability, tmp_path
     made = budget(tmp_path / "journal", epsilon=100.0)
     for call in (
         lambda: made.charge(mechanism, sampling_probability=probability),
-        lambda: made.release(mechanism, Unread(), sampling_probability=probability),
+        lambda: made.release(mechanism, Unread(4, 1), sampling_probability=probability),
     ):
         with pytest.raises(ValueError, match="sampling_probability must "):
             call()
     assert made.history == ()
-
-
-class Unread:
-    """Stand-in for a matrix with one column, which raises an error if a value is read."""
-
-    shape, dtype = (4, 1), np.dtype(float)
-
-    def __array__(self, *_, **__):
-        raise AssertionError("the data were read")
 
 
 def test_replacement_is_refused_by_name():
@@ -356,22 +334,21 @@ def test_replacement_is_refused_by_name():
     made = Budget(epsilon=100.0, delta=DELTA)
     for call in (
         lambda: made.charge(mechanism, sampling_probability=0.1),
-        lambda: made.release(mechanism, Unread(), sampling_probability=0.1),
+        lambda: made.release(mechanism, Unread(4, 1), sampling_probability=0.1),
         lambda: made.charge_steps(Z, Q, 10),
     ):
         with pytest.raises(ValueError, match='neighbors must be "add_remove" for releases from samples'):
             call()
     other = budget(epsilon=100.0)
     with pytest.raises(ValueError, match='neighbors must be "add_remove" for this budget'):
-        other.release(mechanism, Unread(), sampling_probability=0.1)
+        other.release(mechanism, Unread(4, 1), sampling_probability=0.1)
     assert made.history == other.history == ()
 
 
 def test_mechanisms_without_rows_or_epsilon_are_refused():
     made = budget(epsilon=100.0)
-    adaptive = AdaptiveDataMechanism(20_000, 0.05, radius=1.0, sigma_range=(1.0, 2.0), neighbors="add_remove")
     with pytest.raises(ValueError, match="AdaptiveDataMechanism, which has no epsilon"):
-        made.charge(adaptive, sampling_probability=0.1)
+        made.charge(adaptive(0.05, neighbors="add_remove"), sampling_probability=0.1)
     with pytest.raises(TypeError, match="not with GaussianMechanism"):
         made.release(GaussianMechanism(1.0, 1.0, 1e-6), 3.0, sampling_probability=0.1)
     with pytest.raises(ValueError, match="delta must be > 0"):
@@ -414,10 +391,9 @@ def old_journal(path):
             "PRAGMA user_version = 2",
         ):
             connection.execute(statement)
-        connection.execute(
-            "INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*terms, digest(digest(*terms), *charge))
-        )
-        connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*charge, digest(first, *charge)))
+        last = digest(first, *charge)
+        connection.execute("INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*terms, last))
+        connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*charge, last))
 
 
 def version(path):
@@ -431,9 +407,8 @@ def test_an_old_journal_is_read_and_goes_on(tmp_path):
     path = tmp_path / "journal"
     old_journal(path)
     made = Budget(path)
-    assert [(charge.label, charge.epsilon, charge.sampling_probability) for charge in made.history] == [
-        ("visits", 0.1, None)
-    ]
+    (charge,) = made.history
+    assert (charge.label, charge.epsilon, charge.sampling_probability) == ("visits", 0.1, None)
     made.charge(LaplaceMechanism(1.0, 0.05))
     assert version(path) == 2
     steps = made.charge_steps(Z, Q, 100, label="training")
@@ -495,10 +470,7 @@ def test_a_changed_sample_is_noticed(statement, tmp_path):
 
 
 def masks(probability, size, times, source=None):
-    """Return a matrix of flags, shape (`times`, `size`): which of `size` rows are in each of `times` samples.
-
-    Each row is in a sample with the given `probability`. `source` is a generator, or None for secure samples.
-    """
+    """Return which of `size` rows are in each of `times` samples from `source`, a matrix; None means secure samples."""
     X = np.arange(float(size))[:, None]
     found = np.zeros((times, size), dtype=bool)
     for row in found:
@@ -542,36 +514,26 @@ def test_coins_are_compared_with_64_bits(probability, monkeypatch):
 
 
 def people_and_rows():
-    """Return two vectors with an entry for each row: the number of its person, in ascending order, and its own number.
-
-    A person has 1 to 5 rows.
-    """
+    """Return a data frame of the person of each row, in ascending order, and the row's number. A person has 1 to 5."""
     persons = np.repeat(np.arange(300), 1 + np.arange(300) % 5)
-    return persons, np.arange(float(persons.size))
+    return pd.DataFrame({"who": persons, "x": np.arange(float(persons.size))})
 
 
-def table_of(persons, values, folder):
-    """Write the vectors `persons` and `values` to a CSV file in `folder`, and return it as an `egm.files.Table`."""
-    path = folder / "rows.csv"
-    pd.DataFrame({"who": persons, "x": values}).to_csv(path, index=False)
-    return files.rows(path, ["x"], labels=("who",))
+def table_of(frame, folder):
+    """Write the data frame to a CSV file in `folder`, and return it as an `egm.files.Table`."""
+    frame.to_csv(folder / "rows.csv", index=False)
+    return files.rows(folder / "rows.csv", ["x"], labels=("who",))
 
 
-FORMS = {
-    "array": lambda persons, values, folder: (values[:, None], persons),
-    "list": lambda persons, values, folder: (values[:, None].tolist(), persons.tolist()),
-    "pandas": lambda persons, values, folder: (pd.DataFrame({"who": persons, "x": values}), "who"),
-    "pandas, shuffled": lambda persons, values, folder: (
-        pd.DataFrame({"who": persons, "x": values}).sample(frac=1, random_state=1),
-        "who",
-    ),
-    "polars": lambda persons, values, folder: (pl.DataFrame({"who": persons, "x": values}), "who"),
-    "arrow": lambda persons, values, folder: (pl.DataFrame({"who": persons, "x": values}).to_arrow(), "who"),
-    "blocks": lambda persons, values, folder: (
-        iter([pd.DataFrame({"who": persons[i : i + 7], "x": values[i : i + 7]}) for i in range(0, persons.size, 7)]),
-        "who",
-    ),
-    "file": lambda persons, values, folder: (table_of(persons, values, folder), "who"),
+FORMS = {  # functions of a data frame, and of a folder for files, that return the rows and the argument `person`
+    "array": lambda frame, _: (frame[["x"]].to_numpy(), frame.who.to_numpy()),
+    "list": lambda frame, _: (frame[["x"]].to_numpy().tolist(), frame.who.tolist()),
+    "pandas": lambda frame, _: (frame, "who"),
+    "pandas, shuffled": lambda frame, _: (frame.sample(frac=1, random_state=1), "who"),
+    "polars": lambda frame, _: (pl.from_pandas(frame), "who"),
+    "arrow": lambda frame, _: (pl.from_pandas(frame).to_arrow(), "who"),
+    "blocks": lambda frame, _: (iter([frame[i : i + 7] for i in range(0, len(frame), 7)]), "who"),
+    "file": lambda frame, folder: (table_of(frame, folder), "who"),
 }
 
 
@@ -581,8 +543,8 @@ def test_persons_are_kept_as_a_whole(form, tmp_path):
 
     The number of persons in a sample is within 6 standard deviations of its mean, for the probability 0.3.
     """
-    persons, values = people_and_rows()
-    X, person = FORMS[form](persons, values, tmp_path)
+    X, person = FORMS[form](people_and_rows(), tmp_path)
+    persons = people_and_rows().who.to_numpy()
     kept, labels = drawn.sample(X, 0.3, None, {"person": person})
     if form == "file":
         pairs = list(kept.labelled(["who"]))
@@ -629,19 +591,11 @@ def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
     """A release with a sampling probability counts only the sampled persons, and works for an empty sample.
 
     The released number of persons is near 300 times the probability, within six standard deviations. The budget records
-    the probability and, as the delta, the mechanism's delta times the probability. `form` is a key of FORMS, which has
-    forms of data.
+    the probability and, as the delta, the mechanism's delta times the probability.
     """
-    persons, values = people_and_rows()
-    X, person = FORMS[form](persons, values, tmp_path)
-    mechanism = GaussianDataMechanism(
-        {"x": 500.0} if form not in ("array", "list") else [500.0],
-        300,
-        40.0,
-        1e-4,
-        neighbors="add_remove",
-        per_person="mean",
-    )
+    X, person = FORMS[form](people_and_rows(), tmp_path)
+    sigma = {"x": 500.0} if form not in ("array", "list") else [500.0]
+    mechanism = GaussianDataMechanism(sigma, 300, 40.0, 1e-4, neighbors="add_remove", per_person="mean")
     made = budget(epsilon=1e3, delta=0.1)
     release = made.release(mechanism, X, person=person, sampling_probability=probability)
     expected = 300 * probability
@@ -659,20 +613,15 @@ def test_rows_and_groups_are_those_of_the_sample(as_blocks):
     """
     rng = np.random.default_rng(3)
     X, by = rng.normal(0, 1, (4000, 1)), np.repeat(["a", "b"], 2000)
-    data = GaussianDataMechanism(
-        {"x": 1.0} if as_blocks else [1.0], 2000, 40.0, 1e-4, neighbors="add_remove", clip_probability=0.01
-    )
+    options = {"neighbors": "add_remove", "clip_probability": 0.01}
+    data = GaussianDataMechanism({"x": 1.0} if as_blocks else [1.0], 2000, 40.0, 1e-4, **options)
     frame = pd.DataFrame({"x": X[:, 0], "by": by})
     blocks = iter([frame[i : i + 500] for i in range(0, 4000, 500)])
     made = budget(epsilon=1e3, delta=0.1)
-    release = made.release(
-        GroupedDataMechanism(data, ["a", "b"]),
-        blocks if as_blocks else X,
-        by="by" if as_blocks else by,
-        sampling_probability=0.5,
-    )
+    held, groups = (blocks, "by") if as_blocks else (X, by)
+    release = made.release(GroupedDataMechanism(data, ["a", "b"]), held, by=groups, sampling_probability=0.5)
     assert all(abs(part.count - 1000) < 6 * math.sqrt(500) for part in release.values())
-    plain = GaussianDataMechanism([1.0], 2000, 40.0, 1e-4, neighbors="add_remove", clip_probability=0.01)
+    plain = GaussianDataMechanism([1.0], 2000, 40.0, 1e-4, **options)
     whole = made.release(plain, iter(np.split(X, 8)) if as_blocks else X, sampling_probability=0.5)
     assert abs(whole.count - 2000) < 6 * math.sqrt(1000)
 

@@ -35,15 +35,13 @@ from egm._adaptive.private_rows import Account, PrivateRows
 from egm._rows import lattice, sums
 from egm.calibration import zcdp_epsilon
 from egm.mechanisms import GroupedDataMechanism
+from tests.conftest import slow
 
 # --- The same answers, the same bytes ---------------------------------------------------------------------------------
 
 
 def data_sets(n, d):
-    """Return a list of five very different data sets, which are arrays of shape (`n`, `d`).
-
-    They are normal, zero, heavy-tailed, normal with one huge row, and of the type int8.
-    """
+    """Return five data sets of shape (`n`, `d`): normal, zero, heavy-tailed, normal with one huge row, and int8."""
     rng = np.random.default_rng(1)
     spiked = rng.normal(size=(n, d))
     spiked[n // 2] = 1e300
@@ -145,8 +143,7 @@ FIXED = {
 def test_gaussian_releases_depend_on_nothing_else(case):
     """If the noise is fixed, a release of GaussianDataMechanism is byte for byte the same for different data.
 
-    So the data have an effect only through the sums to which noise is added. `case` is a key of FIXED, which has
-    options of the mechanism.
+    So the data have an effect only through the sums to which noise is added.
     """
     options = {"epsilon": 1.0, "delta": 1e-6, **FIXED[case]}
     mechanism = GaussianDataMechanism([1.0, 0.2, 30.0], 40, **options)
@@ -218,11 +215,11 @@ def asked(monkeypatch):
     ("n", "d", "rho", "basis", "unseen", "unasked"),
     [
         (200, 1, 1.0, None, 0.0, {"spreads", "squares", "products", "parts"}),
-        pytest.param(200, 1, 1.0, None, 0.2, {"spreads", "squares", "products", "parts"}, marks=pytest.mark.slow),
-        pytest.param(200, 3, 1.0, None, 0.0, {"spreads", "squares", "products", "parts"}, marks=pytest.mark.slow),
+        *slow((200, 1, 1.0, None, 0.2, {"spreads", "squares", "products", "parts"})),
+        *slow((200, 3, 1.0, None, 0.0, {"spreads", "squares", "products", "parts"})),
         (400, 6, 1.0, None, 0.0, {"products", "parts"}),
         (600, 3, 1.0, None, 0.2, {"products"}),
-        pytest.param(1100, 3, 4.0, "learn", 0.0, {"longer"}, marks=pytest.mark.slow),
+        *slow((1100, 3, 4.0, "learn", 0.0, {"longer"})),
         (1100, 3, 4.0, "learn", 0.2, set()),
     ],
 )
@@ -240,7 +237,7 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
     assert set(asked) == set(QUERIES) - unasked - {"within", "count"}
 
 
-@pytest.mark.parametrize(("n", "d"), [(30, 3), (800, 1), pytest.param(800, 6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n", "d"), [(30, 3), (800, 1), *slow((800, 6))])
 def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     """With declared ranges, and fixed answers to the noisy queries, a release is the same for different data.
 
@@ -259,9 +256,7 @@ def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     assert ways == ({"ranges"} if n == 30 else {"search", "ranges"})
 
 
-@pytest.mark.parametrize(
-    "declared", ["ranges", *(pytest.param(way, marks=pytest.mark.slow) for way in ("radius", "few rows"))]
-)
+@pytest.mark.parametrize("declared", ["ranges", *slow("radius", "few rows")])
 def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(declared, asked):
     """With neighbors "add_remove", and fixed answers to noisy queries, a release is the same for any number of rows.
 
@@ -281,9 +276,7 @@ def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(
         assert asked == len(data) * asked[:each]
         assert asked[0] == "count"
         assert found["n"] == found["count"]
-    assert ways == (
-        {"search"} if declared == "radius" else {"ranges"} if declared == "few rows" else {"search", "ranges"}
-    )
+    assert ways == {"radius": {"search"}, "few rows": {"ranges"}, "ranges": {"search", "ranges"}}[declared]
 
 
 @pytest.mark.parametrize("secret", ["the mean", "whether a row is long", "how many rows are long"])
@@ -314,10 +307,7 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 
 
 class Noise(int):
-    """Integer noise that, when it is added to an integer `total`, gives told(total, noise) in place of the sum.
-
-    `told` is a function that records or compares the two integers.
-    """
+    """Integer noise that, when it is added to an integer `total`, gives told(total, noise) in place of the sum."""
 
     def __new__(cls, value, told):
         noise = super().__new__(cls, value)
@@ -355,10 +345,7 @@ class Transcript:
         return sum(self.costs.values())
 
     def played(self, mechanism, X):
-        """Release the sum of `X` by `mechanism`, with this object's samplers and queries in place of the true ones.
-
-        Return the recorded costs.
-        """
+        """Release the sum of `X` by `mechanism` with this object's samplers and queries; return the recorded costs."""
         hooks = [(samplers, "secure_gaussian", self.gaussian), (samplers, "secure_index", self.index)]
         hooks += [(PrivateRows, name, self.query(name)) for name in QUERIES]
         hooks += [(PrivateRows, "turn", self.turning(PrivateRows.turn))]
@@ -402,10 +389,7 @@ class Transcript:
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
-        """Return a function told(total, noise) for the first run, which records its arguments and returns their sum.
-
-        `std` is the standard deviation of the noise.
-        """
+        """Return a function told(total, noise) for the first run, which records its arguments and returns their sum."""
 
         def told(total, drawn):
             self.answers.append((std, total, drawn))
@@ -453,10 +437,7 @@ class Transcript:
 
 
 def discrete_gaussian(std, size, rng):
-    """Draw `size` Python integers with nearly the distribution of `secure_gaussian`, with the generator `rng`.
-
-    If the standard deviation `std` is above 1e4, they are rounded normal numbers.
-    """
+    """Draw `size` integers nearly as `secure_gaussian` does; above 1e4, `std` is that of rounded normal numbers."""
     if std > 1e4:
         return [int(z) for z in np.rint(std * rng.normal(size=size))]
     k = np.arange(-math.ceil(12 * std), math.ceil(12 * std) + 1)
@@ -579,13 +560,8 @@ def transcripts(case, seed=1):
         yield Transcript(mechanism, X, other, rng)
 
 
-@functools.lru_cache(maxsize=1)
-def shared(case):
-    """Return the pair (list, generator): the generator makes transcripts of `case`, and `first` adds them to the list.
-
-    The list is empty at first. Later calls for this `case` return the same pair.
-    """
-    return [], transcripts(case)
+# The list of the transcripts of a case that exist, and the generator of further ones; only the last case is kept.
+shared = functools.lru_cache(maxsize=1)(lambda case: ([], transcripts(case)))
 
 
 def first(number, case):
@@ -599,10 +575,7 @@ def first(number, case):
 
 
 def within_charge(run):
-    """Return whether each kind of query in `run` costs at most what is recorded for it, and all queries at most RHO.
-
-    `run` is a `Transcript`, which has the exact zCDP costs, and RHO is the budget.
-    """
+    """Return whether each kind of query in `run` costs at most what is recorded for it, and all queries at most RHO."""
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
@@ -622,7 +595,7 @@ IN_SHORT = (
     "correlated, one against another",
     "removed, in ranges, few rows",
 )
-AT_LENGTH = [pytest.param(case, marks=pytest.mark.slow) for case in NEIGHBORS if case not in IN_SHORT]
+AT_LENGTH = slow(*(case for case in NEIGHBORS if case not in IN_SHORT))
 pairs = pytest.mark.parametrize("case", [*IN_SHORT, *AT_LENGTH], scope="module")  # the tests of one case in a row
 
 
@@ -677,76 +650,33 @@ def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
     assert np.mean(moment) - 4 * np.std(moment) / math.sqrt(len(runs)) <= math.exp(2 * RHO)
 
 
-# The case that shows the bug, the query that has it, and the method that is replaced, with its replacement.
-BUGS = {
-    "a mean of half the sensitivity": (
-        *("far on both sides", "mean", PrivateRows, "_mean"),
-        lambda own, rows, total, clip_norm, diameter, rho: own(rows, total, clip_norm, diameter / 2, rho),
-    ),
-    "a mean of half the sensitivity to a row that is removed": (
-        *("removed, one column", "mean", PrivateRows, "_mean"),
-        lambda own, rows, total, clip_norm, diameter, rho: own(rows, total, clip_norm, diameter / 2, rho),
-    ),
-    "a number of rows for half of its price": (
-        *("removed, in ranges, few rows", "count", Account, "spend"),
-        lambda own, account, step, rho: own(account, step, rho / 2),
-    ),
-    "shells for a row that counts half": (
-        *("removed, one column", "shells", PrivateRows, "_gaussian"),
-        lambda own, rows, std, size: own(rows, std / 2, size),
-    ),
-    "clipped parts of half the sensitivity": (
-        *("many rows", "parts", PrivateRows, "_mean"),
-        lambda own, rows, total, clip_norm, diameter, rho: own(rows, total, clip_norm, diameter / 2, rho),
-    ),
-    "clipped parts for nothing": (
-        *("removed, many rows", "parts", Account, "spend"),
-        lambda own, account, step, rho: None,
-    ),
-    "squares of half the norm": (
-        *("removed, unequal spreads", "squares", PrivateRows, "_mean"),
-        lambda own, rows, total, clip_norm, diameter, rho: own(rows, total, clip_norm, diameter / 2, rho),
-    ),
-    "a mean in ranges of half the sensitivity": (
-        *("in ranges, few rows", "within", PrivateRows, "_mean"),
-        lambda own, rows, total, clip_norm, diameter, rho: own(rows, total, clip_norm, diameter / 2, rho),
-    ),
-    "squares nearer than orthogonal ones": (
-        *("one column against another", "squares", PrivateRows, "_mean"),
-        lambda own, rows, total, clip_norm, diameter, rho: own(rows, total, clip_norm, 1.0, rho),
-    ),
-    "products nearer than orthogonal ones": (
-        *("correlated, one against another", "products", PrivateRows, "_gaussian"),
-        lambda own, rows, std, size: own(rows, std / math.sqrt(2), size),
-    ),
-    "a query too many for the basis": (
-        *("correlated, one against another", "products", Account, "spend"),
-        lambda own, account, step, rho: own(account, step, rho / 2),
-    ),
-    "shells of half the sensitivity": (
-        *("far on both sides", "shells", PrivateRows, "_gaussian"),
-        lambda own, rows, std, size: own(rows, std / 2, size),
-    ),
-    "shells of which one changes": (
-        *("far on both sides", "shells", PrivateRows, "_gaussian"),
-        lambda own, rows, std, size: own(rows, std / math.sqrt(2), size),
-    ),
-    "long rows counted for nothing": (
-        *("far against center", "longer", Account, "spend"),
-        lambda own, account, step, rho: None,
-    ),
-    "rows that may be unseen counted for nothing": (
-        *("unseen, many rows against center", "longer", Account, "spend"),
-        lambda own, account, step, rho: None,
-    ),
-    "all columns for the price of one": (
-        *("a tail against center", "spreads", PrivateRows, "_drawn"),
-        lambda own, rows, counts, q, intervals, rho: own(rows, counts, q, intervals, rows.d * rho),
-    ),
-    "a sharper quantile": (
-        *("far against center", "radius", PrivateRows, "_drawn"),
-        lambda own, rows, counts, q, intervals, rho: own(rows, counts, q, intervals, 1.1 * rho),
-    ),
+# What a bug replaces: the owner of a method, its name, and the replacement, whose first argument is the own method.
+HALF_A_MEAN = (PrivateRows, "_mean", lambda own, rows, total, C, diameter, rho: own(rows, total, C, diameter / 2, rho))
+NEAR_SQUARES = (PrivateRows, "_mean", lambda own, rows, total, C, diameter, rho: own(rows, total, C, 1.0, rho))
+HALF_THE_NOISE = (PrivateRows, "_gaussian", lambda own, rows, std, size: own(rows, std / 2, size))
+LESS_NOISE = (PrivateRows, "_gaussian", lambda own, rows, std, size: own(rows, std / math.sqrt(2), size))
+HALF_THE_PRICE = (Account, "spend", lambda own, account, step, rho: own(account, step, rho / 2))
+FOR_NOTHING = (Account, "spend", lambda own, account, step, rho: None)
+ALL_COLUMNS = (PrivateRows, "_drawn", lambda own, rows, counts, q, at, rho: own(rows, counts, q, at, rows.d * rho))
+SHARPER = (PrivateRows, "_drawn", lambda own, rows, counts, q, at, rho: own(rows, counts, q, at, 1.1 * rho))
+BUGS = {  # the case that shows the bug, the query that has it, and what is replaced
+    "a mean of half the sensitivity": ("far on both sides", "mean", *HALF_A_MEAN),
+    "a mean of half the sensitivity to a row that is removed": ("removed, one column", "mean", *HALF_A_MEAN),
+    "a number of rows for half of its price": ("removed, in ranges, few rows", "count", *HALF_THE_PRICE),
+    "shells for a row that counts half": ("removed, one column", "shells", *HALF_THE_NOISE),
+    "clipped parts of half the sensitivity": ("many rows", "parts", *HALF_A_MEAN),
+    "clipped parts for nothing": ("removed, many rows", "parts", *FOR_NOTHING),
+    "squares of half the norm": ("removed, unequal spreads", "squares", *HALF_A_MEAN),
+    "a mean in ranges of half the sensitivity": ("in ranges, few rows", "within", *HALF_A_MEAN),
+    "squares nearer than orthogonal ones": ("one column against another", "squares", *NEAR_SQUARES),
+    "products nearer than orthogonal ones": ("correlated, one against another", "products", *LESS_NOISE),
+    "a query too many for the basis": ("correlated, one against another", "products", *HALF_THE_PRICE),
+    "shells of half the sensitivity": ("far on both sides", "shells", *HALF_THE_NOISE),
+    "shells of which one changes": ("far on both sides", "shells", *LESS_NOISE),
+    "long rows counted for nothing": ("far against center", "longer", *FOR_NOTHING),
+    "rows that may be unseen counted for nothing": ("unseen, many rows against center", "longer", *FOR_NOTHING),
+    "all columns for the price of one": ("a tail against center", "spreads", *ALL_COLUMNS),
+    "a sharper quantile": ("far against center", "radius", *SHARPER),
 }
 
 
@@ -786,10 +716,7 @@ def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
 
 @pytest.mark.parametrize("case", ["far on both sides", "unequal spreads"])
 def test_a_transcript_with_everything_in_place_costs_no_more(case):
-    """Without the replacements of the fixture `fast`, a run costs at most what the mechanism records for it.
-
-    `case` is a pair of neighboring data sets in NEIGHBORS.
-    """
+    """Without the replacements of the fixture `fast`, a run costs at most what the mechanism records for it."""
     run = next(transcripts(case))
     assert within_charge(run)
     assert run.cost > 0.3 * RHO

@@ -1,0 +1,23 @@
+"""Reference values with more digits than doubles have, which scripts in tests/reference have computed."""
+
+import json
+from pathlib import Path
+
+from mpmath import mp, mpf
+
+FOLDER = Path(__file__).parent.parent / "reference"
+GX2, CALIBRATION, L2 = (json.loads((FOLDER / f"{name}.json").read_text()) for name in ("gx2", "calibration", "l2"))
+BY_FORM = {json.dumps(case["form"]): [] for case in GX2["values"]}  # the cases of each chi-square sum
+for case in GX2["values"]:
+    BY_FORM[json.dumps(case["form"])].append(case)
+
+
+def name_of(case):
+    """Return a name for the case `case` in GX2, by which pytest identifies its test."""
+    return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
+
+
+def excess(value, exact):
+    """Return `value` / `exact` - 1, computed with 40 digits, because a subtraction of doubles loses digits."""
+    with mp.workdps(40):
+        return float(mpf(float(value)) / mpf(exact) - 1)
