@@ -109,10 +109,9 @@ class Slip(Entry):
 class Ledger:
     """Hold the ledger (a list of statements and errors in print), the cells that check them, and the results.
 
-    `root` is the main folder of the project. `claims` are the entries of statements, `slips` those of errors in print.
-    The three others are dictionaries: `cells` from the name of a cell, such as "05-lagrangian#hessian", to its code;
-    `findings` from the key of an entry to the recorded result; `code` from the name of a chapter to a dictionary of its
-    code cells.
+    `claims` are the entries of statements, `slips` those of errors in print. The three others are dictionaries: `cells`
+    from the name of a cell, such as "05-lagrangian#hessian", to its code; `findings` from the key of an entry to the
+    recorded result; `code` from the name of a chapter to a dictionary of its code cells.
     """
 
     root: Path
@@ -236,8 +235,7 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
 
     The versions and the weight (how serious the error is) must exist. The field `final` must say what the final report
     did with the error or, if only the lecture notes print it, be None. There is also a message if the recorded check
-    finds that the printed form is correct, or does not check the corrected form. `ledger` has all entries: statements
-    and errors in print.
+    finds that the printed form is correct, or does not check the corrected form.
     """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
@@ -251,10 +249,7 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
 
 
 def test_exists(root: Path, test: str) -> bool:
-    """Return True if `test`, a text such as "file::name", names a test that exists: a file, and a function in it.
-
-    The path of the file is relative to `root`, the main folder of the project.
-    """
+    """Return True if `test`, a text such as "file::name", names a test that exists: a file, and a function in it."""
     file, _, name = test.partition("::")
     tree = ast.parse((root / file).read_text() if (root / file).is_file() else "")
     return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -277,10 +272,7 @@ def strangers(ledger: Ledger) -> list[str]:
 
 @cache
 def labels_of(source: str) -> list[str]:
-    """Return the ledger's keys, such as lemma-4-1, of the statements in a cell that have a number in Poulsen's report.
-
-    `source` is the text of the cell.
-    """
+    """Return the ledger's keys, such as lemma-4-1, of the statements in a cell that Poulsen's report numbers."""
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
 
@@ -304,8 +296,7 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 def read_lock(root: Path = ROOT) -> dict[str, str]:
     """Return the hashes of all entries that somebody has accepted, by key, from the file `ledger/lock`.
 
-    The hash (see `seal`) is that of the statement and its check when somebody last accepted them. `root` is the main
-    folder of the project.
+    The hash (see `seal`) is that of the statement and its check when somebody last accepted them.
     """
     lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))

@@ -270,10 +270,7 @@ def correction(slip: Slip) -> str:
 
 
 def check(ledger: Ledger, entry: Entry) -> str:
-    """Return, in Markdown, how `entry` was checked: the result, the method, and links to the notebook cells.
-
-    `entry` is a statement or an error in print, and `ledger` has the recorded results.
-    """
+    """Return, in Markdown, how `entry` was checked: the result, the method, and links to the notebook cells."""
     lines = [KINDS[entry.kind]]
     if entry.cell:
         lines[0] += ": " + "; ".join(links(entry.cells))
@@ -319,10 +316,7 @@ def reference(entry: Entry, text: str = "") -> str:
 
 
 def stated(claim: Claim, kind: str) -> str:
-    """Return Markdown for a link to the place in the book where `claim`, a numbered statement of the report, stands.
-
-    `kind` is the first word of the statement's name, such as Lemma, Figure or Equation.
-    """
+    """Return Markdown for a link to the place in the book where `claim`, a numbered statement of the report, stands."""
     if kind == "Figure":
         return f"{{numref}}`{DRAWN[claim.id]}`"
     return f"{{eq}}`report-{claim.id.partition('-')[2]}`" if kind == "Equation" else f"{{prf:ref}}`{claim.id}`"
