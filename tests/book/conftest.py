@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 
 from tools import pdf
 from tools.build import BookError, build, copy, lay_out, run_jupyter_book
-from tools.execute import ROOT, execute_all
+from tools.execute import ROOT, chapters, execute_all
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OFFLINE = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -84,6 +84,12 @@ def toc():
 def made_by_sphinx():
     """Return the names of the two pages that Sphinx makes by itself: "genindex", an index of names, and "search"."""
     return MADE_BY_SPHINX
+
+
+@pytest.fixture(params=chapters(), ids=lambda path: path.stem)
+def chapter(request):
+    """Return the path of each committed chapter (a notebook) in turn: a test runs for each chapter."""
+    return request.param
 
 
 @pytest.fixture(params=contents() + MADE_BY_SPHINX)

@@ -19,12 +19,11 @@ from packaging.requirements import Requirement
 from egm import _distribution
 from tests.book.markup import parsed
 from tools import build, provenance
-from tools.execute import ROOT, chapters
+from tools.execute import ROOT, code_cells
 from tools.sphinx import launch
 
 ADDRESS = "https://github.com/owner/repository"
 WORKFLOW = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "owner/repository"}
-CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 MADE = provenance.Commit("0123456789abcdef0123456789abcdef01234567", None, False)
 
 
@@ -174,7 +173,6 @@ def test_download(small):
     nbformat.validate(nbformat.read(file, as_version=4))
 
 
-@CHAPTERS
 def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
     """A downloaded chapter has the code of the committed chapter, cell by cell.
 
@@ -182,11 +180,8 @@ def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
     """
     downloaded = nbformat.read(book / "_sources" / "notebooks" / chapter.name, as_version=4)
     nbformat.validate(downloaded)
-    code = [
-        [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-        for notebook in (downloaded, nbformat.read(chapter, as_version=4))
-    ]
-    assert code[0] == code[1]
+    committed = nbformat.read(chapter, as_version=4)
+    assert [cell.source for cell in code_cells(downloaded)] == [cell.source for cell in code_cells(committed)]
     assert downloaded.metadata.kernelspec.name == "python3"
     assert downloaded.cells[-1].source.startswith(":::{dropdown} Provenance: ")
 
@@ -199,7 +194,6 @@ def test_icons_come_with_the_book(small):
     assert all((small / "notebooks" / icon.partition("?")[0]).resolve().is_file() for icon in icons)
 
 
-@CHAPTERS
 def test_chapter_for_colab_installs_what_it_imports(chapter):
     """The first cell of a notebook for Colab installs the package egm from the commit to which the notebook belongs.
 

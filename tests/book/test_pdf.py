@@ -25,6 +25,7 @@ NUMBERED = re.compile(r"(?:Fig\.|[A-Z][a-z]+) [A-Z]?[\d.]*\d")  # the text of a 
 TITLES = ["caption", "h1", "h2", "h3", "h4"]
 MARGINS = (26, 26)  # mm, left and right, as in tools/sphinx/book.sty
 MM = 72 / 25.4  # points of PDF
+HANGING = ".,:;-–”’'!?)]"  # punctuation, which LaTeX pushes into the right margin, by up to three points
 
 
 def names_in(entries, depth=0):
@@ -179,17 +180,10 @@ def test_nothing_stands_in_the_margins(words):
         (label, word)
         for label, width, found in words
         for start, end, word in found
-        if word.strip() and (start < (left - 1) * MM or end > width - (right - 1) * MM + hanging(word))
+        if word.strip()
+        and (start < (left - 1) * MM or end > width - (right - 1) * MM + 3 * (unescape(word)[-1] in HANGING))
     ]
     assert not outside
-
-
-def hanging(word):
-    """Return by how many points the last character of `word`, a text, may reach into the right margin.
-
-    LaTeX pushes punctuation into the margin, so the result is 3 for punctuation, and 0 for other characters.
-    """
-    return 3 if unescape(word)[-1] in ".,:;-–”’'!?)]" else 0
 
 
 def test_every_page_has_text(words):
