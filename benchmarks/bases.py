@@ -30,8 +30,6 @@ estimate of the mean, and True or False: whether a basis was used.
 """
 
 import argparse
-import csv
-import io
 import math
 import warnings
 from functools import partial
@@ -220,15 +218,12 @@ def main():
     parser.add_argument("--quick", action="store_true", help="two runs of each method; writes nothing")
     quick = parser.parse_args().quick
     warnings.simplefilter("ignore", SimulationWarning)
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(COLUMNS.split(","))
+    found = []
     for line in lines(2 if quick else RUNS):
-        entries = [f"{value:.4g}" if isinstance(value, float) else value for value in line]
-        print(*entries, sep="  ", flush=True)
-        writer.writerow(entries)
+        found.append(line)
+        print(*grid.entries(line), sep="  ", flush=True)
     if not quick:
-        TABLE.write_text(sink.getvalue())
+        TABLE.write_text(grid.csv_text(COLUMNS.split(","), found))
 
 
 if __name__ == "__main__":

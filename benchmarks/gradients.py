@@ -100,10 +100,7 @@ class Model:
         return inputs, X / X.sum(axis=1, keepdims=True)
 
     def gradients(self, theta, X, Y):
-        """Return the gradients of the cross-entropy at the parameters `theta`, one row for each row of `X` and `Y`.
-
-        Each row of `Y` has a one in the column of its class, and zeros elsewhere.
-        """
+        """Return the gradients of the cross-entropy at the parameters `theta`, one row for each row of `X` and `Y`."""
         inputs, shares = self.forward(theta, X)
         error, parts = shares - Y, []
         for entering, W in zip(reversed(inputs), reversed(self.layers(theta)), strict=True):
@@ -112,10 +109,7 @@ class Model:
         return np.hstack(parts[::-1])
 
     def accuracy(self, theta, X, Y):
-        """Return the share of the rows `X` whose most probable class, for the parameters `theta`, is that in `Y`.
-
-        Each row of `Y` has a one in the column of its class, and zeros elsewhere.
-        """
+        """Return the share of the rows `X` whose most probable class, for the parameters `theta`, is that in `Y`."""
         return np.mean(self.forward(theta, X)[1].argmax(axis=1) == Y.argmax(axis=1))
 
 
@@ -248,10 +242,7 @@ def train(name, model_name, method, z, clip_norm, rate, seed):
 
 
 def tuned(*case):
-    """Return the pair (clip norm, rate) on the grid CLIP_NORMS x RATES with the best mean accuracy over TUNING seeds.
-
-    `case` has the first four arguments of `train`: the data set, the model, the method and the noise multiplier.
-    """
+    """Return the (clip norm, rate) of CLIP_NORMS x RATES at which `train(*case, ...)` is best, over TUNING seeds."""
 
     def score(pair):
         return np.mean([train(*case, *pair, seed) for seed in TUNING])

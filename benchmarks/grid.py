@@ -18,7 +18,9 @@ of the mean, shape (d,).
 """
 
 import argparse
+import csv
 import hashlib
+import io
 import json
 import math
 import multiprocessing
@@ -166,17 +168,12 @@ def ball(cell):
 
 
 class Method(NamedTuple):
-    """Describe a method of estimation that is compared with others on the grid points.
+    """Describe a method of estimation that is compared with others on the grid points."""
 
-    `estimate` is a function (rows, grid point, random generator) that returns the estimate of the mean. `knows` says
-    what it is told about the data, besides the range of the mean. A `slow` method runs after the others. No method runs
-    for more than its `largest_d` columns. `version` has to be increased when the estimates change.
-    """
-
-    estimate: object
-    knows: str = ""
+    estimate: object  # function of (rows, grid point, random generator) that returns the estimate of the mean
+    knows: str = ""  # what it is told about the data, besides the range of the mean
     slow: bool = False  # runs after all others
-    largest_d: float = math.inf
+    largest_d: float = math.inf  # columns, for more of which it does not run
     version: int = 1  # raise it when the estimates change: the results are then computed again
 
 
@@ -269,10 +266,7 @@ def connect(store):
 
 
 def save(db, cell, runs):
-    """Store the results of methods at the grid point `cell` in the database `db`, all of them or none.
-
-    `runs` is a dictionary from the name of each method to a list with a result of `squared_errors` for each seed.
-    """
+    """Store `runs`, what `run_cell` returns for the grid point `cell`, in the database `db`, all of it or nothing."""
     rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
     with db:
         db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", rows)
@@ -288,6 +282,18 @@ def load(db, cell, name, seeds):
     row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
     runs = json.loads(row[0])[:seeds] if row else []
     return runs if len(runs) == seeds else None
+
+
+def entries(row):
+    """Return the entries of `row`, one row of a table of results, with four digits of each float."""
+    return [f"{value:.4g}" if isinstance(value, float) else value for value in row]
+
+
+def csv_text(names, rows):
+    """Return CSV text with the `names` of the columns and the `entries` of all `rows`."""
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="\n").writerows([names, *map(entries, rows)])
+    return sink.getvalue()
 
 
 # --- The whole --------------------------------------------------------------------------------------------------------

@@ -16,18 +16,12 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Draw `n` standard normal rows of `d` entries with the generator `rng`, and move some of the rows away.
-
-    With probability `share`, `apart` is added to all entries of a row.
-    """
+    """Draw standard normal rows; with probability `share`, `apart` is added to all entries of a row."""
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 
 def _outliers(rng, n, d, share, factor):
-    """Draw `n` standard normal rows of `d` entries with the generator `rng`, and make some of the rows long.
-
-    With probability `share`, all entries of a row are multiplied by `factor`.
-    """
+    """Draw standard normal rows; with probability `share`, all entries of a row are multiplied by `factor`."""
     return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
 
 
@@ -120,12 +114,11 @@ INFINITE = "Pareto 1.5", "t, 2"  # laws of infinite variance
 class Mixed(NamedTuple):
     """Describe a law of rows whose first columns follow another law than the others, which are standard normal.
 
-    `law` is a name in LAWS. The entries of the first columns are moved and scaled to the mean 0 and the standard
-    deviation `factor`. There is one such column or, if `half` is true, half of all columns are such columns.
+    The entries of the first columns are moved and scaled to the mean 0 and the standard deviation `factor`.
     """
 
-    law: str
-    half: bool = False
+    law: str  # a name in LAWS
+    half: bool = False  # half of all columns, and not one, are such columns
     factor: float = 1.0
 
     def columns(self, d):
@@ -162,20 +155,14 @@ def draw(law, n, d, alpha, rng):
 
 
 class Table(NamedTuple):
-    """Describe data on which `AdaptiveDataMechanism` is tested, and what is declared to it about them.
+    """Describe data on which `AdaptiveDataMechanism` is tested, and what is declared to it about them."""
 
-    The function `make` of (random generator, n, d) draws the data. `reach` is n sqrt(rho) for the budget rho. `radius`
-    is the declared bound on the centers of the columns, and `sigma_range` the declared range of their standard
-    deviations. `hidden` is true if the data are not as declared, or if too few rows are far away to be seen in the
-    noise.
-    """
-
-    make: object
+    make: object  # function of (random generator, n, d) that draws the data
     n: int
     d: int
-    reach: float
-    radius: float = 1e4
-    sigma_range: tuple = (1e-3, 1e4)
+    reach: float  # n sqrt(rho) for the budget rho
+    radius: float = 1e4  # declared bound on the centers of the columns
+    sigma_range: tuple = (1e-3, 1e4)  # declared range of their standard deviations
     hidden: bool = False  # not as declared, or rows far away are fewer than the budget can show
 
 
