@@ -161,7 +161,8 @@ def list_claims(ledger: Ledger) -> str:
             rows = [(statement(ledger, claim), check(ledger, claim)) for claim in group]
             results = Counter(found(ledger, claim) for claim in group)
             title = ", ".join(f"{results[result]} {SHORT[result]}" for result in RESULTS if results[result])
-            parts.append(f"### {heading(section)}\n\n" + fold(title, table(("Statement", "Check"), rows, "67 33")))
+            kind = "Section" if section[0].isdigit() else "Appendix"  # begins with a number, or with a letter
+            parts.append(f"### {kind} {section}\n\n" + fold(title, table(("Statement", "Check"), rows, "67 33")))
     return "\n".join(parts)
 
 
@@ -185,14 +186,6 @@ def list_numbered(ledger: Ledger) -> str:
             here = f"{stated(claim, kind)}, {numbered(chapter)}"
             rows.append((name, here, f"`{MARKS[claim.result]}` {reference(claim, claim.result)}"))
     return simple_table(("In the report", "Here", "Verdict"), rows, ":--")
-
-
-def heading(section: str) -> str:
-    """Return `section`, such as "5 Empirical evaluation", with the word "Section" or "Appendix" before it.
-
-    A section begins with a number, and an appendix begins with a letter.
-    """
-    return ("Section " if section[0].isdigit() else "Appendix ") + section
 
 
 def list_headlines(ledger: Ledger) -> str:

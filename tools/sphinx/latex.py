@@ -140,10 +140,7 @@ def visit_statement(self, node):
 
 
 def depart_statement(self, node):
-    """End the statement `node`, which `visit_statement` has begun.
-
-    The function becomes a method of the translator to LaTeX.
-    """
+    """End the statement `node`, which `visit_statement` has begun."""
     self.body.append("\\end{bookstatement}\n")
     self.no_latex_floats -= 1
 
