@@ -275,10 +275,7 @@ def uses(executed_project, tmp_path, monkeypatch):
 
 
 def executed_again(project):
-    """Return the numbers of the chapters that a build would execute now, as a string: "12" for chapters 1 and 2.
-
-    `project` is the folder of a project. No chapter is executed by this function.
-    """
+    """Return the numbers of the chapters that a build of `project` would execute, as a string: "12" for 1 and 2."""
     again = ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "papermill", lambda *_: 1 / 0)
@@ -407,10 +404,7 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
 
 @pytest.fixture
 def small_book(project):
-    """Build a book of two pages with the least settings that Jupyter Book needs, and return the folder of its project.
-
-    The pages and the settings are written into `project`, the folder of a small project.
-    """
+    """Build a book of two pages with the least settings that Jupyter Book needs, and return the folder `project`."""
     (project / "book").mkdir()
     (project / "book" / "index.md").write_text("# Title\n\n{ref}`there`\n\n```{include} part.md\n```\n")
     (project / "book" / "part.md").write_text("Old part.\n")

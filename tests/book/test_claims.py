@@ -178,8 +178,7 @@ def edit(file, old, new):
 def complaints(project):
     """Execute the changed chapters in the folder `project`, and return all faults of the project's ledger as texts.
 
-    The ledger is a list of claims and errata, which must agree with what the chapters find. If a statement or its check
-    has changed since they were last compared, the text is "<id of the entry> changed".
+    If a statement or its check has changed since they were last compared, the text is "<id of the entry> changed".
     """
     found = ledger.read(execute_all(project), project)
     wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
@@ -536,10 +535,7 @@ def run(chapter, cell, *changes):
 
 
 def unequal_noise(patch):
-    """Plant a bug: multiply the simulated noise by factors from 0.5 in the first coordinate to 1.5 in the last one.
-
-    `patch` is pytest's monkeypatch.
-    """
+    """Plant a bug: multiply the simulated noise by factors from 0.5 in the first coordinate to 1.5 in the last one."""
     sound = samplers.simulated_gaussian
     patch.setattr(
         samplers, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std))
@@ -547,10 +543,7 @@ def unequal_noise(patch):
 
 
 def noise_of_the_data(patch):
-    """Plant a bug: make the noise of `GaussianMechanism` one percent larger in entries whose exact value is above 10.
-
-    `patch` is pytest's monkeypatch.
-    """
+    """Plant a bug: make the noise of `GaussianMechanism` one percent larger in entries with a value above 10."""
     sound = mechanisms.GaussianMechanism.release
 
     def release(mechanism, value, *, rng):
@@ -579,7 +572,6 @@ def too_little_noise(patch):
     """Plant a bug: make the noise of all Gaussian mechanisms one percent smaller than privacy demands.
 
     `calibration.gaussian_delta` is changed, too, so that a comparison with the privacy curve does not show the bug.
-    `patch` is pytest's monkeypatch.
     """
     least, curve = gaussian.calibrate, calibration.gaussian_delta
     for room in (gaussian, elliptical, data):

@@ -145,10 +145,7 @@ def contrast(first, second):
 
 
 def half_turn(colour):
-    """Return the color that the CSS filter hue-rotate(180deg) makes of `colour`.
-
-    A color is an array of its red, green and blue parts, each between 0 and 1.
-    """
+    """Return the color that the CSS filter hue-rotate(180deg) makes of `colour`, an array as in `contrast`."""
     matrix = np.array([[-0.574, 1.43, 0.144], [0.426, 0.43, 0.144], [0.426, 1.43, -0.856]])
     return np.clip(matrix @ colour, 0, 1)
 
@@ -158,12 +155,10 @@ def backgrounds(book):
 
     A color is a text such as "#ffffff". If several style sheets set a color, the last one that a page loads decides.
     """
-    styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in STYLES)
+    names = "pydata-sphinx-theme", "sphinx-book-theme"
+    styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in names)
     rules = re.findall(r"html\[data-theme=\"?(light|dark)\"?\]\s*\{[^}]*--pst-color-background:\s*([^;}]+)", styles)
     return dict(rules)
-
-
-STYLES = ("pydata-sphinx-theme", "sphinx-book-theme")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -28,10 +28,7 @@ MADE = provenance.Commit("0123456789abcdef0123456789abcdef01234567", None, False
 
 
 def write_project(root, urls=""):
-    """Write a pyproject.toml with a name, a version and the lines `urls` into the folder `root`, and return `root`.
-
-    `urls` is a text of lines such as "[project.urls]".
-    """
+    """Write a pyproject.toml with a name, a version and the lines `urls` into the folder `root`, and return `root`."""
     root.mkdir(exist_ok=True)
     (root / "pyproject.toml").write_text(f'[project]\nname = "p"\nversion = "1"\n{urls}\n')
     return root
@@ -71,27 +68,19 @@ def test_address(tmp_path, urls, environ, address):
     assert launch.repository(write_project(tmp_path, urls), environ) == address
 
 
-@pytest.fixture(scope="module")
-def commit(small):
-    """Return the hash of the commit from which the small test book, of one page and one chapter, was built."""
-    return provenance.git(small.parents[3], "rev-parse", "HEAD")
-
-
 def buttons(book, page):
-    """Return a dictionary from the words on each button in the header of a page to the link of the button.
-
-    `page` is the path of the page without suffix in `book`, a folder of HTML.
-    """
+    """Return a dictionary from the words on each button in the header of `page`, a page of `book`, to its link."""
     header = parsed((book / f"{page}.html").read_text()).select_one(".article-header-buttons")
     return {link.get_text(strip=True): link["href"] for link in header.select("a[href]")}
 
 
-def test_links_of_a_chapter(small, commit):
+def test_links_of_a_chapter(small):
     """The buttons of a chapter open the chapter in Binder and Colab at the commit from which its page was made.
 
     The link to the form for errata contains the chapter and the commit.
     """
     found, place = buttons(small, "notebooks/01-chapter"), "notebooks/01-chapter.ipynb"
+    commit = provenance.git(small.parents[3], "rev-parse", "HEAD")
     assert found["Repository"] == ADDRESS
     assert found["Binder"] == f"https://mybinder.org/v2/gh/owner/repository/{commit}?urlpath=lab/tree/{place}"
     colab = f"https://colab.research.google.com/github/owner/repository/blob/colab/{commit}/01-chapter.ipynb"

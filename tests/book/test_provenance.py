@@ -119,10 +119,7 @@ def project(tmp_path):
 
 
 def stamps(project):
-    """Execute the chapters in the folder `project`, and return a dictionary from chapter to provenance box as text.
-
-    The box, the last cell of a chapter, has commit, versions, parameters and seeds.
-    """
+    """Execute the chapters in `project`; return a dictionary from chapter to its last cell, the provenance box."""
     executed = execute.execute_all(project)
     build.lay_out(project / "_build" / "stage", executed, project)
     files = sorted((project / "_build" / "stage" / "notebooks").iterdir())
