@@ -30,10 +30,9 @@ estimate of the mean, and True or False: whether a basis was used.
 """
 
 import argparse
-import csv
-import io
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 from matplotlib import cbook
@@ -94,23 +93,11 @@ def draw(name, source, run):
 
 
 def ours(X, rho, name, rng, basis=None):
-    """Return egm's estimate of the mean of the rows `X`, for the zCDP budget `rho`, and whether a basis was used.
-
-    `name` is the name of the data set, `rng` draws the noise, and `basis` is the basis for `AdaptiveDataMechanism`, or
-    "learn", or None.
-    """
+    """Return egm's estimate of the mean of `X`, along the `basis` of AdaptiveDataMechanism, and whether it was used."""
     _, radius, low = RANGES[name]
     mechanism = AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(low, 10 * radius), basis=basis)
     release = mechanism.release(X, rng=rng)
     return release.estimate / len(X), release.basis is not None
-
-
-def learned(X, rho, name, rng):
-    """Return egm's estimate of the mean of `X` with basis="learn", and whether a learned basis was used.
-
-    `rho` is the budget in zCDP, `name` is the name of the data set, and `rng` draws the noise.
-    """
-    return ours(X, rho, name, rng, "learn")
 
 
 def basis_of(X, rho, rng):
@@ -128,26 +115,15 @@ def basis_of(X, rho, rng):
 def ours_along(X, rho, name, rng, share=0.05):
     """Return egm's estimate of the mean of `X` along a private basis, and whether the basis was used.
 
-    The basis is that of `basis_of`, and costs the part `share` of the budget `rho`. `name` is the name of the data set,
-    and `rng` draws the noise.
+    The basis is that of `basis_of`, and costs the part `share` of the budget `rho`.
     """
     return ours(X, (1 - share) * rho, name, rng, basis_of(X, share * rho, rng))
-
-
-def ours_along_better(X, rho, name, rng):
-    """Return egm's estimate of the mean of `X` along a private basis that costs a quarter of the budget `rho`.
-
-    The second result is whether the basis was used. The basis is that of `basis_of`, `name` is the name of the data
-    set, and `rng` draws the noise.
-    """
-    return ours_along(X, rho, name, rng, 0.25)
 
 
 def plan_along(X, rho, name, rng):
     """Return the mean of `X` as the published method PLAN estimates it, and True, because PLAN uses a basis here.
 
-    The private basis, that of `basis_of`, costs a quarter of the budget `rho`. `name` is the name of the data set, and
-    `rng` draws the noise.
+    The private basis, that of `basis_of`, costs a quarter of the budget `rho`.
     """
     basis = basis_of(X, rho / 4, rng)
     radius = RANGES[name][1] * np.sum(np.abs(basis), axis=1)
@@ -158,8 +134,7 @@ def coinpress(X, rho, name, rng):
     """Return the mean of `X` as the published method CoinPress estimates it, and True, because a basis is used.
 
     The basis consists of the eigenvectors of a private covariance matrix. The constants are those of the authors'
-    public code. With the constants of their theorems, errors are far larger here. `rho` is the budget, `name` is the
-    name of the data set, and `rng` draws the noise.
+    public code. With the constants of their theorems, errors are far larger here.
     """
     differences = (X[::2] - X[1::2]) / math.sqrt(2)
     n, d = differences.shape
@@ -186,18 +161,15 @@ def coinpress(X, rho, name, rng):
 
 
 def plan(X, rho, name, rng):
-    """Return the mean of `X` as the published method PLAN estimates it, and False, because PLAN uses no basis here.
-
-    `rho` is the budget, `name` is the name of the data set, and `rng` draws the noise.
-    """
+    """Return the mean of `X` as the published method PLAN estimates it, and False, because PLAN uses no basis here."""
     return rivals.plan(X, rho, radius=RANGES[name][1], rng=rng), False
 
 
 METHODS = {
     "egm": ours,
-    "egm, learned": learned,
+    "egm, learned": partial(ours, basis="learn"),
     "egm, second moments": ours_along,
-    "egm, more second moments": ours_along_better,
+    "egm, more second moments": partial(ours_along, share=0.25),
     "PLAN": plan,
     "PLAN, second moments": plan_along,
     "CoinPress, covariance": coinpress,
@@ -246,15 +218,12 @@ def main():
     parser.add_argument("--quick", action="store_true", help="two runs of each method; writes nothing")
     quick = parser.parse_args().quick
     warnings.simplefilter("ignore", SimulationWarning)
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(COLUMNS.split(","))
+    found = []
     for line in lines(2 if quick else RUNS):
-        entries = [f"{value:.4g}" if isinstance(value, float) else value for value in line]
-        print(*entries, sep="  ", flush=True)
-        writer.writerow(entries)
+        found.append(line)
+        print(*grid.entries(line), sep="  ", flush=True)
     if not quick:
-        TABLE.write_text(sink.getvalue())
+        TABLE.write_text(grid.csv_text(COLUMNS.split(","), found))
 
 
 if __name__ == "__main__":

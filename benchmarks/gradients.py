@@ -100,10 +100,7 @@ class Model:
         return inputs, X / X.sum(axis=1, keepdims=True)
 
     def gradients(self, theta, X, Y):
-        """Return the gradients of the cross-entropy at the parameters `theta`, one row for each row of `X` and `Y`.
-
-        Each row of `Y` has a one in the column of its class, and zeros elsewhere.
-        """
+        """Return the gradients of the cross-entropy at the parameters `theta`, one row for each row of `X` and `Y`."""
         inputs, shares = self.forward(theta, X)
         error, parts = shares - Y, []
         for entering, W in zip(reversed(inputs), reversed(self.layers(theta)), strict=True):
@@ -112,10 +109,7 @@ class Model:
         return np.hstack(parts[::-1])
 
     def accuracy(self, theta, X, Y):
-        """Return the share of the rows `X` whose most probable class, for the parameters `theta`, is that in `Y`.
-
-        Each row of `Y` has a one in the column of its class, and zeros elsewhere.
-        """
+        """Return the share of the rows `X` whose most probable class, for the parameters `theta`, is that in `Y`."""
         return np.mean(self.forward(theta, X)[1].argmax(axis=1) == Y.argmax(axis=1))
 
 
@@ -168,11 +162,7 @@ class AdaCliP(Transform):
     squares: float | np.ndarray = 10**-5.5
 
     def learn(self, mean, noise_std):
-        """Update `center`, which is subtracted from a gradient, and `b`, which multiplies the difference, after a step.
-
-        `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviation of the noise in
-        each entry of `mean`.
-        """
+        """Update `center`, which is subtracted from a gradient, and `b`, which multiplies the rest, after a step."""
         seen = np.clip((mean - self.center) ** 2 - noise_std**2, 1e-12, 10.0)
         self.center = 0.99 * self.center + 0.01 * mean
         self.squares = 0.9 * self.squares + 0.1 * seen
@@ -193,11 +183,7 @@ class Noisy(Transform):
     errors: float | np.ndarray = 0.0
 
     def learn(self, mean, noise_std):
-        """Update the factors `b`, by which gradients are multiplied, after a step of the training.
-
-        `mean` is the noisy mean of the gradients of the sample, and `noise_std` the standard deviation of the noise in
-        each entry of `mean`.
-        """
+        """Update the factors `b`, by which gradients are multiplied, after a step of the training."""
         self.steps += 1
         self.squares = self.squares + mean**2 - noise_std**2
         self.errors = self.errors + 2 * noise_std**4
@@ -208,11 +194,7 @@ class Public(Transform):
     """Scaling by 1 / sqrt(s), where s are the root mean squares of the coordinates of the gradients of public rows."""
 
     def prepare(self, gradients, private, public):
-        """Compute the factors `b` before a step of the training, from the gradients of the rows `public`.
-
-        `public` is a pair (X, Y), and `gradients` is a function of X and Y that returns the gradient of each row. The
-        training rows `private` are not used.
-        """
+        """Compute the factors `b` before a step of the training, from the gradients of the rows `public`."""
         self.b = lemma(np.sqrt(np.mean(gradients(*public) ** 2, axis=0)))
 
 
@@ -220,11 +202,7 @@ class Exact(Transform):
     """Scaling by 1 / sqrt(s), where s are the root mean squares of gradients of training rows, which is not private."""
 
     def prepare(self, gradients, private, public):
-        """Compute the factors `b` before a step of the training, from the gradients of 300 of the rows `private`.
-
-        `private` is a pair (X, Y), and `gradients` is a function of X and Y that returns the gradient of each row. The
-        rows `public` are not used.
-        """
+        """Compute the factors `b` before a step of the training, from the gradients of 300 of the rows `private`."""
         X, Y = private
         self.b = lemma(np.sqrt(np.mean(gradients(X[:300], Y[:300]) ** 2, axis=0)))
 
@@ -264,10 +242,7 @@ def train(name, model_name, method, z, clip_norm, rate, seed):
 
 
 def tuned(*case):
-    """Return the pair (clip norm, rate) on the grid CLIP_NORMS x RATES with the best mean accuracy over TUNING seeds.
-
-    `case` has the first four arguments of `train`: the data set, the model, the method and the noise multiplier.
-    """
+    """Return the (clip norm, rate) of CLIP_NORMS x RATES at which `train(*case, ...)` is best, over TUNING seeds."""
 
     def score(pair):
         return np.mean([train(*case, *pair, seed) for seed in TUNING])

@@ -18,7 +18,9 @@ of the mean, shape (d,).
 """
 
 import argparse
+import csv
 import hashlib
+import io
 import json
 import math
 import multiprocessing
@@ -33,6 +35,7 @@ from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from functools import lru_cache, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,11 +103,7 @@ CELLS = {
 
 
 def ours(X, cell, rng):
-    """Estimate the mean of the rows `X` by egm's AdaptiveDataMechanism; the estimate is an array of shape (d,).
-
-    `cell` is the grid point: the law of the rows and the budget. The mechanism is given a range for the mean, and a
-    range for the standard deviations that spans eight powers of ten.
-    """
+    """Estimate the mean of `X` by egm's AdaptiveDataMechanism, for spreads in a range of eight powers of ten."""
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
     return mechanism.release(X, rng=rng).estimate / len(X)
@@ -124,128 +123,42 @@ def _known(cell):
 
 
 def ours_oracle(X, cell, rng):
-    """Estimate the mean of `X` by egm's GaussianDataMechanism, which knows the true mean and standard deviations.
-
-    `cell` is the grid point: the law of the rows and the budget.
-    """
+    """Estimate the mean of `X` by egm's GaussianDataMechanism, which knows the true mean and standard deviations."""
     return _known(cell).release(X, rng=rng).estimate / len(X)
 
 
-def plan(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method PLAN, which divides the budget as its authors do.
+def rival(function, budget=1.0, **options):
+    """Return a method of estimation: `function` of `egm.study.rivals` with `budget` times rho, and with `options`.
 
-    `cell` is the grid point: the law of the rows and the budget.
+    An option that is a function of the grid point is computed there.
     """
-    return rivals.plan(X, cell.rho, radius=cell.radius, rng=rng)
+
+    def estimate(X, cell, rng):
+        values = {name: value(cell) if callable(value) else value for name, value in options.items()}
+        return function(X, budget * cell.rho, radius=cell.radius, rng=rng, **values)
+
+    return estimate
 
 
-def plan_published(X, cell, rng):
-    """Estimate the mean of the rows `X` by PLAN with the budget 3.75 rho, which the authors' code spends if given rho.
+mu, sigma = attrgetter("mu"), attrgetter("sigma")  # the true values at a grid point, which an oracle knows
 
-    `cell` is the grid point: the law of the rows and the budget.
+
+def largest_sigma(cell):
+    """Return the largest true standard deviation of a column at the grid point `cell`."""
+    return np.max(cell.sigma)
+
+
+def narrow(cell):
+    """Return the bound on rotated coordinates of the mean with which the PLAN paper runs Huang, Liang and Yi's method.
+
+    Each coordinate is then searched between -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d).
     """
-    return rivals.plan(X, 3.75 * cell.rho, search_share=0.8, radius=cell.radius, rng=rng)
-
-
-def plan_sigma(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method PLAN, which is given the true standard deviations.
-
-    `cell` is the grid point: the law of the rows and the budget.
-    """
-    return rivals.plan(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
-
-
-def huang_liang_yi(X, cell, rng):
-    """Estimate the mean of the rows `X` by the shifted clipped mean of Huang, Liang and Yi, with their constants.
-
-    `cell` is the grid point: the law of the rows and the budget. The method gets a bound on the norm of the mean, which
-    follows from `cell.radius`.
-    """
-    return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng)
-
-
-def huang_liang_yi_narrow(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method of Huang, Liang and Yi as the PLAN paper runs it.
-
-    The method rotates the rows at random, and searches each coordinate of the mean of the rotated rows between
-    -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d). `cell` is the grid point: the law of the rows and the budget.
-    """
-    padded, beta = 1 << (cell.d - 1).bit_length(), 0.1
-    bound = cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / beta)))
-    options = {"norm_bound": bound, "clip_share": 0.01, "slack": 2.0, "beta": beta}
-    return rivals.huang_liang_yi(X, cell.rho, radius=cell.radius, rng=rng, **options)
-
-
-def coordinate_median(X, cell, rng):
-    """Estimate the mean of the rows `X` by a private median of each column.
-
-    `cell` is the grid point: the law of the rows and the budget.
-    """
-    return rivals.coordinate_median(X, cell.rho, radius=cell.radius, rng=rng)
-
-
-def coinpress(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method CoinPress, given the largest true standard deviation.
-
-    `cell` is the grid point: the law of the rows and the budget.
-    """
-    return rivals.coinpress(X, cell.rho, radius=cell.radius, sigma=np.max(cell.sigma), rng=rng)
-
-
-def coinpress_public(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method CoinPress with the constants of its public code.
-
-    The method gets the largest true standard deviation. `cell` is the grid point: the law of the rows and the budget.
-    """
-    options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01}
-    return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
-
-
-def coinpress_covariance(X, cell, rng):
-    """Estimate the mean of the rows `X` by CoinPress, which spends half of the budget on the covariance matrix first.
-
-    The method gets the largest true standard deviation. `cell` is the grid point: the law of the rows and the budget.
-    """
-    options = {"sigma": np.max(cell.sigma), "clip_probability": 0.01, "covariance_steps": 3}
-    return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
-
-
-def coinpress_sigma(X, cell, rng):
-    """Estimate the mean of the rows `X` by the published method CoinPress, which is given all true standard deviations.
-
-    `cell` is the grid point: the law of the rows and the budget.
-    """
-    options = {"sigma": cell.sigma, "clip_probability": 0.01}
-    return rivals.coinpress(X, cell.rho, radius=cell.radius, rng=rng, **options)
-
-
-def anisotropic(X, cell, rng):
-    """Estimate the mean of the rows `X` by the method of Dagan and others, given the true standard deviations.
-
-    A private filter first leaves out outlying rows. `cell` is the grid point: the law of the rows and the budget.
-    """
-    return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, rng=rng)
-
-
-def anisotropic_oracle(X, cell, rng):
-    """Estimate the mean of the rows `X` by the method of Dagan and others, given the true mean and standard deviations.
-
-    Then no filter of outlying rows is needed. `cell` is the grid point: the law of the rows and the budget.
-    """
-    return rivals.anisotropic(X, cell.rho, radius=cell.radius, sigma=cell.sigma, center=cell.mu, rng=rng)
-
-
-def gaussian(X, cell, rng):
-    """Estimate the mean of the rows `X` by the mean of the clipped rows plus Gaussian noise.
-
-    The rows are clipped to the smallest ball around 0 that contains all possible means. `cell` is the grid point: the
-    law of the rows and the budget.
-    """
-    return rivals.gaussian(X, cell.rho, radius=cell.radius, rng=rng)
+    padded = 1 << (cell.d - 1).bit_length()
+    return cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / BETA)))
 
 
 @lru_cache(maxsize=1)
-def _ball(cell):
+def ball(cell):
     """Return the radius of the ball around the true mean to which rows are clipped at the grid point `cell`.
 
     With this radius, the forecast squared error of the sum of the clipped rows plus Gaussian noise is least.
@@ -254,46 +167,38 @@ def _ball(cell):
     return forecast.best_clip_norm(lambda norm: factor * norm**2, cell.sigma, cell.n, np.ones(cell.d))[0]
 
 
-def gaussian_oracle(X, cell, rng):
-    """Estimate the mean of the rows `X` by a noisy mean of the rows clipped to the best ball around the true mean.
-
-    `cell` is the grid point: the law of the rows and the budget.
-    """
-    return rivals.gaussian(X, cell.rho, radius=cell.radius, center=cell.mu, clip_norm=_ball(cell), rng=rng)
-
-
 class Method(NamedTuple):
-    """Describe a method of estimation that is compared with others on the grid points.
+    """Describe a method of estimation that is compared with others on the grid points."""
 
-    `estimate` is a function (rows, grid point, random generator) that returns the estimate of the mean. `knows` says
-    what it is told about the data, besides the range of the mean. A `slow` method runs after the others. No method runs
-    for more than its `largest_d` columns. `version` has to be increased when the estimates change.
-    """
-
-    estimate: object
-    knows: str = ""
+    estimate: object  # function of (rows, grid point, random generator) that returns the estimate of the mean
+    knows: str = ""  # what it is told about the data, besides the range of the mean
     slow: bool = False  # runs after all others
-    largest_d: float = math.inf
+    largest_d: float = math.inf  # columns, for more of which it does not run
     version: int = 1  # raise it when the estimates change: the results are then computed again
 
 
+BETA = 0.1
+NARROW = rival(rivals.huang_liang_yi, norm_bound=narrow, clip_share=0.01, slack=2.0, beta=BETA)
+PUBLIC = partial(rival, rivals.coinpress, clip_probability=0.01)  # the constant of CoinPress's public code
+COVARIANCE = PUBLIC(sigma=largest_sigma, covariance_steps=3)  # spends half of the budget on the covariance matrix first
 METHODS = {
     "ours": Method(ours, version=2),
     "ours, oracle": Method(ours_oracle, "mu and sigma"),
-    "plan": Method(plan),
-    "plan, 3.75 rho": Method(plan_published, "more budget"),
-    "plan, oracle": Method(plan_sigma, "sigma"),
-    "huang_liang_yi": Method(huang_liang_yi),
-    "huang_liang_yi, narrow": Method(huang_liang_yi_narrow, "norm of mu"),
-    "coordinate_median": Method(coordinate_median),
-    "coinpress": Method(coinpress, "largest sigma"),
-    "coinpress, public": Method(coinpress_public, "largest sigma"),
-    "coinpress, covariance": Method(coinpress_covariance, "largest sigma", slow=True, largest_d=512),
-    "coinpress, oracle": Method(coinpress_sigma, "sigma"),
-    "anisotropic": Method(anisotropic, "sigma", slow=True),
-    "anisotropic, oracle": Method(anisotropic_oracle, "mu and sigma"),
-    "gaussian": Method(gaussian),
-    "gaussian, oracle": Method(gaussian_oracle, "mu and sigma"),
+    "plan": Method(rival(rivals.plan)),  # divides the budget as its authors do
+    "plan, 3.75 rho": Method(rival(rivals.plan, 3.75, search_share=0.8), "more budget"),  # what their code spends
+    "plan, oracle": Method(rival(rivals.plan, sigma=sigma), "sigma"),
+    "huang_liang_yi": Method(rival(rivals.huang_liang_yi)),  # with the authors' constants
+    "huang_liang_yi, narrow": Method(NARROW, "norm of mu"),  # as the PLAN paper runs it
+    "coordinate_median": Method(rival(rivals.coordinate_median)),
+    "coinpress": Method(rival(rivals.coinpress, sigma=largest_sigma), "largest sigma"),
+    "coinpress, public": Method(PUBLIC(sigma=largest_sigma), "largest sigma"),
+    "coinpress, covariance": Method(COVARIANCE, "largest sigma", slow=True, largest_d=512),
+    "coinpress, oracle": Method(PUBLIC(sigma=sigma), "sigma"),
+    # Dagan and others; a private filter first leaves out outlying rows, which is not needed if the mean is known
+    "anisotropic": Method(rival(rivals.anisotropic, sigma=sigma), "sigma", slow=True),
+    "anisotropic, oracle": Method(rival(rivals.anisotropic, sigma=sigma, center=mu), "mu and sigma"),
+    "gaussian": Method(rival(rivals.gaussian)),  # clips to the smallest ball around 0 that contains all possible means
+    "gaussian, oracle": Method(rival(rivals.gaussian, center=mu, clip_norm=ball), "mu and sigma"),
 }
 
 # --- One cell ---------------------------------------------------------------------------------------------------------
@@ -361,10 +266,7 @@ def connect(store):
 
 
 def save(db, cell, runs):
-    """Store the results of methods at the grid point `cell` in the database `db`, all of them or none.
-
-    `runs` is a dictionary from the name of each method to a list with a result of `squared_errors` for each seed.
-    """
+    """Store `runs`, what `run_cell` returns for the grid point `cell`, in the database `db`, all of it or nothing."""
     rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
     with db:
         db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", rows)
@@ -380,6 +282,18 @@ def load(db, cell, name, seeds):
     row = db.execute(query, (cell.name, name, METHODS[name].version)).fetchone()
     runs = json.loads(row[0])[:seeds] if row else []
     return runs if len(runs) == seeds else None
+
+
+def entries(row):
+    """Return the entries of `row`, one row of a table of results, with four digits of each float."""
+    return [f"{value:.4g}" if isinstance(value, float) else value for value in row]
+
+
+def csv_text(names, rows):
+    """Return CSV text with the `names` of the columns and the `entries` of all `rows`."""
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="\n").writerows([names, *map(entries, rows)])
+    return sink.getvalue()
 
 
 # --- The whole --------------------------------------------------------------------------------------------------------

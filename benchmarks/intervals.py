@@ -126,10 +126,7 @@ def over_least(found):
 
 
 def table(kind, runs, names=tuple(laws.LAWS)):
-    """Yield lines of text about the intervals of a mechanism: a line for each law, and lists of laws that miss a goal.
-
-    `kind` is one of MECHANISMS, `runs` is the number of runs for each law, and `names` are the laws.
-    """
+    """Yield lines of text about the intervals of a mechanism: one for each law, and lists of laws that miss a goal."""
     columns = [f"{of} {level:.0%}" for of in OF for level in LEVELS]
     yield f"{kind}: share inside (standard error), length over the shortest; - for too few, + for too long"
     yield " " * 22 + "".join(f"   {column:21}" for column in columns) + "   over the least" * (kind == "unseen")

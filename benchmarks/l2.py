@@ -20,11 +20,12 @@ SPHERES, TOLERANCE = 1000, 1e-3  # of dp_l2 in the experiments of its authors
 def noise(quick):
     """Measure the error of l2 noise, the time to compute its scale, and the time of a draw; yield lines of text.
 
-    The density of l2 noise at x is proportional to exp(-||x|| / scale). The error is the mean squared error, divided by
-    that of Gaussian noise for the same epsilon and delta. If `quick` is true, there are fewer dimensions and
-    repetitions.
+    The error is the mean squared error, divided by that of Gaussian noise for the same epsilon and delta. If `quick` is
+    true, there are fewer dimensions and repetitions.
     """
-    methods = {"egm": own} | ({"dp_l2": authors} if find_spec("dp_l2") else {})
+    methods = {"egm": partial(calibration.l2_noise_scale, EPSILON, DELTA)} | (
+        {"dp_l2": authors} if find_spec("dp_l2") else {}
+    )
     columns = [*(f"error, {name}" for name in methods), *(f"ms, {name}" for name in methods)]
     yield from heading(f"l2 noise at ({EPSILON:g}, {DELTA:g}): error over that of Gaussian noise, time", *columns)
     if "dp_l2" not in methods:
@@ -40,11 +41,6 @@ def noise(quick):
     yield verdict("most milliseconds to d = 1000", [max(times.values())], ".2f", most=5)
     yield verdict("milliseconds, d = 1e6", [million], ".2f", most=50)
     yield verdict("secure draw over Gaussian, d = 1e4", [secure_ratio(quick)], ".2f", most=1.2)
-
-
-def own(d):
-    """Return the scale of l2 noise in `d` dimensions that egm computes for EPSILON and DELTA."""
-    return calibration.l2_noise_scale(EPSILON, DELTA, d)
 
 
 def authors(d):

@@ -16,18 +16,12 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Draw `n` standard normal rows of `d` entries with the generator `rng`, and move some of the rows away.
-
-    With probability `share`, `apart` is added to all entries of a row.
-    """
+    """Draw standard normal rows; with probability `share`, `apart` is added to all entries of a row."""
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 
 def _outliers(rng, n, d, share, factor):
-    """Draw `n` standard normal rows of `d` entries with the generator `rng`, and make some of the rows long.
-
-    With probability `share`, all entries of a row are multiplied by `factor`.
-    """
+    """Draw standard normal rows; with probability `share`, all entries of a row are multiplied by `factor`."""
     return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
 
 
@@ -56,6 +50,11 @@ def _trend(rng, n, d):
     return np.linspace(-2, 2, n)[:, None] + rng.normal(size=(n, d))
 
 
+def _flags(p):
+    """Return the law of columns that are 1 with the probabilities `p`, one number or one for each, and otherwise 0."""
+    return lambda rng, n, d: 1.0 * (rng.random((n, d)) < p)
+
+
 LAWS = {
     "normal": lambda rng, n, d: rng.normal(size=(n, d)),
     "uniform": lambda rng, n, d: rng.uniform(-1, 1, (n, d)),
@@ -63,7 +62,7 @@ LAWS = {
     "exponential": lambda rng, n, d: rng.exponential(size=(n, d)),
     "lognormal": lambda rng, n, d: rng.lognormal(size=(n, d)),
     "Pareto 1.5": lambda rng, n, d: rng.pareto(1.5, (n, d)),
-    "binary": lambda rng, n, d: 1.0 * (rng.random((n, d)) < 0.3),
+    "binary": _flags(0.3),
     "one-hot": lambda rng, n, d: one_hot(rng, n, d, 1.0),
     "Poisson": lambda rng, n, d: rng.poisson(2, (n, d)).astype(float),
     "zero rows": lambda rng, n, d: rng.normal(5, 1, (n, d)) * (rng.random((n, 1)) < 0.2),
@@ -84,9 +83,9 @@ LAWS = {
     "beta 0.5, 0.5": lambda rng, n, d: rng.beta(0.5, 0.5, (n, d)),
     "beta 5, 1": lambda rng, n, d: rng.beta(5, 1, (n, d)),
     "triangular": lambda rng, n, d: rng.triangular(0, 0, 1, (n, d)),
-    "binary 0.01": lambda rng, n, d: 1.0 * (rng.random((n, d)) < 0.01),
-    "binary 0.1": lambda rng, n, d: 1.0 * (rng.random((n, d)) < 0.1),
-    "binary 0.5": lambda rng, n, d: 1.0 * (rng.random((n, d)) < 0.5),
+    "binary 0.01": _flags(0.01),
+    "binary 0.1": _flags(0.1),
+    "binary 0.5": _flags(0.5),
     "one-hot, even": lambda rng, n, d: one_hot(rng, n, d, 0.0),
     "one-hot, steep": lambda rng, n, d: one_hot(rng, n, d, 2.0),
     "Poisson 0.1": lambda rng, n, d: rng.poisson(0.1, (n, d)).astype(float),
@@ -115,12 +114,11 @@ INFINITE = "Pareto 1.5", "t, 2"  # laws of infinite variance
 class Mixed(NamedTuple):
     """Describe a law of rows whose first columns follow another law than the others, which are standard normal.
 
-    `law` is a name in LAWS. The entries of the first columns are moved and scaled to the mean 0 and the standard
-    deviation `factor`. There is one such column or, if `half` is true, half of all columns are such columns.
+    The entries of the first columns are moved and scaled to the mean 0 and the standard deviation `factor`.
     """
 
-    law: str
-    half: bool = False
+    law: str  # a name in LAWS
+    half: bool = False  # half of all columns, and not one, are such columns
     factor: float = 1.0
 
     def columns(self, d):
@@ -157,272 +155,228 @@ def draw(law, n, d, alpha, rng):
 
 
 class Table(NamedTuple):
-    """Describe data on which `AdaptiveDataMechanism` is tested, and what is declared to it about them.
+    """Describe data on which `AdaptiveDataMechanism` is tested, and what is declared to it about them."""
 
-    The function `make` of (random generator, n, d) draws the data. `reach` is n sqrt(rho) for the budget rho. `radius`
-    is the declared bound on the centers of the columns, and `sigma_range` the declared range of their standard
-    deviations. `hidden` is true if the data are not as declared, or if too few rows are far away to be seen in the
-    noise.
-    """
-
-    make: object
+    make: object  # function of (random generator, n, d) that draws the data
     n: int
     d: int
-    reach: float
-    radius: float = 1e4
-    sigma_range: tuple = (1e-3, 1e4)
+    reach: float  # n sqrt(rho) for the budget rho
+    radius: float = 1e4  # declared bound on the centers of the columns
+    sigma_range: tuple = (1e-3, 1e4)  # declared range of their standard deviations
     hidden: bool = False  # not as declared, or rows far away are fewer than the budget can show
-
-
-def _units(rng, n, d):
-    """Draw `n` rows of `d` normal columns by the generator `rng`; columns differ only in scale, from 2e-4 to 1e3."""
-    return rng.normal(5, 1, (n, d)) * np.geomspace(2e-4, 1e3, d)
-
-
-def _with(X, rows, values):
-    """Return a copy of the matrix `X` in which the number, or row, `values` replaces each of the first `rows` rows."""
-    X = np.array(X, dtype=float)
-    X[:rows] = values
-    return X
-
-
-def _column(X, j, values):
-    """Return a copy of the matrix `X` in which `values`, a number or one number for each row, replace column `j`."""
-    X = np.array(X, dtype=float)
-    X[:, j] = values
-    return X
 
 
 def _normal(rng, n, d):
     return rng.normal(5, 1, (n, d))
 
 
-def _mostly(rng, n, d, share, low, high):
-    """Draw `n` rows by `rng`; all `d` entries of a row are `high` with probability `share`, and `low` otherwise."""
-    return np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
+def _standard(rng, n, d):
+    return rng.normal(size=(n, d))
 
 
-def _tables():
-    """Return the hundred tables of data that are designed to make `AdaptiveDataMechanism` fail, as {name: Table}."""
-    T = Table
-    found = {
-        # one value, or hardly more
-        "zeros": T(lambda rng, n, d: np.zeros((n, d)), 1000, 3, 200),
-        "constant": T(lambda rng, n, d: np.full((n, d), 7.0), 1000, 3, 200),
-        "constant, one column": T(lambda rng, n, d: np.full((n, d), 7.0), 1000, 1, 150),
-        "constant, at the radius": T(lambda rng, n, d: np.full((n, d), 1e4), 4000, 10, 1000),
-        "constant, beyond the radius": T(lambda rng, n, d: np.full((n, d), 3e4), 4000, 2, 500, hidden=True),
-        "constant, many columns": T(lambda rng, n, d: np.tile(np.arange(d) * 10.0, (n, 1)), 4000, 300, 500),
-        "all rows equal but one": T(lambda rng, n, d: _with(np.full((n, d), 7.0), 1, 1e4), 4000, 3, 1000, hidden=True),
-        "all rows equal but five": T(
-            lambda rng, n, d: _with(np.full((n, d), 7.0), 5, -9e3), 4000, 3, 1000, hidden=True
-        ),
-        "all rows equal but 1 %": T(lambda rng, n, d: _mostly(rng, n, d, 0.01, 7.0, 1e3), 4000, 3, 1000, hidden=True),
-        "all rows equal but 1 %, barely": T(
-            lambda rng, n, d: _mostly(rng, n, d, 0.01, 7.0, 1e3), 4000, 3, 150, hidden=True
-        ),
-        "all rows equal but 10 %": T(lambda rng, n, d: _mostly(rng, n, d, 0.1, 0.0, 1e4), 4000, 3, 150),
-        "all rows equal but 49 %": T(lambda rng, n, d: _mostly(rng, n, d, 0.49, -1e4, 1e4), 4000, 3, 200),
-        "constant and normal columns": T(lambda rng, n, d: _normal(rng, n, d) * (np.arange(d) % 2), 4000, 20, 500),
-        "constant but one column": T(lambda rng, n, d: _normal(rng, n, d) * (np.arange(d) == 3) + 9, 4000, 20, 500),
-        "normal but one constant": T(lambda rng, n, d: _column(_normal(rng, n, d), 0, 9e3), 4000, 20, 500),
-        "constant, wide": T(lambda rng, n, d: np.full((n, d), 3.0), 4000, 1000, 1000),
-        # flags and categories
-        **{
-            f"binary, {p}": T(lambda rng, n, d, p=p: 1.0 * (rng.random((n, d)) < p), 4000, d, reach, hidden=hidden)
-            for p, d, reach, hidden in (
-                *((0.001, 10, 1000, True), (0.01, 1, 150, True), (0.02, 5, 500, False)),
-                *((0.05, 1, 150, True), (0.1, 30, 300, False)),
-            )
-        },
-        **{
-            f"binary, {p}, d = {d}": T(lambda rng, n, d, p=p: 1.0 * (rng.random((n, d)) < p), 4000, d, reach)
-            for p, d, reach in ((0.25, 1, 150), (0.5, 1, 150), (0.5, 100, 300), (0.9, 3, 200))
-        },
-        "binary, all rates": T(
-            lambda rng, n, d: 1.0 * (rng.random((n, d)) < np.geomspace(0.001, 0.5, d)), 4000, 50, 1000
-        ),
-        "binary, 0 and 1000": T(lambda rng, n, d: 1e3 * (rng.random((n, d)) < 0.03), 4000, 3, 300),
-        "one-hot, even": T(lambda rng, n, d: one_hot(rng, n, d, 0.0), 4000, 10, 300),
-        "one-hot, wide": T(lambda rng, n, d: one_hot(rng, n, d, 1.0), 4000, 300, 500),
-        "one-hot, dominant": T(lambda rng, n, d: one_hot(rng, n, d, 3.0), 4000, 20, 500),
-        "one-hot, nearly always one": T(
-            lambda rng, n, d: np.eye(d)[np.where(rng.random(n) < 0.98, 0, rng.integers(1, d, n))],
-            4000,
-            10,
-            300,
-            hidden=True,
-        ),
-        "one-hot times money": T(
-            lambda rng, n, d: one_hot(rng, n, d, 1.0) * rng.lognormal(4, 1, (n, 1)), 4000, 10, 1000
-        ),
-        # times, and values that are far from 0 compared with their spread
-        "times": T(lambda rng, n, d: 1.6e9 + rng.uniform(0, 3e7, (n, d)), 4000, 2, 500, 2e9, (1.0, 2e9)),
-        "times, barely": T(lambda rng, n, d: 1.6e9 + rng.uniform(0, 3e7, (n, d)), 4000, 1, 150, 2e9, (1.0, 2e9)),
-        "times, within a second": T(lambda rng, n, d: 1.6e9 + rng.random((n, d)), 4000, 3, 500, 2e9, (1e-3, 2e9)),
-        "times, some missing as 0": T(
-            lambda rng, n, d: (1.6e9 + rng.uniform(0, 3e7, (n, d))) * (rng.random((n, d)) > 0.03),
-            4000,
-            2,
-            500,
-            2e9,
-            (1.0, 2e9),
-        ),
-        "times, half missing as 0": T(
-            lambda rng, n, d: (1.6e9 + rng.uniform(0, 3e7, (n, d))) * (rng.random((n, 1)) > 0.5),
-            4000,
-            2,
-            500,
-            2e9,
-            (1.0, 2e9),
-        ),
-        "times, 10 % missing as -1": T(
-            lambda rng, n, d: np.where(rng.random((n, 1)) < 0.1, -1, 1.6e9 + rng.uniform(0, 86400, (n, d))),
-            4000,
-            1,
-            300,
-            2e9,
-            (1.0, 2e9),
-        ),
-        "years": T(lambda rng, n, d: rng.integers(1900, 2025, (n, d)).astype(float), 2000, 2, 200),
-        "far away and narrow": T(lambda rng, n, d: 9e3 + 1e-2 * rng.normal(size=(n, d)), 4000, 10, 300),
-        "far away and narrow, barely": T(lambda rng, n, d: -9e3 + 2e-3 * rng.normal(size=(n, d)), 4000, 1, 150),
-        "a time beside flags": T(
-            lambda rng, n, d: _column(1.0 * (rng.random((n, d)) < 0.3), 0, 1.6e9 + rng.uniform(0, 3e7, n)),
-            4000,
-            5,
-            500,
-            2e9,
-            (1e-2, 2e9),
-        ),
-        # units
-        "units, 2e-4 to 1e5": T(_units, 4000, 10, 500, 1e5, (1e-4, 1e5)),
-        "units, barely": T(_units, 4000, 5, 160, 1e5, (1e-4, 1e5)),
-        "units, wide": T(_units, 4000, 100, 1000, 1e5, (1e-4, 1e5)),
-        "units, many rows": T(_units, 20000, 30, 3000, 1e5, (1e-4, 1e5)),
-        "units, lognormal": T(
-            lambda rng, n, d: rng.lognormal(size=(n, d)) * np.geomspace(2e-4, 1e4, d), 4000, 10, 500, 1e5, (1e-4, 1e5)
-        ),
-        "units, ten decades": T(
-            lambda rng, n, d: rng.normal(size=(n, d)) * np.geomspace(1e-5, 1e5, d), 4000, 11, 1000, 1e6, (1e-6, 1e6)
-        ),
-        "ten decades in a column": T(
-            lambda rng, n, d: 10.0 ** rng.uniform(-5, 5, (n, d)), 4000, 3, 1000, 1e5, (1e-5, 1e5)
-        ),
-        "ten decades in a column, barely": T(
-            lambda rng, n, d: 10.0 ** rng.uniform(-5, 5, (n, d)), 4000, 1, 170, 1e5, (1e-5, 1e5)
-        ),
-        "smaller than declared": T(lambda rng, n, d: 1e-6 * rng.normal(size=(n, d)), 4000, 5, 300),
-        "larger than declared": T(lambda rng, n, d: 1e3 * rng.normal(size=(n, d)), 4000, 5, 300, 10.0, (1e-3, 10.0)),
-        "spread declared exactly": T(lambda rng, n, d: rng.normal(size=(n, d)), 4000, 5, 300, 10.0, (1.0, 1.0)),
-        "spread declared too large": T(lambda rng, n, d: rng.normal(size=(n, d)), 4000, 5, 300, 1e3, (1e2, 1e3)),
-        "one wide column of 300": T(
-            lambda rng, n, d: _column(rng.normal(size=(n, d)), 0, 1e3 * rng.normal(size=n)), 4000, 300, 1000
-        ),
-        "one wide column of 10": T(
-            lambda rng, n, d: _column(rng.normal(size=(n, d)), 4, 3e3 * rng.normal(size=n)), 4000, 10, 300
-        ),
-        # tails
-        "Pareto 1.5": T(lambda rng, n, d: rng.pareto(1.5, (n, d)), 4000, 3, 500),
-        "Pareto 1.5, barely": T(lambda rng, n, d: rng.pareto(1.5, (n, d)), 4000, 1, 150),
-        "Pareto 1.5, wide": T(lambda rng, n, d: rng.pareto(1.5, (n, d)), 4000, 100, 500),
-        "Pareto 1.1": T(lambda rng, n, d: np.minimum(rng.pareto(1.1, (n, d)), 1e4), 4000, 1, 1000),
-        "Pareto rows": T(lambda rng, n, d: rng.pareto(1.5, (n, 1)) * rng.random((n, d)), 4000, 20, 500),
-        "Cauchy": T(lambda rng, n, d: np.clip(rng.standard_cauchy((n, d)), -1e4, 1e4), 4000, 3, 500),
-        "Cauchy, not cut": T(lambda rng, n, d: rng.standard_cauchy((n, d)), 4000, 3, 500),
-        "lognormal 3": T(lambda rng, n, d: np.minimum(rng.lognormal(0, 3, (n, d)), 1e4), 4000, 2, 500),
-        # zeros among other numbers
-        **{
-            f"rows of zeros, {share}": T(
-                lambda rng, n, d, share=share: rng.normal(5, 1, (n, d)) * (rng.random((n, 1)) > share),
-                4000,
-                d,
-                reach,
-                hidden=share > 0.95,
-            )
-            for share, d, reach in ((0.3, 3, 200), (0.5, 3, 300), (0.8, 10, 300), (0.95, 10, 500), (0.99, 3, 1000))
-        },
-        **{
-            f"entries of zero, {share}": T(
-                lambda rng, n, d, share=share: rng.normal(5, 1, (n, d)) * (rng.random((n, d)) > share), 4000, d, reach
-            )
-            for share, d, reach in ((0.3, 3, 200), (0.6, 1, 150), (0.9, 30, 500), (0.97, 100, 1000))
-        },
-        "money, mostly none": T(
-            lambda rng, n, d: np.minimum(rng.lognormal(5, 1.5, (n, d)), 1e4) * (rng.random((n, d)) < 0.15), 4000, 4, 500
-        ),
-        # clusters
-        "two points": T(lambda rng, n, d: _mostly(rng, n, d, 0.5, -80.0, 80.0), 4000, 5, 200),
-        "two points at the radius": T(lambda rng, n, d: _mostly(rng, n, d, 0.5, -1e4, 1e4), 4000, 1, 150),
-        "bimodal, far apart": T(
-            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.5, -5e3, 5e3), 4000, 5, 300
-        ),
-        "bimodal, 60 to 40": T(
-            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.4, -5e3, 5e3), 4000, 5, 300
-        ),
-        "bimodal, 80 to 20": T(
-            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.2, -5e3, 5e3), 4000, 5, 150
-        ),
-        "bimodal, 95 to 5": T(
-            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.05, 0, 5e3), 4000, 5, 200, hidden=True
-        ),
-        "bimodal, 99 to 1": T(
-            lambda rng, n, d: rng.normal(size=(n, d)) + _mostly(rng, n, d, 0.01, 0, 1e4), 4000, 5, 500, hidden=True
-        ),
-        "bimodal, one column": T(
-            lambda rng, n, d: _column(rng.normal(size=(n, d)), 0, rng.choice([-1e3, 1e3], n)), 4000, 20, 500
-        ),
-        "ten clusters": T(
-            lambda rng, n, d: rng.normal(size=(n, d)) + 1e3 * rng.normal(size=(10, d))[rng.integers(0, 10, n)],
-            4000,
-            8,
-            300,
-        ),
-        "nested spreads": T(
-            lambda rng, n, d: rng.normal(size=(n, d)) * 10.0 ** rng.integers(-2, 4, (n, 1)), 4000, 5, 500
-        ),
-        # dependent columns
-        "equal columns": T(lambda rng, n, d: rng.normal(5, 2, (n, 1)) * np.ones(d), 4000, 30, 300),
-        "equal columns, skewed": T(lambda rng, n, d: rng.exponential(3, (n, 1)) * np.ones(d), 4000, 100, 300),
-        "sums of others": T(lambda rng, n, d: np.cumsum(rng.exponential(size=(n, d)), axis=1), 4000, 30, 500),
-        "random walks": T(lambda rng, n, d: np.cumsum(rng.normal(size=(n, d)), axis=1), 4000, 100, 500),
-        # accidents
-        "one huge outlier": T(lambda rng, n, d: _with(_normal(rng, n, d), 1, 1e12), 4000, 5, 500, hidden=True),
-        "one outlier of the largest double": T(
-            lambda rng, n, d: _with(_normal(rng, n, d), 1, 1.7e308), 4000, 5, 500, hidden=True
-        ),
-        "ten outliers": T(lambda rng, n, d: _with(_normal(rng, n, d), 10, 1e4), 4000, 5, 500, hidden=True),
-        "2 % of outliers, one column": T(
-            lambda rng, n, d: _column(_normal(rng, n, d), 2, np.where(rng.random(n) < 0.02, 9999.0, 5.0)),
-            4000,
-            5,
-            500,
-            hidden=True,
-        ),
-        "missing as 9999": T(
-            lambda rng, n, d: np.where(rng.random((n, d)) < 0.05, 9999.0, _normal(rng, n, d)), 4000, 5, 300
-        ),
-        "sorted": T(lambda rng, n, d: np.sort(rng.lognormal(size=(n, d)), axis=0), 4000, 5, 300),
-        "twenty rows, many times": T(lambda rng, n, d: _normal(rng, 20, d)[rng.integers(0, 20, n)], 4000, 5, 200),
-        # real life
-        "ages": T(lambda rng, n, d: rng.integers(0, 100, (n, d)).astype(float), 1000, 1, 150, 120.0, (0.1, 120.0)),
-        "money, rounded to 100": T(
-            lambda rng, n, d: np.rint(np.minimum(rng.lognormal(7, 0.8, (n, d)), 1e5) / 100) * 100, 4000, 2, 300, 1e5
-        ),
-        "age, income, flag": T(
-            lambda rng, n, d: np.column_stack(
-                [rng.integers(18, 90, n), np.rint(rng.lognormal(10, 0.6, n)), rng.random(n) < 0.05]
-            ).astype(float),
-            4000,
-            3,
-            500,
-            1e6,
-            (1e-2, 1e6),
-        ),
-        "fifty rows": T(_normal, 50, 2, 200),
-        "two rows": T(_normal, 2, 1, 200),
-    }
-    return found
+def _units(rng, n, d):
+    """Draw `n` rows of `d` normal columns by the generator `rng`; columns differ only in scale, from 2e-4 to 1e3."""
+    return _normal(rng, n, d) * np.geomspace(2e-4, 1e3, d)
 
 
-TABLES = _tables()
+def _times(rng, n, d):
+    """Draw `n` rows of `d` times within a year by the generator `rng`, in seconds since 1970."""
+    return 1.6e9 + rng.uniform(0, 3e7, (n, d))
+
+
+def _decades(rng, n, d):
+    """Draw `n` rows of `d` entries by the generator `rng`, each spread evenly over ten powers of ten."""
+    return 10.0 ** rng.uniform(-5, 5, (n, d))
+
+
+def _constant(value):
+    return lambda rng, n, d: np.full((n, d), value)
+
+
+def _mostly(share, low, high):
+    """Return the law of rows in which all entries are `high` with probability `share`, and `low` otherwise."""
+    return lambda rng, n, d: np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
+
+
+def _bimodal(share, low, high):
+    """Return the law of the rows of `_mostly`, to whose entries standard normal numbers are added."""
+    return lambda rng, n, d: _standard(rng, n, d) + _mostly(share, low, high)(rng, n, d)
+
+
+def _with(law, rows, values):
+    """Return `law` with the number `values` in place of all entries of each of the first `rows` rows."""
+
+    def changed(rng, n, d):
+        X = law(rng, n, d)
+        X[:rows] = values
+        return X
+
+    return changed
+
+
+def _column(law, j, entries):
+    """Return `law` with another column `j`, whose entries the function `entries` of (rng, n) draws."""
+
+    def changed(rng, n, d):
+        X = law(rng, n, d)
+        X[:, j] = entries(rng, n)
+        return X
+
+    return changed
+
+
+def _people(rng, n, d):
+    """Draw `n` rows of an age, an income and a flag by the generator `rng`; `d` is 3."""
+    columns = [rng.integers(18, 90, n), np.rint(rng.lognormal(10, 0.6, n)), rng.random(n) < 0.05]
+    return np.column_stack(columns).astype(float)
+
+
+T = Table
+YEARS = 2e9, (1.0, 2e9)  # what is declared about times
+WIDE = 1e5, (1e-4, 1e5)  # and about columns with different units
+TABLES = {  # designed to make `AdaptiveDataMechanism` fail
+    # one value, or hardly more
+    "zeros": T(_constant(0.0), 1000, 3, 200),
+    "constant": T(_constant(7.0), 1000, 3, 200),
+    "constant, one column": T(_constant(7.0), 1000, 1, 150),
+    "constant, at the radius": T(_constant(1e4), 4000, 10, 1000),
+    "constant, beyond the radius": T(_constant(3e4), 4000, 2, 500, hidden=True),
+    "constant, many columns": T(lambda rng, n, d: np.tile(np.arange(d) * 10.0, (n, 1)), 4000, 300, 500),
+    "all rows equal but one": T(_with(_constant(7.0), 1, 1e4), 4000, 3, 1000, hidden=True),
+    "all rows equal but five": T(_with(_constant(7.0), 5, -9e3), 4000, 3, 1000, hidden=True),
+    "all rows equal but 1 %": T(_mostly(0.01, 7.0, 1e3), 4000, 3, 1000, hidden=True),
+    "all rows equal but 1 %, barely": T(_mostly(0.01, 7.0, 1e3), 4000, 3, 150, hidden=True),
+    "all rows equal but 10 %": T(_mostly(0.1, 0.0, 1e4), 4000, 3, 150),
+    "all rows equal but 49 %": T(_mostly(0.49, -1e4, 1e4), 4000, 3, 200),
+    "constant and normal columns": T(lambda rng, n, d: _normal(rng, n, d) * (np.arange(d) % 2), 4000, 20, 500),
+    "constant but one column": T(lambda rng, n, d: _normal(rng, n, d) * (np.arange(d) == 3) + 9, 4000, 20, 500),
+    "normal but one constant": T(_column(_normal, 0, lambda rng, n: 9e3), 4000, 20, 500),
+    "constant, wide": T(_constant(3.0), 4000, 1000, 1000),
+    # flags and categories
+    "binary, 0.001": T(_flags(0.001), 4000, 10, 1000, hidden=True),
+    "binary, 0.01": T(_flags(0.01), 4000, 1, 150, hidden=True),
+    "binary, 0.02": T(_flags(0.02), 4000, 5, 500),
+    "binary, 0.05": T(_flags(0.05), 4000, 1, 150, hidden=True),
+    "binary, 0.1": T(_flags(0.1), 4000, 30, 300),
+    "binary, 0.25, d = 1": T(_flags(0.25), 4000, 1, 150),
+    "binary, 0.5, d = 1": T(_flags(0.5), 4000, 1, 150),
+    "binary, 0.5, d = 100": T(_flags(0.5), 4000, 100, 300),
+    "binary, 0.9, d = 3": T(_flags(0.9), 4000, 3, 200),
+    "binary, all rates": T(_flags(np.geomspace(0.001, 0.5, 50)), 4000, 50, 1000),
+    "binary, 0 and 1000": T(lambda rng, n, d: 1e3 * (rng.random((n, d)) < 0.03), 4000, 3, 300),
+    "one-hot, even": T(lambda rng, n, d: one_hot(rng, n, d, 0.0), 4000, 10, 300),
+    "one-hot, wide": T(lambda rng, n, d: one_hot(rng, n, d, 1.0), 4000, 300, 500),
+    "one-hot, dominant": T(lambda rng, n, d: one_hot(rng, n, d, 3.0), 4000, 20, 500),
+    "one-hot, nearly always one": T(
+        lambda rng, n, d: np.eye(d)[np.where(rng.random(n) < 0.98, 0, rng.integers(1, d, n))],
+        4000,
+        10,
+        300,
+        hidden=True,
+    ),
+    "one-hot times money": T(lambda rng, n, d: one_hot(rng, n, d, 1.0) * rng.lognormal(4, 1, (n, 1)), 4000, 10, 1000),
+    # times, and values that are far from 0 compared with their spread
+    "times": T(_times, 4000, 2, 500, *YEARS),
+    "times, barely": T(_times, 4000, 1, 150, *YEARS),
+    "times, within a second": T(lambda rng, n, d: 1.6e9 + rng.random((n, d)), 4000, 3, 500, 2e9, (1e-3, 2e9)),
+    "times, some missing as 0": T(
+        lambda rng, n, d: _times(rng, n, d) * (rng.random((n, d)) > 0.03), 4000, 2, 500, *YEARS
+    ),
+    "times, half missing as 0": T(
+        lambda rng, n, d: _times(rng, n, d) * (rng.random((n, 1)) > 0.5), 4000, 2, 500, *YEARS
+    ),
+    "times, 10 % missing as -1": T(
+        lambda rng, n, d: np.where(rng.random((n, 1)) < 0.1, -1, 1.6e9 + rng.uniform(0, 86400, (n, d))),
+        *(4000, 1, 300, *YEARS),
+    ),
+    "years": T(lambda rng, n, d: rng.integers(1900, 2025, (n, d)).astype(float), 2000, 2, 200),
+    "far away and narrow": T(lambda rng, n, d: 9e3 + 1e-2 * rng.normal(size=(n, d)), 4000, 10, 300),
+    "far away and narrow, barely": T(lambda rng, n, d: -9e3 + 2e-3 * rng.normal(size=(n, d)), 4000, 1, 150),
+    "a time beside flags": T(
+        _column(_flags(0.3), 0, lambda rng, n: 1.6e9 + rng.uniform(0, 3e7, n)), 4000, 5, 500, 2e9, (1e-2, 2e9)
+    ),
+    # units
+    "units, 2e-4 to 1e5": T(_units, 4000, 10, 500, *WIDE),
+    "units, barely": T(_units, 4000, 5, 160, *WIDE),
+    "units, wide": T(_units, 4000, 100, 1000, *WIDE),
+    "units, many rows": T(_units, 20000, 30, 3000, *WIDE),
+    "units, lognormal": T(
+        lambda rng, n, d: rng.lognormal(size=(n, d)) * np.geomspace(2e-4, 1e4, d), 4000, 10, 500, *WIDE
+    ),
+    "units, ten decades": T(
+        lambda rng, n, d: rng.normal(size=(n, d)) * np.geomspace(1e-5, 1e5, d), 4000, 11, 1000, 1e6, (1e-6, 1e6)
+    ),
+    "ten decades in a column": T(_decades, 4000, 3, 1000, 1e5, (1e-5, 1e5)),
+    "ten decades in a column, barely": T(_decades, 4000, 1, 170, 1e5, (1e-5, 1e5)),
+    "smaller than declared": T(lambda rng, n, d: 1e-6 * rng.normal(size=(n, d)), 4000, 5, 300),
+    "larger than declared": T(lambda rng, n, d: 1e3 * rng.normal(size=(n, d)), 4000, 5, 300, 10.0, (1e-3, 10.0)),
+    "spread declared exactly": T(_standard, 4000, 5, 300, 10.0, (1.0, 1.0)),
+    "spread declared too large": T(_standard, 4000, 5, 300, 1e3, (1e2, 1e3)),
+    "one wide column of 300": T(_column(_standard, 0, lambda rng, n: 1e3 * rng.normal(size=n)), 4000, 300, 1000),
+    "one wide column of 10": T(_column(_standard, 4, lambda rng, n: 3e3 * rng.normal(size=n)), 4000, 10, 300),
+    # tails
+    "Pareto 1.5": T(LAWS["Pareto 1.5"], 4000, 3, 500),
+    "Pareto 1.5, barely": T(LAWS["Pareto 1.5"], 4000, 1, 150),
+    "Pareto 1.5, wide": T(LAWS["Pareto 1.5"], 4000, 100, 500),
+    "Pareto 1.1": T(lambda rng, n, d: np.minimum(rng.pareto(1.1, (n, d)), 1e4), 4000, 1, 1000),
+    "Pareto rows": T(lambda rng, n, d: rng.pareto(1.5, (n, 1)) * rng.random((n, d)), 4000, 20, 500),
+    "Cauchy": T(lambda rng, n, d: np.clip(rng.standard_cauchy((n, d)), -1e4, 1e4), 4000, 3, 500),
+    "Cauchy, not cut": T(lambda rng, n, d: rng.standard_cauchy((n, d)), 4000, 3, 500),
+    "lognormal 3": T(lambda rng, n, d: np.minimum(rng.lognormal(0, 3, (n, d)), 1e4), 4000, 2, 500),
+    # zeros among other numbers
+    **{
+        f"rows of zeros, {share}": T(
+            lambda rng, n, d, share=share: _normal(rng, n, d) * (rng.random((n, 1)) > share),
+            *(4000, d, reach),
+            hidden=share > 0.95,
+        )
+        for share, d, reach in ((0.3, 3, 200), (0.5, 3, 300), (0.8, 10, 300), (0.95, 10, 500), (0.99, 3, 1000))
+    },
+    **{
+        f"entries of zero, {share}": T(
+            lambda rng, n, d, share=share: _normal(rng, n, d) * (rng.random((n, d)) > share), 4000, d, reach
+        )
+        for share, d, reach in ((0.3, 3, 200), (0.6, 1, 150), (0.9, 30, 500), (0.97, 100, 1000))
+    },
+    "money, mostly none": T(
+        lambda rng, n, d: np.minimum(rng.lognormal(5, 1.5, (n, d)), 1e4) * (rng.random((n, d)) < 0.15), 4000, 4, 500
+    ),
+    # clusters
+    "two points": T(_mostly(0.5, -80.0, 80.0), 4000, 5, 200),
+    "two points at the radius": T(_mostly(0.5, -1e4, 1e4), 4000, 1, 150),
+    "bimodal, far apart": T(_bimodal(0.5, -5e3, 5e3), 4000, 5, 300),
+    "bimodal, 60 to 40": T(_bimodal(0.4, -5e3, 5e3), 4000, 5, 300),
+    "bimodal, 80 to 20": T(_bimodal(0.2, -5e3, 5e3), 4000, 5, 150),
+    "bimodal, 95 to 5": T(_bimodal(0.05, 0, 5e3), 4000, 5, 200, hidden=True),
+    "bimodal, 99 to 1": T(_bimodal(0.01, 0, 1e4), 4000, 5, 500, hidden=True),
+    "bimodal, one column": T(_column(_standard, 0, lambda rng, n: rng.choice([-1e3, 1e3], n)), 4000, 20, 500),
+    "ten clusters": T(
+        lambda rng, n, d: _standard(rng, n, d) + 1e3 * _standard(rng, 10, d)[rng.integers(0, 10, n)], 4000, 8, 300
+    ),
+    "nested spreads": T(lambda rng, n, d: _standard(rng, n, d) * 10.0 ** rng.integers(-2, 4, (n, 1)), 4000, 5, 500),
+    # dependent columns
+    "equal columns": T(lambda rng, n, d: rng.normal(5, 2, (n, 1)) * np.ones(d), 4000, 30, 300),
+    "equal columns, skewed": T(lambda rng, n, d: rng.exponential(3, (n, 1)) * np.ones(d), 4000, 100, 300),
+    "sums of others": T(lambda rng, n, d: np.cumsum(rng.exponential(size=(n, d)), axis=1), 4000, 30, 500),
+    "random walks": T(lambda rng, n, d: np.cumsum(rng.normal(size=(n, d)), axis=1), 4000, 100, 500),
+    # accidents
+    "one huge outlier": T(_with(_normal, 1, 1e12), 4000, 5, 500, hidden=True),
+    "one outlier of the largest double": T(_with(_normal, 1, 1.7e308), 4000, 5, 500, hidden=True),
+    "ten outliers": T(_with(_normal, 10, 1e4), 4000, 5, 500, hidden=True),
+    "2 % of outliers, one column": T(
+        _column(_normal, 2, lambda rng, n: np.where(rng.random(n) < 0.02, 9999.0, 5.0)), 4000, 5, 500, hidden=True
+    ),
+    "missing as 9999": T(
+        lambda rng, n, d: np.where(rng.random((n, d)) < 0.05, 9999.0, _normal(rng, n, d)), 4000, 5, 300
+    ),
+    "sorted": T(lambda rng, n, d: np.sort(rng.lognormal(size=(n, d)), axis=0), 4000, 5, 300),
+    "twenty rows, many times": T(lambda rng, n, d: _normal(rng, 20, d)[rng.integers(0, 20, n)], 4000, 5, 200),
+    # real life
+    "ages": T(lambda rng, n, d: rng.integers(0, 100, (n, d)).astype(float), 1000, 1, 150, 120.0, (0.1, 120.0)),
+    "money, rounded to 100": T(
+        lambda rng, n, d: np.rint(np.minimum(rng.lognormal(7, 0.8, (n, d)), 1e5) / 100) * 100, 4000, 2, 300, 1e5
+    ),
+    "age, income, flag": T(_people, 4000, 3, 500, 1e6, (1e-2, 1e6)),
+    "fifty rows": T(_normal, 50, 2, 200),
+    "two rows": T(_normal, 2, 1, 200),
+}

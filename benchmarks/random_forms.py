@@ -13,6 +13,7 @@ Run it by `python -m benchmarks.random_forms --count 100000`, which takes some m
 
 import argparse
 import math
+from functools import partial
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def main():
     failures = above = proved = wrong = 0
     largest = 0.0
     for i in range(options.count):
-        parameters = random_form(rng)
+        parameters, say = random_form(rng), partial(print, f"form {i} of seed {options.seed}:", flush=True)
         log_p, lower = -math.exp(rng.uniform(math.log(1e-3), math.log(2000))), bool(rng.random() < 0.5)
         try:
             law = law_of(*parameters)
@@ -95,22 +96,19 @@ def main():
             value, estimate = log_tail_at(crossing, y)
         except (ArithmeticError, ValueError) as problem:
             failures += 1
-            print(f"form {i} of seed {options.seed}: {problem}", flush=True)
+            say(problem)
             continue
         off = abs(value - finer_tail(crossing, float(y)))
         largest = max(largest, off / max(1, abs(value)))
         if off > estimate:
             above += 1
-            print(f"form {i} of seed {options.seed}: error {off:.1e}, estimate {estimate:.1e}", flush=True)
+            say(f"error {off:.1e}, estimate {estimate:.1e}")
         if options.certify and i % options.certify == 0:
             enclosure = gx2.certify(x, *parameters, of="logsf" if side is law.upper else "logcdf")
             proved += 1
             if not enclosure.low - estimate <= value <= enclosure.high + estimate:
                 wrong += 1
-                print(
-                    f"form {i} of seed {options.seed}: {value!r}, estimate {estimate:.1e}, proved {enclosure}",
-                    flush=True,
-                )
+                say(f"{value!r}, estimate {estimate:.1e}, proved {enclosure}")
     print(f"{options.count} forms: {failures} failures, {above} errors above the estimate, largest {largest:.0e}")
     print(f"{proved} proved by ball arithmetic: {wrong} errors above the estimate")
 

@@ -28,8 +28,7 @@ SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # takes seconds for a call
 def davies(qf, acc, lim=10**8):
     """Return a function of x and weights that computes P[sum_j weights_j Z_j**2 > x] by Davies' algorithm.
 
-    The Z_j are standard normal. `qf` is the algorithm in the package fastlmmclib, `acc` its absolute accuracy, and
-    `lim` the largest number of terms. If the algorithm reports a fault, the result is nan.
+    `qf` is that of the package fastlmmclib, `acc` its absolute accuracy, and `lim` the largest number of terms.
     """
 
     def tail(x, weights):
@@ -40,19 +39,13 @@ def davies(qf, acc, lim=10**8):
 
 
 def fastlmmclib():
-    """Return Davies' algorithm in C from the package fastlmmclib with two accuracies, as a dictionary {name: function}.
-
-    Each function of x and weights returns the upper tail P[sum_j weights_j Z_j**2 > x] for standard normal Z_j.
-    """
+    """Return Davies' algorithm in C from the package fastlmmclib with two accuracies, as {name: function}."""
     qf = import_module("fastlmmclib.quadform").qf
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
 
 
 def chi2comb():
-    """Return Davies' algorithm in C from the package chi2comb as a dictionary {name: function} with one entry.
-
-    The function of x and weights returns the upper tail P[sum_j weights_j Z_j**2 > x] for standard normal Z_j.
-    """
+    """Return Davies' algorithm in C from the package chi2comb as a dictionary {name: function} with one entry."""
     module = import_module("chi2comb")
 
     def tail(x, weights):
@@ -78,29 +71,24 @@ def gx2_calls(function):
 
 
 def gx2():
-    """Return {name: function of x and weights} for the upper tail by four methods of the package gx2 from PyPI.
-
-    The upper tail is P[sum_j weights_j Z_j**2 > x] for independent standard normal Z_j.
-    """
+    """Return {name: function of x and weights} for the upper tail by four methods of the package gx2 from PyPI."""
     return gx2_calls(import_module("gx2").cdf)
 
 
 def momentchi2():
     """Return the four approximations of the package momentchi2 as a dictionary {name: function of x and weights}.
 
-    Each function approximates the upper tail P[sum_j weights_j Z_j**2 > x] for standard normal Z_j by a variable with
-    the same first moments as the sum.
+    Each function approximates the sum by a variable with the same first moments.
     """
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")
     # lpb4 calls np.math, which NumPy 2 removed: that module alone gets it back
     import_module("momentchi2.utilities").np = SimpleNamespace(**vars(np), math=math)
-    return {f"momentchi2, {name}": partial(complement, getattr(module, name)) for name in names}
 
+    def call(cdf, x, weights):
+        return float(1 - cdf(weights, x))  # it has only the lower tail
 
-def complement(cdf, x, weights):
-    """Return the upper tail at `x` as 1 - `cdf`(`weights`, `x`), for a program that has only the lower tail."""
-    return float(1 - cdf(weights, x))
+    return {f"momentchi2, {name}": partial(call, getattr(module, name)) for name in names}
 
 
 PACKAGES = {function.__name__: function for function in (fastlmmclib, chi2comb, gx2, momentchi2)}
@@ -114,8 +102,7 @@ def missing():
 def available():
     """Return {name: function of x and weights} for the upper tail by all methods that can be compared here.
 
-    The upper tail is P[sum_j weights_j Z_j**2 > x] for standard normal Z_j. The methods are those of the installed
-    packages in PACKAGES, and the saddlepoint formula.
+    The methods are those of the installed packages in PACKAGES, and the saddlepoint formula.
     """
     methods = {}
     for name in (name for name in PACKAGES if name not in missing()):

@@ -13,13 +13,12 @@ as a failure. Where the mechanism says beforehand that the budget is too small, 
 """
 
 import argparse
-import csv
-import io
 import math
 import multiprocessing
 import os
 import time
 import warnings
+from collections import namedtuple
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
@@ -46,17 +45,13 @@ RUNS = {"ten laws": 100, "fifty laws": 30, "mixed columns": 40, "strange tables"
 
 
 class Setting(NamedTuple):
-    """Describe what one line of the table of results measures: data of one kind, their size, and the budget rho.
+    """Describe what one line of the table of results measures: data of one kind, their size, and the budget rho."""
 
-    `part` is the part of the table, such as "ten laws", and `law` the name of a law or of a table of data in `laws`.
-    `n` and `d` are the numbers of rows and columns, and `reach` is n sqrt(rho) for the privacy budget rho in zCDP.
-    """
-
-    part: str
-    law: str
-    n: int
-    d: int
-    reach: float  # n sqrt(rho)
+    part: str  # of the table, such as "ten laws"
+    law: str  # name of a law or of a table of data in `laws`
+    n: int  # rows
+    d: int  # columns
+    reach: float  # n sqrt(rho) for the privacy budget rho in zCDP
 
     @property
     def mechanism(self):
@@ -84,29 +79,20 @@ def settings():
 
 
 class Run(NamedTuple):
-    """Hold what is measured in one release.
+    """Hold what is measured in one release; the error is the l2 distance of the estimate from the exact sum."""
 
-    The error is the l2 distance of the estimate from the exact sum. `ratio` is the error over its forecast (the root of
-    the expected square). `sampling` is the error, and `forecast` the forecast of the error, both divided by the typical
-    distance of the sum of n random rows from its expectation. `inside` says whether all results are finite, and the
-    estimates of the sum and of the standard deviations within the declared ranges. `covered` is the share of the
-    entries of the exact sum that are in their intervals; for mixed columns, only the entries of columns that are not
-    normal count. `believed` says whether the mechanism reported that the rows look normal.
-    """
-
-    ratio: float  # error over forecast
-    sampling: float  # error over the error of a random sample's sum
-    forecast: float  # forecast over the error of a random sample's sum
-    inside: bool  # estimate and sigma are within the declared ranges
-    covered: float  # share of the entries inside their interval
-    believed: bool  # whether the mechanism takes the rows as normal
+    ratio: float  # error over its forecast, the root of the expected square
+    sampling: float  # error over the typical distance of the sum of n random rows from its expectation
+    forecast: float  # forecast over the same distance
+    inside: bool  # all results are finite, and estimate and sigma within the declared ranges
+    covered: float  # share of the entries inside their interval; of mixed columns, those that are not normal
+    believed: bool  # whether the mechanism reported that the rows look normal
 
 
 def release(setting, run):
     """Make one private release of the sum of the rows, and return what is measured as a `Run`.
 
-    `setting` has the kind of data and the budget, and the number `run` chooses the rows and the noise. An exception of
-    the release is not caught.
+    The number `run` chooses the rows and the noise. An exception of the release is not caught.
     """
     mechanism, X = setting.mechanism, setting.rows(run)
     found = mechanism.release(X, rng=grid.generator("noise", *setting, run))
@@ -134,32 +120,9 @@ def _deviations(X):
     return np.std(X / most, axis=0) * most
 
 
-class Line(NamedTuple):
-    """Hold one line of the table of results, which summarizes the runs of one setting.
-
-    The first five fields describe the setting. `median` and `most` are the median and the maximum of `Run.ratio` (error
-    over forecast), and `sampling` is the median of `Run.sampling` (error over sampling error). `beyond` counts the runs
-    with an error of more than FAR forecasts, and `above` those whose `Run.forecast` is more than FAR times the root
-    mean square of `Run.sampling` over all runs. All fields are explained at `egm.study.tables.searches`.
-    """
-
-    part: str
-    law: str
-    n: int
-    d: int
-    reach: float
-    runs: int
-    refused: int
-    failures: int
-    median: float
-    most: float
-    beyond: int
-    above: int
-    outside: int
-    coverage: float
-    coverage_se: float
-    believed: float
-    sampling: float
+# One line of the table of results, which summarizes the runs of a setting; `egm.study.tables.searches` explains it.
+FIRST = *Setting._fields, "runs", "refused", "failures", "median", "most", "beyond", "above", "outside"
+Line = namedtuple("Line", (*FIRST, "coverage", "coverage_se", "believed", "sampling"))
 
 
 def line(setting, runs):
@@ -188,12 +151,7 @@ def line(setting, runs):
 
 def text(lines):
     """Return CSV text with the names of the columns and one line for each `Line` in the list `lines`."""
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(Line._fields)
-    for row in lines:
-        writer.writerow([f"{value:.4g}" if isinstance(value, float) else value for value in row])
-    return sink.getvalue()
+    return grid.csv_text(Line._fields, lines)
 
 
 def measure(todo, runs, *, processes=2, say=print):

@@ -157,13 +157,11 @@ def tumult_wide(X):
 
 
 # The same means with public guesses -----------------------------------------------------------------------------------
+# `center` and `sigma` are guesses of the means and the standard deviations, two arrays of shape (10,).
 
 
 def egm_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by egm with its defaults; neighbors replace one row.
-
-    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
-    """
+    """Return the means of the ten columns of `X`, estimated by egm with its defaults; neighbors replace one row."""
     from egm import GaussianDataMechanism
 
     mechanism = GaussianDataMechanism(sigma, len(X), EPSILON, DELTA, center=center)
@@ -173,9 +171,8 @@ def egm_guessed(X, center, sigma):
 def egm_best(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by egm with its best noise; neighbors replace one row.
 
-    The noise is Gaussian or l2 noise, whichever has the smaller standard deviation. `center` and `sigma` are public
-    guesses of the means and the standard deviations, two arrays of shape (10,). The scaling 1 / `sigma` makes the error
-    of each column proportional to `sigma`.
+    The noise is Gaussian or l2 noise, whichever has the smaller standard deviation. The scaling 1 / `sigma` makes the
+    error of each column proportional to `sigma`.
     """
     from egm import GaussianDataMechanism
 
@@ -187,9 +184,8 @@ def egm_best(X, center, sigma):
 def egm_added(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by egm's best noise; neighbors add or remove one row.
 
-    The noise is Gaussian or l2 noise, whichever has the smaller standard deviation. `center` and `sigma` are public
-    guesses of the means and the standard deviations, two arrays of shape (10,). The number of rows is not public, so
-    the noisy sums are divided by a noisy number of rows.
+    The noise is Gaussian or l2 noise, whichever has the smaller standard deviation. The number of rows is not public,
+    so the noisy sums are divided by a noisy number of rows.
     """
     from egm import GaussianDataMechanism
 
@@ -200,10 +196,7 @@ def egm_added(X, center, sigma):
 
 
 def opendp_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by OpenDP; neighbors replace one row.
-
-    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
-    """
+    """Return the means of the ten columns of `X`, estimated by OpenDP; neighbors replace one row."""
     import opendp.prelude as dp
     import polars as pl
 
@@ -222,10 +215,7 @@ def opendp_guessed(X, center, sigma):
 
 
 def diffprivlib_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by diffprivlib; neighbors replace one row.
-
-    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
-    """
+    """Return the means of the ten columns of `X`, estimated by diffprivlib; neighbors replace one row."""
     from diffprivlib import tools
 
     ends = center - WIDTH * sigma, center + WIDTH * sigma
@@ -233,10 +223,7 @@ def diffprivlib_guessed(X, center, sigma):
 
 
 def pydp_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by PyDP; neighbors add or remove one row.
-
-    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
-    """
+    """Return the means of the ten columns of `X`, estimated by PyDP; neighbors add or remove one row."""
     from pydp.algorithms.laplacian import BoundedMean
 
     means = []
@@ -249,8 +236,7 @@ def pydp_guessed(X, center, sigma):
 def pipelinedp_guessed(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by PipelineDP; neighbors add or remove one row.
 
-    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,). Each
-    column is what PipelineDP calls a partition: a group with a mean of its own.
+    Each column is what PipelineDP calls a partition: a group with a mean of its own.
     """
     import pipeline_dp as pdp
 
@@ -269,10 +255,7 @@ def pipelinedp_guessed(X, center, sigma):
 
 
 def tumult_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by Tumult Analytics; neighbors add or remove one row.
-
-    `center` and `sigma` are public guesses of the means and the standard deviations, two arrays of shape (10,).
-    """
+    """Return the means of the ten columns of `X`, estimated by Tumult Analytics; neighbors add or remove one row."""
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, QueryBuilder, RhoZCDPBudget, Session
 
@@ -287,13 +270,13 @@ def tumult_guessed(X, center, sigma):
 
 
 # Sums by group --------------------------------------------------------------------------------------------------------
+# `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
 
 
 def egm_grouped(income, region):
     """Return the sums of incomes in twenty regions, by egm's mechanism for groups; neighbors add or remove one row.
 
-    `income` and `region` have the income and the number of the region, from 0 to 19, of each person. The mechanism is
-    given guesses of the mean and the standard deviation of the incomes.
+    The mechanism is given guesses of the mean and the standard deviation of the incomes.
     """
     from egm import GaussianDataMechanism
     from egm.mechanisms import GroupedDataMechanism
@@ -307,8 +290,7 @@ def egm_grouped(income, region):
 def egm_groups(income, region):
     """Return the sums of incomes in twenty regions, by egm's Laplace mechanism; neighbors add or remove one row.
 
-    `income` and `region` have the income and the number of the region, from 0 to 19, of each person. The function clips
-    the incomes and adds them up by region, and the mechanism adds the noise.
+    The function clips the incomes and adds them up by region, and the mechanism adds the noise.
     """
     from egm import LaplaceMechanism
 
@@ -317,10 +299,7 @@ def egm_groups(income, region):
 
 
 def opendp_groups(income, region):
-    """Return the sums of incomes in twenty regions, by OpenDP; neighbors add or remove one row.
-
-    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
-    """
+    """Return the sums of incomes in twenty regions, by OpenDP; neighbors add or remove one row."""
     import opendp.prelude as dp
     import polars as pl
 
@@ -339,10 +318,7 @@ def opendp_groups(income, region):
 
 
 def diffprivlib_groups(income, region):
-    """Return the sums of incomes in twenty regions, by diffprivlib; neighbors add or remove one row.
-
-    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
-    """
+    """Return the sums of incomes in twenty regions, by diffprivlib; neighbors add or remove one row."""
     from diffprivlib import tools
 
     groups = [income[region == k] for k in range(GROUPS)]
@@ -350,10 +326,7 @@ def diffprivlib_groups(income, region):
 
 
 def pydp_groups(income, region):
-    """Return the sums of incomes in twenty regions, by PyDP; neighbors add or remove one row.
-
-    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
-    """
+    """Return the sums of incomes in twenty regions, by PyDP; neighbors add or remove one row."""
     from pydp.algorithms.laplacian import BoundedSum
 
     total = BoundedSum(epsilon=EPSILON, lower_bound=0.0, upper_bound=LARGEST, dtype="float")
@@ -361,10 +334,7 @@ def pydp_groups(income, region):
 
 
 def pipelinedp_groups(income, region):
-    """Return the sums of incomes in twenty regions, by PipelineDP; neighbors add or remove one row.
-
-    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
-    """
+    """Return the sums of incomes in twenty regions, by PipelineDP; neighbors add or remove one row."""
     import pipeline_dp as pdp
 
     accountant = pdp.NaiveBudgetAccountant(EPSILON, DELTA)
@@ -382,10 +352,7 @@ def pipelinedp_groups(income, region):
 
 
 def tumult_groups(income, region):
-    """Return the sums of incomes in twenty regions, by Tumult Analytics; neighbors add or remove one row.
-
-    `income` and `region` have the income and the number of the region, from 0 to 19, of each person.
-    """
+    """Return the sums of incomes in twenty regions, by Tumult Analytics; neighbors add or remove one row."""
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, KeySet, PureDPBudget, QueryBuilder, Session
 

@@ -38,24 +38,19 @@ def unavailable() -> str | None:
     return None
 
 
-def install() -> None:
-    """Install the wheel (binary package) of chi2comb, and check that chi2comb computes an example."""
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"]
-    place = sysconfig.get_path("platlib")
-    subprocess.run([*pip, *WHEEL, "--target", place, "--require-hashes", "--requirement", PIN], check=True)
-    subprocess.run([sys.executable, "-c", EXAMPLE], check=True)
-
-
 def main() -> None:
-    """Install chi2comb, or print why there is no wheel (binary package) of chi2comb for this machine.
+    """Install chi2comb, and compute an example by it, or print why there is no wheel (binary package) for this machine.
 
-    If the installation fails, end the program with an error.
+    If the installation or the example fails, end the program with an error.
     """
     if reason := unavailable():
         print(f"{reason}: what compares with it is left out.")
         return
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"]
+    place = sysconfig.get_path("platlib")
     try:
-        install()
+        subprocess.run([*pip, *WHEEL, "--target", place, "--require-hashes", "--requirement", PIN], check=True)
+        subprocess.run([sys.executable, "-c", EXAMPLE], check=True)
     except subprocess.CalledProcessError as error:
         sys.exit(f"chi2comb could not be installed: {error}")
 

@@ -58,10 +58,7 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 
 def digest(*contents: bytes) -> str:
-    """Return a hash of the byte strings `contents`, as a text of 24 characters.
-
-    If any of the byte strings changes, the hash changes, too.
-    """
+    """Return a hash of the byte strings `contents`, as a text of 24 characters; it changes if any of them changes."""
     return hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()[:24]
 
 

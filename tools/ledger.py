@@ -42,20 +42,14 @@ LOCK = "# Digests of each statement and its check as they were last read; renewe
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Entry of the ledger: a statement or an error in print, its place in the source, and how a notebook checks it.
+    """Entry of the ledger: a statement or an error in print, its place in the source, and how a notebook checks it."""
 
-    `id` is the entry's key, and `place` is the place in Poulsen's report or the lecture notes. `kind` is the kind of
-    the check, such as "symbolic". `cell` is the name of the notebook cell that records the result, or None, and `also`
-    names further cells of the check. `figures` are numbers that the check must find: a dictionary from name to a number
-    as a text.
-    """
-
-    id: str
-    place: str
-    kind: str
-    cell: str | None = None
-    also: list[str] = field(default_factory=list)
-    figures: dict[str, str] = field(default_factory=dict)
+    id: str  # the entry's key
+    place: str  # in Poulsen's report or the lecture notes
+    kind: str  # of the check, such as "symbolic"
+    cell: str | None = None  # name of the notebook cell that records the result
+    also: list[str] = field(default_factory=list)  # further cells of the check
+    figures: dict[str, str] = field(default_factory=dict)  # numbers that the check must find, as texts, by their names
 
     @property
     def cells(self) -> list[str]:
@@ -68,58 +62,41 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(Entry):
-    """Entry of the ledger for a statement of Poulsen's report or the lecture notes (a claim), with its result.
+    """Entry of the ledger for a statement of Poulsen's report or the lecture notes (a claim), with its result."""
 
-    `source` is "report" or "notes", and `section` is the section in it. `begins` has the first words of the statement
-    in the source, and `claim` says what it states. `result` is what the check found when somebody last looked.
-    `correction` says what holds instead, if the statement does not hold as printed. `slips` has the keys of errors in
-    print that belong to the statement, and `test` names a test as "file::name".
-    """
-
-    source: str
-    section: str
-    claim: str
-    result: str
-    correction: str = ""
-    slips: list[str] = field(default_factory=list)
-    test: str | None = None
-    begins: str = ""
+    source: str  # "report" or "notes"
+    section: str  # of the source
+    claim: str  # what the statement says
+    result: str  # what the check found when somebody last looked
+    correction: str = ""  # what holds instead, if the statement does not hold as printed
+    slips: list[str] = field(default_factory=list)  # keys of errors in print that belong to the statement
+    test: str | None = None  # a test, as "file::name"
+    begins: str = ""  # the first words of the statement in the source
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slip(Entry):
-    """Entry of the ledger for an error in print (a slip): what is printed, what is correct, why, and what follows.
+    """Entry of the ledger for an error in print (a slip): what is printed, what is correct, why, and what follows."""
 
-    `versions` names the versions of Poulsen's report and the lecture notes that print the error. `weight` says how
-    serious it is, and `final` what the final report did with it. `downstream` says what follows from the error. Each of
-    the ten errors that matter most has a `headline`.
-    """
-
-    versions: list[str]
-    weight: str
-    final: str | None = None
+    versions: list[str]  # of Poulsen's report, or the lecture notes, that print the error
+    weight: str  # how serious the error is
+    final: str | None = None  # what the final report did with it
     printed: str
     correct: str
     why: str
-    downstream: str
-    headline: str = ""
+    downstream: str  # what follows from the error
+    headline: str = ""  # of each of the ten errors that matter most
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Hold the ledger (a list of statements and errors in print), the cells that check them, and the results.
-
-    `root` is the main folder of the project. `claims` are the entries of statements, `slips` those of errors in print.
-    The three others are dictionaries: `cells` from the name of a cell, such as "05-lagrangian#hessian", to its code;
-    `findings` from the key of an entry to the recorded result; `code` from the name of a chapter to a dictionary of its
-    code cells.
-    """
+    """Hold the ledger (a list of statements and errors in print), the cells that check them, and the results."""
 
     root: Path
     claims: list[Claim]
     slips: list[Slip]
-    cells: dict[str, str]
-    findings: dict[str, dict]
+    cells: dict[str, str]  # from the name of a cell, such as "05-lagrangian#hessian", to its code
+    findings: dict[str, dict]  # from the key of an entry to the recorded result
     code: dict[str, dict[str, str]] = field(default_factory=dict)  # of each chapter, its code cells in their order
 
     @property
@@ -149,12 +126,8 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
             found[finding["claim"]] = finding | {"cell": cell}
     cells |= {f"{stem}#{cell}": source for stem, each in code.items() for cell, source in each.items()}
     ledger = Ledger(root, [Claim(**entry) for entry in claims], [Slip(**entry) for entry in slips], cells, found, code)
-    carried = {
-        (slip, found[claim.id]["cell"]): claim.id
-        for claim in ledger.claims
-        if claim.id in found
-        for slip in claim.slips
-    }
+    checked = [claim for claim in ledger.claims if claim.id in found]
+    carried = {(slip, found[claim.id]["cell"]): claim.id for claim in checked for slip in claim.slips}
     for slip in ledger.slips:  # one without a record of its own is found with its claim, in the same cell
         if slip.id not in found and (slip.id, slip.cell) in carried:
             found[slip.id] = found[carried[slip.id, slip.cell]] | {"claim": slip.id}
@@ -236,8 +209,7 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
 
     The versions and the weight (how serious the error is) must exist. The field `final` must say what the final report
     did with the error or, if only the lecture notes print it, be None. There is also a message if the recorded check
-    finds that the printed form is correct, or does not check the corrected form. `ledger` has all entries: statements
-    and errors in print.
+    finds that the printed form is correct, or does not check the corrected form.
     """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
@@ -251,10 +223,7 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
 
 
 def test_exists(root: Path, test: str) -> bool:
-    """Return True if `test`, a text such as "file::name", names a test that exists: a file, and a function in it.
-
-    The path of the file is relative to `root`, the main folder of the project.
-    """
+    """Return True if `test`, a text such as "file::name", names a test that exists: a file, and a function in it."""
     file, _, name = test.partition("::")
     tree = ast.parse((root / file).read_text() if (root / file).is_file() else "")
     return name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -277,10 +246,7 @@ def strangers(ledger: Ledger) -> list[str]:
 
 @cache
 def labels_of(source: str) -> list[str]:
-    """Return the ledger's keys, such as lemma-4-1, of the statements in a cell that have a number in Poulsen's report.
-
-    `source` is the text of the cell.
-    """
+    """Return the ledger's keys, such as lemma-4-1, of the statements in a cell that Poulsen's report numbers."""
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
 
@@ -304,8 +270,7 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 def read_lock(root: Path = ROOT) -> dict[str, str]:
     """Return the hashes of all entries that somebody has accepted, by key, from the file `ledger/lock`.
 
-    The hash (see `seal`) is that of the statement and its check when somebody last accepted them. `root` is the main
-    folder of the project.
+    The hash (see `seal`) is that of the statement and its check when somebody last accepted them.
     """
     lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))

@@ -25,16 +25,12 @@ MARKDOWN = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, doubl
 
 @dataclass
 class Length:
-    """Numbers of words, formulas and lines of code that a reader of a page sees without opening a folded box.
-
-    `displays` are displayed formulas, and `inlines` are formulas within a line. `code_words` and `code_lines` count the
-    visible code.
-    """
+    """Numbers of words, formulas and lines of code that a reader of a page sees without opening a folded box."""
 
     words: int = 0
-    displays: int = 0
-    inlines: int = 0
-    code_words: int = 0
+    displays: int = 0  # displayed formulas
+    inlines: int = 0  # formulas within a line
+    code_words: int = 0  # in the visible code
     code_lines: int = 0
 
     def __add__(self, other):
@@ -43,11 +39,7 @@ class Length:
 
     @property
     def minutes(self):
-        """Return how many minutes it takes to read the page.
-
-        A minute is enough for 200 words. A displayed formula takes 12 seconds, a formula within a line 2, and a line of
-        code 5.
-        """
+        """Return how many minutes it takes to read the page, by the rates in the header of this file."""
         return self.words / 200 + (12 * self.displays + 2 * self.inlines + 5 * self.code_lines) / 60
 
 

@@ -47,10 +47,7 @@ def is_dead(entry: dict) -> bool:
 
 
 def check(root: Path = ROOT) -> list[str]:
-    """Return a list with a message for each link that does not work: the files with the link, the link, and the error.
-
-    `root` is the main folder of the project.
-    """
+    """Return a list with a message for each link that does not work: its files, the link, and the error."""
     found, stage = links(root), root / "_build" / "links"
     stage.mkdir(parents=True, exist_ok=True)
     (stage / "index.md").write_text("# Links\n\n" + "".join(f"- <{link}>\n" for link in sorted(found)))

@@ -161,7 +161,8 @@ def list_claims(ledger: Ledger) -> str:
             rows = [(statement(ledger, claim), check(ledger, claim)) for claim in group]
             results = Counter(found(ledger, claim) for claim in group)
             title = ", ".join(f"{results[result]} {SHORT[result]}" for result in RESULTS if results[result])
-            parts.append(f"### {heading(section)}\n\n" + fold(title, table(("Statement", "Check"), rows, "67 33")))
+            kind = "Section" if section[0].isdigit() else "Appendix"  # begins with a number, or with a letter
+            parts.append(f"### {kind} {section}\n\n" + fold(title, table(("Statement", "Check"), rows, "67 33")))
     return "\n".join(parts)
 
 
@@ -185,14 +186,6 @@ def list_numbered(ledger: Ledger) -> str:
             here = f"{stated(claim, kind)}, {numbered(chapter)}"
             rows.append((name, here, f"`{MARKS[claim.result]}` {reference(claim, claim.result)}"))
     return simple_table(("In the report", "Here", "Verdict"), rows, ":--")
-
-
-def heading(section: str) -> str:
-    """Return `section`, such as "5 Empirical evaluation", with the word "Section" or "Appendix" before it.
-
-    A section begins with a number, and an appendix begins with a letter.
-    """
-    return ("Section " if section[0].isdigit() else "Appendix ") + section
 
 
 def list_headlines(ledger: Ledger) -> str:
@@ -270,10 +263,7 @@ def correction(slip: Slip) -> str:
 
 
 def check(ledger: Ledger, entry: Entry) -> str:
-    """Return, in Markdown, how `entry` was checked: the result, the method, and links to the notebook cells.
-
-    `entry` is a statement or an error in print, and `ledger` has the recorded results.
-    """
+    """Return, in Markdown, how `entry` was checked: the result, the method, and links to the notebook cells."""
     lines = [KINDS[entry.kind]]
     if entry.cell:
         lines[0] += ": " + "; ".join(links(entry.cells))
@@ -319,10 +309,7 @@ def reference(entry: Entry, text: str = "") -> str:
 
 
 def stated(claim: Claim, kind: str) -> str:
-    """Return Markdown for a link to the place in the book where `claim`, a numbered statement of the report, stands.
-
-    `kind` is the first word of the statement's name, such as Lemma, Figure or Equation.
-    """
+    """Return Markdown for a link to the place in the book where `claim`, a numbered statement of the report, stands."""
     if kind == "Figure":
         return f"{{numref}}`{DRAWN[claim.id]}`"
     return f"{{eq}}`report-{claim.id.partition('-')[2]}`" if kind == "Equation" else f"{{prf:ref}}`{claim.id}`"

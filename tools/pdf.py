@@ -82,10 +82,7 @@ def typeset(folder: Path, root: Path) -> Path:
 
 
 def build(root: Path = ROOT, name: str = "egm") -> Path:
-    """Build the whole book (`name` is "egm") or the article (`name` is "paper") as PDF, and return the path of the PDF.
-
-    `root` is the main folder of the project.
-    """
+    """Build the whole book (`name` is "egm") or the article (`name` is "paper") as PDF, and return its path."""
     finished, stage = root / "_build" / f"{name}.pdf", root / "_build" / f"stage-{name}"  # both may be built at once
     finished.unlink(missing_ok=True)
     require_tex()
@@ -96,10 +93,7 @@ def build(root: Path = ROOT, name: str = "egm") -> Path:
 
 
 def paper(root: Path = ROOT) -> Path:
-    """Build the page "The paper" as an article in PDF, and return the path of the PDF.
-
-    `root` is the main folder of the project.
-    """
+    """Build the page "The paper" as an article in PDF, and return the path of the PDF."""
     return build(root, "paper")
 
 

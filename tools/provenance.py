@@ -28,14 +28,11 @@ NO_REPOSITORY = "not from a repository"
 
 @dataclass(frozen=True)
 class Commit:
-    """Commit of the project in git: its `hash` and its `time`.
-
-    `changed` is True if the present files differ from those of the commit.
-    """
+    """Commit of the project in git."""
 
     hash: str
     time: datetime
-    changed: bool
+    changed: bool  # the present files differ from those of the commit
 
     @property
     def short(self) -> str:
@@ -62,18 +59,11 @@ def commit(root: Path) -> Commit | None:
         return None
 
 
-def code(notebook: nbformat.NotebookNode) -> list[ast.Module]:
-    """Return a list with the syntax tree of each code cell of `notebook`.
-
-    Magics, the commands that only IPython understands, are translated to Python.
-    """
-    plain = TransformerManager().transform_cell
-    return [ast.parse(plain(cell.source)) for cell in notebook.cells if cell.cell_type == "code"]
-
-
 def imported(notebook: nbformat.NotebookNode) -> set[str]:
     """Return the set of names of the packages that the cells of `notebook` import, without the standard library."""
-    nodes = [node for tree in code(notebook) for node in ast.walk(tree)]
+    plain = TransformerManager().transform_cell  # translates magics, the commands of IPython, to Python
+    code = (plain(cell.source) for cell in notebook.cells if cell.cell_type == "code")
+    nodes = [node for source in code for node in ast.walk(ast.parse(source))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
     return {name.partition(".")[0] for name in names} - sys.stdlib_module_names

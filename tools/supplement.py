@@ -90,10 +90,7 @@ def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
 
 
 def name(root: Path = ROOT) -> str:
-    """Return the file name of the supplement: it has the version, and "uncommitted" if no commit has the present files.
-
-    `root` is the main folder of the project.
-    """
+    """Return the supplement's file name: it has the version, and "uncommitted" if no commit has the present files."""
     number, *rest = pdf.version(root).split(", ")
     return f"egm-supplement-{number}{'-uncommitted' if len(rest) != 1 else ''}.zip"
 

@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 
 from tools import pdf
 from tools.build import BookError, build, copy, lay_out, run_jupyter_book
-from tools.execute import ROOT, execute_all
+from tools.execute import ROOT, chapters, execute_all
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OFFLINE = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -21,10 +21,7 @@ MADE_BY_SPHINX = ["genindex", "search"]
 
 
 def pytest_collection_modifyitems(items):
-    """Move the tests of the PDF files to the front: if a worker began to make a PDF late, all others would wait for it.
-
-    `items` is the list of all tests.
-    """
+    """Move tests of the PDF files to the front: if a worker began to make a PDF late, all others would wait for it."""
     items.sort(key=lambda test: not {"typeset", "article"} & {*getattr(test, "fixturenames", ())})
 
 
@@ -80,10 +77,10 @@ def toc():
     return contents()
 
 
-@pytest.fixture(scope="session")
-def made_by_sphinx():
-    """Return the names of the two pages that Sphinx makes by itself: "genindex", an index of names, and "search"."""
-    return MADE_BY_SPHINX
+@pytest.fixture(params=chapters(), ids=lambda path: path.stem)
+def chapter(request):
+    """Return the path of each committed chapter (a notebook) in turn: a test runs for each chapter."""
+    return request.param
 
 
 @pytest.fixture(params=contents() + MADE_BY_SPHINX)
@@ -128,10 +125,7 @@ def typeset(book, once, xelatex):
 
 @pytest.fixture(scope="session")
 def article(book, once, xelatex):
-    """Build the PDF of the paper, a page of the book, as `make paper` does, and return the path of the PDF.
-
-    This happens only once for all tests.
-    """
+    """Build the PDF of the paper, a page of the book, as `make paper` does, only once, and return its path."""
     return once(pdf.paper)
 
 

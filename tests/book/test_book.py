@@ -1,13 +1,13 @@
 """Test what Sphinx does not check in the HTML of the book: numbers, links, anchors, figures and citations."""
 
 import re
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.book.markup import parsed
+from tests.book.markup import dead_links, parsed
 from tools.execute import ROOT, chapters
 from tools.sphinx.numbering import reported
+from tools.supplement import tree
 
 
 @pytest.fixture(scope="module")
@@ -63,20 +63,12 @@ def test_figures_are_shown_and_described(pages):
         assert all(image.get("alt", "").strip() for image in page.find_all("img")), path.name
 
 
-def test_links_lead_somewhere(book, pages):
+def test_links_lead_somewhere(book):
     """Each relative link on a page leads to an existing file and, if the link names an anchor, to an existing anchor.
 
     An anchor is the id of an element of a page.
     """
-    anchors = {path: {tag["id"] for tag in page.find_all(id=True)} for path, page in pages.items()}
-    for path, page in pages.items():
-        for link in (tag["href"] for tag in page.find_all("a", href=True)):
-            url = urlsplit(link)
-            target = (path.parent / unquote(url.path)).resolve() if url.path else path
-            if url.scheme or url.netloc or link == "#":
-                continue
-            assert target.exists(), f"{path.name}: {link}"
-            assert not url.fragment or unquote(url.fragment) in anchors.get(target, set()), f"{path.name}: {link}"
+    assert dead_links(tree(book, "html")) == []
 
 
 def test_anchors_are_unique(pages):

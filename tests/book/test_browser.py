@@ -45,7 +45,10 @@ def opened(browser, path, width="laptop", anchor=""):
     """
     page = browser.new_page()
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
-    page.complaints = complaints_of(page)
+    page.complaints = []
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("request", lambda request: request.url.startswith(LOCAL) or page.complaints.append(request.url))
+    page.on("console", lambda line: line.type == "error" and page.complaints.append(line.text))
     try:
         go(page, path, anchor)
         yield page
@@ -55,26 +58,11 @@ def opened(browser, path, width="laptop", anchor=""):
 
 
 def go(page, path, anchor=""):
-    """Open the HTML file `path` in the window of `page`, a page of the browser, and wait until the scripts have ended.
-
-    The text `anchor`, such as "#id", is added to the address.
-    """
+    """Open the HTML file `path` in the window of `page`, at the `anchor`, and wait until the scripts have ended."""
     page.goto(path.as_uri() + anchor)
     page.add_style_tag(content=AT_ONCE)
     page.evaluate(LOOKING)
     page.evaluate(SETTLED)
-
-
-def complaints_of(page):
-    """Return a list to which each error of `page`, and each of its requests to the network, is added as text.
-
-    The list is empty at first, and grows while the page is used.
-    """
-    found = []
-    page.on("pageerror", lambda error: found.append(str(error)))
-    page.on("request", lambda request: request.url.startswith(LOCAL) or found.append(request.url))
-    page.on("console", lambda line: line.type == "error" and found.append(line.text))
-    return found
 
 
 def resize(page, width):
@@ -134,14 +122,13 @@ def look_at(page, path):
     return {**facts, "complaints": page.complaints}
 
 
-def test_no_page_is_forgotten(book, toc, made_by_sphinx):
+def test_no_page_is_forgotten(book, toc):
     """The HTML files of the book are index.html, the pages in the table of contents, and the pages that Sphinx adds.
 
     `test_page` runs for each of them but index.html, which leads to the first page and has a test of its own.
     """
-    made = {"index", *made_by_sphinx}
     found = {path.relative_to(book).with_suffix("").as_posix() for path in book.rglob("*.html")}
-    assert {name for name in found if not name.startswith("_static/")} == made | set(toc)
+    assert {name for name in found if not name.startswith("_static/")} == {"index", "genindex", "search", *toc}
 
 
 def test_page(book, browser, page_name):
@@ -169,10 +156,7 @@ SOUND = "<p>A line</p><label>n <input type='range'></label><svg width='99'><text
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_faults_are_seen(browser, fault):
-    """The function `looking.wrong` in looking.js finds each kind of fault of layout, and none on a sound page.
-
-    `fault` is a key of PLANTED, which has a faulty element for each kind.
-    """
+    """The function `looking.wrong` in looking.js finds each kind of fault of layout, and none on a sound page."""
     page = browser.new_page()
     page.set_content(f"<article>{SOUND}</article>")
     page.evaluate(LOOKING)
@@ -208,11 +192,6 @@ def test_low_contrast_is_seen(browser, fault):
     page.close()
 
 
-def focused(page):
-    """Return a list: a text that describes the element of `page` with the focus, and whether one can see the focus."""
-    return page.evaluate("[looking.named(document.activeElement), looking.ringed()]")
-
-
 TABBED = [
     *product(["book/index", "book/notation", "search"], ["phone", "laptop"]),
     ("notebooks/02-gaussian-mechanism", "phone"),
@@ -232,17 +211,14 @@ def test_tab_reaches_everything(book, browser, name, width):
         visited = []
         for _ in expected:
             page.keyboard.press("Tab")
-            visited.append(focused(page))
+            visited.append(page.evaluate("[looking.named(document.activeElement), looking.ringed()]"))
         assert [one for one, _ in visited] == expected
         assert not [one for one, ringed in visited if not ringed]
 
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_folds_open_by_keyboard(book, browser, key):
-    """A fold (a box of code that a reader can open and close) is opened by the key `key`, and closed by the same key.
-
-    `key` is "Enter" or "Space".
-    """
+    """A fold (a box of code that a reader can open and close) is opened by the key `key`, and closed by it, too."""
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         fold = page.locator("article details").first
         fold.locator("summary").focus()
@@ -372,10 +348,7 @@ def test_search_finds_the_chapter(book, browser, width):
     ],
 )
 def test_search_finds_what_the_report_numbers(book, browser, words, place):
-    """A search for a label of Poulsen's report, such as "lemma 4.1", lists first the item of the book with this label.
-
-    `words` is the label, and `place` is the end of the address of the first result.
-    """
+    """A search for a label of Poulsen's report, such as "lemma 4.1", lists first the book's item with this label."""
     with opened(browser, book / "search.html") as page:
         page.goto(f"{page.url}?q={words}")
         first = page.locator("#search-results li a").first

@@ -16,22 +16,13 @@ from papermill.parameterize import parameterize_notebook
 
 import tools.lengths
 from tools import build, execute
+from tools.dataflow import tree_of
 from tools.execute import ROOT, ChapterError, chapters
-
-CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 
 
 def code_cells(chapter):
     """Return a list of the code cells of the notebook whose path is `chapter`."""
-    return [cell for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "code"]
-
-
-def tree(cell):
-    """Return the syntax tree of the code in `cell`, a cell of a notebook, without lines that begin with "%".
-
-    Such lines are commands of IPython ("magics"), not Python.
-    """
-    return ast.parse(re.sub(r"(?m)^%.*$", "", cell.source))
+    return execute.code_cells(nbformat.read(chapter, as_version=4))
 
 
 def parameters(chapter):
@@ -50,13 +41,11 @@ def papermill(chapter, folder, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-@CHAPTERS
 def test_committed_without_outputs(chapter):
     """A chapter is committed without outputs, so all results are computed when the book is built."""
     assert all(not cell.outputs and cell.execution_count is None for cell in code_cells(chapter))
 
 
-@CHAPTERS
 def test_runs_on_any_machine(chapter):
     """A chapter uses the kernel "python3", the usual one of Jupyter, and its first cell begins with a title."""
     notebook = nbformat.read(chapter, as_version=4)
@@ -64,7 +53,6 @@ def test_runs_on_any_machine(chapter):
     assert notebook.cells[0].source.startswith("# ")
 
 
-@CHAPTERS
 def test_cells_are_short_and_define_nothing(chapter):
     """A code cell has at most 15 lines that are not blank, no line of more than 88 characters, and no definition.
 
@@ -75,12 +63,11 @@ def test_cells_are_short_and_define_nothing(chapter):
         assert len(lines) <= 15, cell.id
         assert max(map(len, lines)) <= 88, cell.id
         definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        assert not any(isinstance(node, definitions) for node in ast.walk(tree(cell))), cell.id
-        named = (node.value for node in ast.walk(tree(cell)) if isinstance(node, ast.Assign))
+        assert not any(isinstance(node, definitions) for node in ast.walk(tree_of(cell.source))), cell.id
+        named = (node.value for node in ast.walk(tree_of(cell.source)) if isinstance(node, ast.Assign))
         assert not any(isinstance(value, ast.Lambda) for value in named), cell.id
 
 
-@CHAPTERS
 def test_folded_code_has_a_title(chapter):
     """Each folded code cell has a title, and no title occurs twice in a chapter except "Code of this figure"."""
     folded = [cell for cell in code_cells(chapter) if "hide-input" in cell.metadata.get("tags", [])]
@@ -127,24 +114,22 @@ Not these.
     assert tools.lengths.of_markdown(text) == tools.lengths.Length(words=12, displays=1, inlines=1)
 
 
-@CHAPTERS
 def test_one_statement_a_line(chapter):
     """Each line of a code cell has at most one statement, and no statement joins several calls, as in `f(), g()`.
 
     Only the last statement of a cell may join calls, because the notebook shows the values of this statement.
     """
     for cell in code_cells(chapter):
-        body = tree(cell).body
-        blocks = [node.body for node in ast.walk(tree(cell)) if isinstance(node, (ast.For, ast.If, ast.With))]
+        body = tree_of(cell.source).body
+        blocks = [node.body for node in ast.walk(tree_of(cell.source)) if isinstance(node, (ast.For, ast.If, ast.With))]
         statements = [node for block in [body[:-1], *blocks] for node in block]
         joined = (ast.Tuple, ast.List, ast.ListComp, ast.DictComp, ast.BoolOp)
         golf = [node for node in statements if isinstance(node, ast.Expr) and isinstance(node.value, joined)]
         assert not golf, f"{cell.id}: {ast.unparse(golf[0])}"
-        starts = [node.lineno for node in ast.walk(tree(cell)) if isinstance(node, ast.stmt)]
+        starts = [node.lineno for node in ast.walk(tree_of(cell.source)) if isinstance(node, ast.stmt)]
         assert len(starts) == len(set(starts)), cell.id
 
 
-@CHAPTERS
 def test_findings_are_recorded_out_of_sight(chapter):
     """A call of `claims.record` or `glue` is in a code cell whose code the book does not show.
 
@@ -158,13 +143,12 @@ def test_findings_are_recorded_out_of_sight(chapter):
         assert "glue(" not in cell.source or "remove-cell" in tags, cell.id
 
 
-@CHAPTERS
 def test_parameters_are_plain_and_checked(chapter, monkeypatch):
     """The cell with a chapter's parameters has only assignments, and the chapter checks the range of each parameter.
 
     Exactly one cell calls `check_parameters`, and gives a range for each assigned name, and for no other name.
     """
-    assignments, ranges = tree(parameters(chapter)).body, {}
+    assignments, ranges = tree_of(parameters(chapter).source).body, {}
     assert all(isinstance(node, ast.Assign) for node in assignments)
     (check,) = [cell for cell in code_cells(chapter) if "check_parameters(" in cell.source]
     monkeypatch.setattr("egm.study.parameters.check_parameters", lambda namespace, **given: ranges.update(given))
@@ -186,7 +170,6 @@ def start(chapter, **values):
         exec(source, names)
 
 
-@CHAPTERS
 def test_unknown_parameter_is_refused(chapter):
     """If a chapter is given a parameter that it does not have, it raises a ValueError that names the parameter.
 
@@ -231,14 +214,8 @@ def make_project(folder):
     """Write a small project, whose only chapter runs without an error, into `folder`, and return `folder`."""
     for name in ("notebooks", "ledger", "_build/html"):
         (folder / name).mkdir(parents=True)
-    for file in (
-        "constraints.txt",
-        "pyproject.toml",
-        "ledger/claims.yml",
-        "ledger/errata.yml",
-        "CITATION.cff",
-        "_build/html/index.html",
-    ):
+    inputs = "constraints.txt", "pyproject.toml", "ledger/claims.yml", "ledger/errata.yml", "CITATION.cff"
+    for file in (*inputs, "_build/html/index.html"):
         (folder / file).touch()
     write_chapter(folder, "01-works", "x = 1", "print(x)")
     return folder
@@ -298,10 +275,7 @@ def uses(executed_project, tmp_path, monkeypatch):
 
 
 def executed_again(project):
-    """Return the numbers of the chapters that a build would execute now, as a string: "12" for chapters 1 and 2.
-
-    `project` is the folder of a project. No chapter is executed by this function.
-    """
+    """Return the numbers of the chapters that a build of `project` would execute, as a string: "12" for 1 and 2."""
     again = ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "papermill", lambda *_: 1 / 0)
@@ -404,7 +378,7 @@ def test_chapters_start_no_process():
     A build executes a chapter again if a module that it loads has changed, but would not notice modules that are loaded
     in another process. `ThreadPoolExecutor` is allowed, because it starts only threads.
     """
-    trees = [tree(cell) for chapter in chapters() for cell in code_cells(chapter)]
+    trees = [tree_of(cell.source) for chapter in chapters() for cell in code_cells(chapter)]
     trees += [ast.parse(file.read_text()) for file in (ROOT / "egm").rglob("*.py")]
     nodes = [node for each in trees for node in ast.walk(each)]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -430,10 +404,7 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
 
 @pytest.fixture
 def small_book(project):
-    """Build a book of two pages with the least settings that Jupyter Book needs, and return the folder of its project.
-
-    The pages and the settings are written into `project`, the folder of a small project.
-    """
+    """Build a book of two pages with the least settings that Jupyter Book needs, and return the folder `project`."""
     (project / "book").mkdir()
     (project / "book" / "index.md").write_text("# Title\n\n{ref}`there`\n\n```{include} part.md\n```\n")
     (project / "book" / "part.md").write_text("Old part.\n")

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import nbformat
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from egm.study import plots
 from tests.book.markup import parsed
@@ -133,26 +134,18 @@ def test_images_have_the_colours_of_the_style(files):
         assert "fill: none" in after(source, "patch_2") or "patch_2" not in source, path  # of the first axes
 
 
-def rgb(colour):
-    """Return the red, green and blue parts of `colour`, such as "#1f77b4", as an array of three numbers in [0, 1]."""
-    return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-
-
 def contrast(first, second):
     """Return the contrast ratio of the colors `first` and `second`, a number from 1 to 21, as WCAG 2 defines it.
 
     A color is an array of its red, green and blue parts, each between 0 and 1.
     """
-    parts = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in (first, second)]
+    parts = [np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in np.array([first, second])]
     low, high = sorted(part @ [0.2126, 0.7152, 0.0722] for part in parts)
     return (high + 0.05) / (low + 0.05)
 
 
 def half_turn(colour):
-    """Return the color that the CSS filter hue-rotate(180deg) makes of `colour`.
-
-    A color is an array of its red, green and blue parts, each between 0 and 1.
-    """
+    """Return the color that the CSS filter hue-rotate(180deg) makes of `colour`, an array as in `contrast`."""
     matrix = np.array([[-0.574, 1.43, 0.144], [0.426, 0.43, 0.144], [0.426, 1.43, -0.856]])
     return np.clip(matrix @ colour, 0, 1)
 
@@ -162,12 +155,10 @@ def backgrounds(book):
 
     A color is a text such as "#ffffff". If several style sheets set a color, the last one that a page loads decides.
     """
-    styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in STYLES)
+    names = "pydata-sphinx-theme", "sphinx-book-theme"
+    styles = "".join((book / "_static" / "styles" / f"{name}.css").read_text() for name in names)
     rules = re.findall(r"html\[data-theme=\"?(light|dark)\"?\]\s*\{[^}]*--pst-color-background:\s*([^;}]+)", styles)
-    return {theme: "#ffffff" if colour == "#fff" else colour for theme, colour in rules}
-
-
-STYLES = ("pydata-sphinx-theme", "sphinx-book-theme")
+    return dict(rules)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -178,7 +169,7 @@ def test_colours_can_be_read(book, theme):
     inverted colors.
     """
     assert "filter: invert(1) hue-rotate(180deg);" in CSS.read_text()
-    behind = rgb(backgrounds(book)[theme])
+    behind = to_rgb(backgrounds(book)[theme])
     for colour, least in [*((colour, 4.5) for colour in plots.COLORS), (plots.GREYS[1], 4.5)]:
-        shown = rgb(colour) if theme == "light" else half_turn(1 - rgb(colour))
+        shown = to_rgb(colour) if theme == "light" else half_turn(1 - np.array(to_rgb(colour)))
         assert contrast(shown, behind) >= least, colour

@@ -19,20 +19,16 @@ from packaging.requirements import Requirement
 from egm import _distribution
 from tests.book.markup import parsed
 from tools import build, provenance
-from tools.execute import ROOT, chapters
+from tools.execute import ROOT, code_cells
 from tools.sphinx import launch
 
 ADDRESS = "https://github.com/owner/repository"
 WORKFLOW = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "owner/repository"}
-CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 MADE = provenance.Commit("0123456789abcdef0123456789abcdef01234567", None, False)
 
 
 def write_project(root, urls=""):
-    """Write a pyproject.toml with a name, a version and the lines `urls` into the folder `root`, and return `root`.
-
-    `urls` is a text of lines such as "[project.urls]".
-    """
+    """Write a pyproject.toml with a name, a version and the lines `urls` into the folder `root`, and return `root`."""
     root.mkdir(exist_ok=True)
     (root / "pyproject.toml").write_text(f'[project]\nname = "p"\nversion = "1"\n{urls}\n')
     return root
@@ -72,27 +68,19 @@ def test_address(tmp_path, urls, environ, address):
     assert launch.repository(write_project(tmp_path, urls), environ) == address
 
 
-@pytest.fixture(scope="module")
-def commit(small):
-    """Return the hash of the commit from which the small test book, of one page and one chapter, was built."""
-    return provenance.git(small.parents[3], "rev-parse", "HEAD")
-
-
 def buttons(book, page):
-    """Return a dictionary from the words on each button in the header of a page to the link of the button.
-
-    `page` is the path of the page without suffix in `book`, a folder of HTML.
-    """
+    """Return a dictionary from the words on each button in the header of `page`, a page of `book`, to its link."""
     header = parsed((book / f"{page}.html").read_text()).select_one(".article-header-buttons")
     return {link.get_text(strip=True): link["href"] for link in header.select("a[href]")}
 
 
-def test_links_of_a_chapter(small, commit):
+def test_links_of_a_chapter(small):
     """The buttons of a chapter open the chapter in Binder and Colab at the commit from which its page was made.
 
     The link to the form for errata contains the chapter and the commit.
     """
     found, place = buttons(small, "notebooks/01-chapter"), "notebooks/01-chapter.ipynb"
+    commit = provenance.git(small.parents[3], "rev-parse", "HEAD")
     assert found["Repository"] == ADDRESS
     assert found["Binder"] == f"https://mybinder.org/v2/gh/owner/repository/{commit}?urlpath=lab/tree/{place}"
     colab = f"https://colab.research.google.com/github/owner/repository/blob/colab/{commit}/01-chapter.ipynb"
@@ -174,7 +162,6 @@ def test_download(small):
     nbformat.validate(nbformat.read(file, as_version=4))
 
 
-@CHAPTERS
 def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
     """A downloaded chapter has the code of the committed chapter, cell by cell.
 
@@ -182,11 +169,8 @@ def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
     """
     downloaded = nbformat.read(book / "_sources" / "notebooks" / chapter.name, as_version=4)
     nbformat.validate(downloaded)
-    code = [
-        [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-        for notebook in (downloaded, nbformat.read(chapter, as_version=4))
-    ]
-    assert code[0] == code[1]
+    committed = nbformat.read(chapter, as_version=4)
+    assert [cell.source for cell in code_cells(downloaded)] == [cell.source for cell in code_cells(committed)]
     assert downloaded.metadata.kernelspec.name == "python3"
     assert downloaded.cells[-1].source.startswith(":::{dropdown} Provenance: ")
 
@@ -199,7 +183,6 @@ def test_icons_come_with_the_book(small):
     assert all((small / "notebooks" / icon.partition("?")[0]).resolve().is_file() for icon in icons)
 
 
-@CHAPTERS
 def test_chapter_for_colab_installs_what_it_imports(chapter):
     """The first cell of a notebook for Colab installs the package egm from the commit to which the notebook belongs.
 

@@ -31,10 +31,7 @@ def server():
 
 
 def test_dead_links_are_found(tmp_path, server):
-    """`links.check` reports each dead link in pages of the book and in files beside the book, and no live link.
-
-    `server` is the address of a web server whose only page is /there.
-    """
+    """`links.check` reports each dead link in pages of the book and in files beside the book, and no live link."""
     (tmp_path / "book").mkdir()
     (tmp_path / "book" / "index.md").write_text(f"# Title\n\n[there]({server}/there), [gone]({server}/gone)\n")
     (tmp_path / "README.md").write_text(f"See [this]({server}/missing), {server}/there, {server}/gone.\n")

@@ -34,10 +34,7 @@ def delta_of(epsilon, z):
 
 @cache
 def sigma_opt(epsilon=1.0, delta=1e-6):
-    """Return the smallest noise multiplier of Gaussian noise that is (`epsilon`, `delta`)-private.
-
-    The noise multiplier is the standard deviation of the noise over the sensitivity.
-    """
+    """Return the smallest noise multiplier of Gaussian noise that is (`epsilon`, `delta`)-private."""
     return brentq(lambda z: delta_of(epsilon, z) - delta, 0.1, 100, xtol=1e-14)
 
 
@@ -292,10 +289,7 @@ def tolerance(shown):
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_number_is_what_the_sentence_says(book, sentence):
-    """Each number in a sentence of the book equals the number computed in this file, in all digits that the page shows.
-
-    `sentence` is a key of SENTENCES, which has the page, the pattern of the sentence and the computed numbers.
-    """
+    """Each number in a sentence of the book equals the number computed here, in all digits that the page shows."""
     page, pattern, expected = SENTENCES[sentence]
     (path,) = book.glob(f"{page}*.html")
     found = re.search(pattern, text(path))

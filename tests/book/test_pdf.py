@@ -25,6 +25,7 @@ NUMBERED = re.compile(r"(?:Fig\.|[A-Z][a-z]+) [A-Z]?[\d.]*\d")  # the text of a 
 TITLES = ["caption", "h1", "h2", "h3", "h4"]
 MARGINS = (26, 26)  # mm, left and right, as in tools/sphinx/book.sty
 MM = 72 / 25.4  # points of PDF
+HANGING = ".,:;-–”’'!?)]"  # punctuation, which LaTeX pushes into the right margin, by up to three points
 
 
 def names_in(entries, depth=0):
@@ -39,10 +40,7 @@ def names_in(entries, depth=0):
 
 
 def names_in_toc():
-    """Return a list of pairs (page, depth) for all pages of the book, in the order of the table of contents.
-
-    A page is a path without suffix. The depth is 0 for a chapter, and one more for each level below.
-    """
+    """Return the list of the pairs (page, depth) of `names_in` for the whole book, with the landing page first."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     return [(toc["root"], 0), *(each for part in toc["parts"] for each in names_in(part["chapters"]))]
 
@@ -62,10 +60,7 @@ def latex(typeset):
 
 @pytest.fixture(scope="module")
 def printed(latex):
-    """Return a dictionary from LaTeX label to (number, page), as LaTeX has written them to its .aux file.
-
-    The number is a text such as "4.1", and the page is an integer.
-    """
+    """Return a dictionary from LaTeX label to number, such as "4.1", and page, as they stand in LaTeX's .aux file."""
     lines = re.findall(r"^\\newlabel\{(.*?)\}\{\{(.*?)\}\{(\d+)\}", (latex / "egm.aux").read_text(), re.MULTILINE)
     return {label: (number.strip("{}"), int(page)) for label, number, page in lines}
 
@@ -179,17 +174,10 @@ def test_nothing_stands_in_the_margins(words):
         (label, word)
         for label, width, found in words
         for start, end, word in found
-        if word.strip() and (start < (left - 1) * MM or end > width - (right - 1) * MM + hanging(word))
+        if word.strip()
+        and (start < (left - 1) * MM or end > width - (right - 1) * MM + 3 * (unescape(word)[-1] in HANGING))
     ]
     assert not outside
-
-
-def hanging(word):
-    """Return by how many points the last character of `word`, a text, may reach into the right margin.
-
-    LaTeX pushes punctuation into the margin, so the result is 3 for punctuation, and 0 for other characters.
-    """
-    return 3 if unescape(word)[-1] in ".,:;-–”’'!?)]" else 0
 
 
 def test_every_page_has_text(words):
@@ -312,10 +300,7 @@ The ε of f.
 
 
 def small_book(folder, more=""):
-    """Build a book of one page as a PDF in `folder`, and return the path of the PDF.
-
-    The text `more` is added to the page.
-    """
+    """Build a book of one page, with the text `more`, as a PDF in `folder`, and return the path of the PDF."""
     stage = folder / "stage"
     for name in ("book/_static", "extra"):
         (stage / name).mkdir(parents=True)

@@ -18,23 +18,14 @@ import numpy as np
 import pytest
 
 from tests.book.markup import parsed
+from tests.book.test_chapters import code_cells, parameters
 from tests.book.test_launch import commit_all
 from tools import build, execute, provenance
-from tools.execute import ROOT, chapters
+from tools.dataflow import tree_of
+from tools.execute import ROOT
 from tools.kernel import recorder
 
-CHAPTERS = pytest.mark.parametrize("chapter", chapters(), ids=lambda path: path.stem)
 FACTS = ["Commit", "Executed with", "Parameters", "Seeds among them"]
-
-
-def git(*arguments):
-    """Run git with the texts `arguments` in the repository of the project, and return what git prints."""
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def code_cells(chapter):
-    """Return a list of the code cells of a chapter; `chapter` is the path of the committed notebook."""
-    return [cell for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "code"]
 
 
 @pytest.fixture
@@ -49,7 +40,6 @@ def shown(book, chapter):
     return {None: box.summary.get_text(strip=True)} | facts
 
 
-@CHAPTERS
 def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
     """The provenance box, which shows commit and versions, is the last element of a chapter's page, and is closed.
 
@@ -62,31 +52,27 @@ def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
     assert box in words[-1].parents
 
 
-@CHAPTERS
 def test_commit_and_time(shown):
     """The provenance box of a chapter shows the last commit of the project and the time of this commit.
 
     The box also says whether there are uncommitted changes.
     """
     assert list(shown) == [None, *FACTS]
-    time = datetime.fromtimestamp(int(git("log", "-1", "--format=%ct")), tz=UTC)
-    changed = ", with uncommitted changes" if git("status", "--porcelain") else ""
-    commit, day = git("rev-parse", "HEAD")[:7], f"{time.day} {time:%B %Y}"
+    time = datetime.fromtimestamp(int(provenance.git(ROOT, "log", "-1", "--format=%ct")), tz=UTC)
+    changed = ", with uncommitted changes" if provenance.git(ROOT, "status", "--porcelain") else ""
+    commit, day = provenance.git(ROOT, "rev-parse", "HEAD")[:7], f"{time.day} {time:%B %Y}"
     assert shown["Commit"] == f"{commit} of {day}, {time:%H:%M} UTC{changed}"
     assert shown[None] == f"Provenance: commit {commit}, {day}{changed}"
 
 
-@CHAPTERS
 def test_parameters(shown, chapter):
     """The provenance box of a chapter shows all parameters of the chapter, with the values that the code assigns."""
-    (cell,) = [cell for cell in code_cells(chapter) if "parameters" in cell.metadata.get("tags", [])]
     namespace, read = {}, {}
-    exec(cell.source, {}, namespace)
+    exec(parameters(chapter).source, {}, namespace)
     exec(re.sub(r", (?=\w+ = )", "\n", shown["Parameters"]), {}, read)
     assert read == namespace
 
 
-@CHAPTERS
 def test_versions(shown, book, chapter):
     """The provenance box of a chapter shows the versions of all packages that the chapter imports.
 
@@ -104,15 +90,12 @@ def test_versions(shown, book, chapter):
     assert {record["packages"][name][0] for name in names} <= listed.keys()
 
 
-@CHAPTERS
 def test_seeds(shown, chapter):
     """All random generators of a chapter are made from its parameter `seed`, and the provenance box shows the seed.
 
     The box says "none" if the chapter makes no random generator.
     """
-    nodes = [
-        node for cell in code_cells(chapter) for node in ast.walk(ast.parse(re.sub(r"(?m)^%.*$", "", cell.source)))
-    ]
+    nodes = [node for cell in code_cells(chapter) for node in ast.walk(tree_of(cell.source))]
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng")]
     assert {ast.unparse(call) for call in calls} <= {"np.random.default_rng(seed)"}
     assert shown["Seeds among them"] in (shown["Parameters"].split(", ") if calls else ["none"])
@@ -123,16 +106,8 @@ def project(tmp_path):
     """Write a project with one chapter, which draws a random number from a seed, into `tmp_path`; return `tmp_path`."""
     for folder in ("notebooks", "book", "ledger"):
         (tmp_path / folder).mkdir()
-    inputs = (
-        "_config.yml",
-        "_toc.yml",
-        "constraints.txt",
-        "pyproject.toml",
-        "ledger/claims.yml",
-        "ledger/errata.yml",
-        "CITATION.cff",
-    )
-    for file in inputs:
+    inputs = "_config.yml", "_toc.yml", "constraints.txt", "pyproject.toml", "CITATION.cff"
+    for file in (*inputs, "ledger/claims.yml", "ledger/errata.yml"):
         (tmp_path / file).touch()
     (tmp_path / ".gitignore").write_text("_build\n")
     draw = "import numpy as np, sympy\nprint(np.random.default_rng(seed).integers(10**9))"
@@ -144,10 +119,7 @@ def project(tmp_path):
 
 
 def stamps(project):
-    """Execute the chapters in the folder `project`, and return a dictionary from chapter to provenance box as text.
-
-    The box, the last cell of a chapter, has commit, versions, parameters and seeds.
-    """
+    """Execute the chapters in `project`; return a dictionary from chapter to its last cell, the provenance box."""
     executed = execute.execute_all(project)
     build.lay_out(project / "_build" / "stage", executed, project)
     files = sorted((project / "_build" / "stage" / "notebooks").iterdir())

@@ -5,20 +5,18 @@ It must have no trace of the machine on which it is made.
 
 import hashlib
 import json
-import posixpath
 import shutil
 import sys
 import zipfile
 import zlib
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
 import yaml
 
-from tests.book.markup import parsed
+from tests.book.markup import dead_links
 from tools import pdf, provenance, supplement
 from tools.build import BookError, run_jupyter_book
 from tools.execute import ROOT, chapters
@@ -45,12 +43,6 @@ def files(book, executed, typeset, article, do_without):
 def archive(files, tmp_path_factory):
     """Return the path of the supplement, an archive for a publication, packed as a ZIP file."""
     return supplement.pack(files, tmp_path_factory.mktemp("supplement") / "egm-supplement.zip", WHEN)
-
-
-@pytest.fixture(scope="module")
-def html(files):
-    """Return a dictionary from path to parsed HTML for the pages of the book in the supplement."""
-    return {name: parsed(data.decode()) for name, data in files.items() if name.endswith(".html")}
 
 
 def test_size(archive):
@@ -92,22 +84,9 @@ def test_readme_says_what_is_there(files):
     assert pdf.version().encode() in files["README.md"]
 
 
-def test_links_resolve_within(files, html):
-    """Each relative link on a page of the supplement leads to a file of the supplement.
-
-    If the link names an anchor (#id), the file has an element with this id. Relative addresses of images, scripts and
-    styles are tested, too, so that the book can be read where the supplement is unpacked.
-    """
-    anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in html.items()}
-    for name, page in html.items():
-        for link in (tag[kind] for kind in ("href", "src") for tag in page.find_all(attrs={kind: True})):
-            url = urlsplit(link)
-            if url.scheme or url.netloc or link == "#":
-                continue
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url.path))) if url.path else name
-            assert path in files, f"{name}: {link}"
-            known = path in anchors and "search.html" not in path  # a script makes the anchors of the search page
-            assert not (known and url.fragment) or unquote(url.fragment) in anchors[path], f"{name}: {link}"
+def test_links_resolve_within(files):
+    """Each relative link in the supplement leads to a file of it, so the book can be read where it is unpacked."""
+    assert dead_links(files) == []
 
 
 def test_no_trace_of_the_machine(files):
@@ -166,12 +145,5 @@ def test_book_is_the_same_when_built_again(small, tmp_path):
     (tmp_path / "_build").mkdir()
     made = provenance.commit(small.parents[3])
     again = run_jupyter_book(stage, tmp_path, SOURCE_DATE_EPOCH=str(int(made.time.timestamp())))
-    assert different(supplement.tree(small, "html"), supplement.tree(again, "html")) == set()
-
-
-def different(one, other):
-    """Return the set of keys for which the dictionaries `one` and `other` have different values.
-
-    A key that only one of them has is in the set, too.
-    """
-    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+    one, other = (supplement.tree(folder, "html").items() for folder in (small, again))
+    assert {name for name, _ in one ^ other} == set()

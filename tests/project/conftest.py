@@ -13,22 +13,19 @@ import pytest
 from packaging.requirements import Requirement
 
 from tools.execute import ROOT
+from tools.provenance import git
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @dataclass(frozen=True)
 class Distributions:
-    """Hold the paths of three files that were built from the project, and of the folder from which they were built.
+    """Hold the paths of three files that were built from the project, and of the folder from which they were built."""
 
-    `sdist` is a source archive. `wheel` and `direct` are binary packages: `wheel` is built from the sdist, and `direct`
-    from the folder `sources`, a copy of the project.
-    """
-
-    sdist: Path
-    wheel: Path
-    direct: Path
-    sources: Path
+    sdist: Path  # source archive
+    wheel: Path  # binary package, built from the sdist
+    direct: Path  # binary package, built from the sources
+    sources: Path  # folder with a copy of the project
 
 
 LEFTOVERS = [
@@ -49,7 +46,7 @@ def distributions(do_without, tmp_path_factory):
     if not (ROOT / ".git").exists():
         do_without("no clone: what is published is what git knows")
     sources, whole, alone = (tmp_path_factory.mktemp(name) for name in ("sources", "dist", "direct"))
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    tracked = git(ROOT, "ls-files").split()
     for name in (*tracked, *LEFTOVERS):
         (sources / name).parent.mkdir(parents=True, exist_ok=True)
         (sources / name).write_bytes((ROOT / name).read_bytes() if name in tracked else b"left over")
@@ -63,19 +60,15 @@ def distributions(do_without, tmp_path_factory):
 
 @dataclass(frozen=True)
 class Environment:
-    """Hold the path `folder` of a virtual environment of Python, and the path of the folder `empty`.
-
-    The programs of the environment run in `empty`, which has no files at first.
-    """
+    """Hold the path `folder` of a virtual environment of Python, and the path of the folder `empty`."""
 
     folder: Path
-    empty: Path
+    empty: Path  # where the programs of the environment run; it has no files at first
 
     def run(self, command, *args):
         """Run a program of the environment in the folder `empty`, and return the completed process with its output.
 
-        `command` is the name of the program, and `args` are its arguments. No environment variable leads Python to the
-        project.
+        No environment variable leads Python to the project.
         """
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
         command = [self.folder / "bin" / command, *args]

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import tarfile
 import tomllib
 import zipfile
@@ -16,6 +15,7 @@ from trove_classifiers import classifiers
 
 from egm import _distribution
 from tools.execute import ROOT
+from tools.provenance import git
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 STEM = PROJECT["name"].replace("-", "_")  # the form in file names
@@ -24,8 +24,7 @@ README = (ROOT / "README.md").read_text()
 
 def tracked(*folders):
     """Return the set of paths of the files that git tracks in `folders`, by default in the whole project."""
-    found = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(found.stdout.split())
+    return set(git(ROOT, "ls-files", *folders).split())
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +32,6 @@ def wheel(distributions):
     """Return the files in the wheel (binary package) of the project, as a dictionary from path to content in bytes."""
     with zipfile.ZipFile(distributions.wheel) as file:
         return {name: file.read(name) for name in file.namelist()}
-
-
-@pytest.fixture(scope="module")
-def unpacked(distributions, tmp_path_factory):
-    """Unpack the sdist (source archive) of the project, and return the path of the folder with its files."""
-    folder = tmp_path_factory.mktemp("sdist")
-    with tarfile.open(distributions.sdist) as file:
-        file.extractall(folder, filter="data")
-    (top,) = folder.iterdir()
-    return top
 
 
 # The files ------------------------------------------------------------------------------------------------------------
@@ -63,12 +52,14 @@ def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
         assert {name: file.read(name) for name in file.namelist()} == wheel
 
 
-def test_sdist_is_the_whole_project(unpacked):
+def test_sdist_is_the_whole_project(distributions, tmp_path):
     """The sdist (source archive) has an unchanged copy of every file that git tracks, and no other files but metadata.
 
     So a user of the sdist can run the tests and build the book.
     """
-    added = {"PKG-INFO", "setup.cfg"}
+    with tarfile.open(distributions.sdist) as file:
+        file.extractall(tmp_path, filter="data")
+    (unpacked,), added = tmp_path.iterdir(), {"PKG-INFO", "setup.cfg"}
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     assert {name for name in found - added if not name.startswith(f"{STEM}.egg-info/")} == tracked()
     assert all((unpacked / name).read_bytes() == (ROOT / name).read_bytes() for name in tracked())
@@ -137,10 +128,7 @@ def test_every_module_without_an_extra_is_imported(installed):
 
 
 def test_command_line(installed):
-    """With the wheel installed, `egm plan` prints a plan, and `python -m egm sum` makes a release with secure noise.
-
-    `installed` is the environment that has the wheel. The release says `"simulated": false`.
-    """
+    """With the wheel installed, `egm plan` prints a plan, and `python -m egm sum` makes a release with secure noise."""
     (installed.empty / "sigma.csv").write_text("a,1\nb,0.1\n")
     (installed.empty / "data.csv").write_text("a,b\n" + "0.5,0.05\n" * 20)
     options = ["--sigma", "sigma.csv", "--epsilon", "1", "--delta", "1e-6", "--rows", "20"]

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from tools import ledger
 from tools.execute import ROOT
+from tools.provenance import git
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 GITHUB = ROOT / ".github"
@@ -31,13 +32,9 @@ NAMED = pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.ste
 
 
 def run(*command):
-    """Run a program of this Python environment; return its exit code and all that it printed.
-
-    `command` is the name of the program, followed by its arguments.
-    """
-    done = subprocess.run(
-        [Path(sys.executable).with_name(command[0]), *command[1:]], capture_output=True, text=True, check=False
-    )
+    """Run a program of this Python environment, with arguments; return its exit code and all that it printed."""
+    command = [Path(sys.executable).with_name(command[0]), *command[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -120,16 +117,7 @@ def test_no_credentials_are_left_where_code_of_the_project_runs(workflow):
 
 INSTALL = re.compile(r"pip3? install ([^\n`]*)")
 EXTRA = re.compile(rf"(?<![\w-])egm\[(?:{'|'.join(PROJECT['optional-dependencies'])})\b")
-TAKE_A_VALUE = {
-    "-r",
-    "--requirement",
-    "-c",
-    "--constraint",
-    "--target",
-    "--platform",
-    "--python-version",
-    "--only-binary",
-}
+TAKE_A_VALUE = re.compile("-r|-c|--(requirement|constraint|target|platform|python-version|only-binary)")
 
 
 def wrongly_installed(text, known, inside_the_package=False):
@@ -143,7 +131,7 @@ def wrongly_installed(text, known, inside_the_package=False):
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):
         words = ["", *re.sub(r"\\n|['\"\\]", " ", line.partition(" #")[0]).split()]
-        kept = [word for last, word in pairwise(words) if last not in TAKE_A_VALUE]
+        kept = [word for last, word in pairwise(words) if not TAKE_A_VALUE.fullmatch(last)]
         named = [word for word in kept if re.match(r"[\w.{@/$]", word)]
         for word, then in pairwise([*named, ""]):
             if word[0] in ".{@/$" or word.startswith(("git+", "http")):
@@ -167,7 +155,7 @@ def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
 
     So nobody installs something else: "egm" on the registry of packages, for instance, is another project.
     """
-    for name in git("-C", str(ROOT), "ls-files").split():
+    for name in git(ROOT, "ls-files").split():
         if not name.endswith((".png", ".npz", ".csv", ".css", "tests/project/test_repository.py")):
             text = (ROOT / name).read_text()
             assert not wrongly_installed(text, known, name.startswith("egm/")), name
@@ -275,26 +263,21 @@ def test_chapters_for_colab_are_kept(tmp_path):
     (book,) = (workflow for workflow in WORKFLOWS if workflow.stem == "book")
     (script,) = (step["run"] for step in read(book)["jobs"]["colab"]["steps"] if "run" in step)
     remote, source, chapters = tmp_path / "remote", tmp_path / "source", tmp_path / "chapters"
-    git("init", "--quiet", "--bare", "--initial-branch=main", remote)
-    git("clone", "--quiet", remote, source)
+    git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", remote)
+    git(tmp_path, "clone", "--quiet", remote, source)
     (source / "README.md").write_text("main")
-    git("-C", source, "add", ".")
-    git("-C", source, "-c", "user.name=a", "-c", "user.email=a@b.invalid", "commit", "--quiet", "-m", "first")
-    git("-C", source, "push", "--quiet", "origin", "HEAD:main")
+    git(source, "add", ".")
+    git(source, "-c", "user.name=a", "-c", "user.email=a@b.invalid", "commit", "--quiet", "-m", "first")
+    git(source, "push", "--quiet", "origin", "HEAD:main")
     for number, commit in enumerate(["one", "two", "two"]):
         shutil.rmtree(chapters, ignore_errors=True)
         (chapters / commit).mkdir(parents=True)
         (chapters / commit / "01-x.ipynb").write_text(commit)
-        git("clone", "--quiet", "--depth=1", f"file://{remote}", tmp_path / f"run{number}")
+        git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{remote}", tmp_path / f"run{number}")
         variables = {**os.environ, "CHAPTERS": str(chapters), "GITHUB_SHA": commit}
         run = ["bash", "-e", "-c", script]  # GitHub runs it like this
         subprocess.run(run, cwd=tmp_path / f"run{number}", env=variables, capture_output=True, check=True)
-    listed = git("-C", remote, "ls-tree", "-r", "--name-only", "colab").split()
+    listed = git(remote, "ls-tree", "-r", "--name-only", "colab").split()
     assert listed == ["one/01-x.ipynb", "two/01-x.ipynb"]
-    assert len(git("-C", remote, "log", "--format=%H", "colab").split()) == 2
-    assert git("-C", remote, "ls-tree", "-r", "--name-only", "main").split() == ["README.md"]
-
-
-def git(*arguments):
-    """Run git with these `arguments`, and return the text that it prints; raise an error if git fails."""
-    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout
+    assert len(git(remote, "log", "--format=%H", "colab").split()) == 2
+    assert git(remote, "ls-tree", "-r", "--name-only", "main").split() == ["README.md"]

@@ -44,11 +44,7 @@ def _gamma(w, k, x):
 
 
 def _series(w, k, nc, x):
-    """Return one tail and the density at x of w times the noncentral chi-square variable chi2(k, nc), as a dictionary.
-
-    The tail is the upper one ("sf") if x is above the mean, and otherwise the lower one ("cdf"). It is a Poisson
-    mixture of central tails.
-    """
+    """Return what `_gamma` returns, for the noncentral variable chi2(k, nc): a tail is a Poisson mixture of tails."""
     y, upper = x / w, x / w > k + nc
     count = int(nc + 2 * mp.sqrt(nc * y) + 400)
     poisson, jump = [mp.exp(-nc / 2)], [_density(k, y) * 2 * y / k]
@@ -73,11 +69,7 @@ def _upward(k, y, jump):
 
 
 def _downward(k, y, jump):
-    """Return the lower tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom, as a list.
-
-    jump[j] is the difference of the tails for k + 2 j and k + 2 j + 2. The list is as long as `jump`, whose last entry
-    is not used. The differences are added to the last tail, an incomplete gamma function.
-    """
+    """Return the lower tails, where `_upward` returns the upper ones; `jump` is added to the last of them."""
     tails = []
     tail = mp.gammainc(k / 2 + len(jump) - 1, 0, y / 2, regularized=True)
     for step in reversed(jump[:-1]):

@@ -29,15 +29,13 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 class Form(NamedTuple):
     """Describe the sum Q = sum_j w_j chi2(k_j, nc_j), divided by its largest weight `scale`, with equal weights merged.
 
-    `by_dof` has pairs (degrees of freedom, tuple of the divided weights with them), and `noncentral` has pairs (divided
-    weight, noncentrality) for noncentralities above 0. Both hold numbers of mpmath. `double` has arrays of doubles: the
-    divided weights, degrees of freedom and noncentralities.
+    The first three fields hold numbers of mpmath.
     """
 
     scale: mpf
-    by_dof: tuple
-    noncentral: tuple
-    double: tuple
+    by_dof: tuple  # pairs (degrees of freedom, tuple of the divided weights with them)
+    noncentral: tuple  # pairs (divided weight, noncentrality), for noncentralities above 0
+    double: tuple  # arrays of doubles: the divided weights, degrees of freedom and noncentralities
 
 
 def make_form(weights, dof, nc):
@@ -214,8 +212,7 @@ def reach(form, x, c, point):
 def _log_size(form, x, c, point, u):
     """Return how large the integrand at the points s of a contour is, as log |exp(K(s) - s x) ds/du| - (K(c) - c x).
 
-    K is the cumulant function of `form`. The contour crosses the real axis at c, and `point` maps the values u to (s,
-    ds/du).
+    The contour crosses the real axis at c, and `point` maps the values u to (s, ds/du).
     """
     w, k, a = (column[:, None] for column in form.double)
     total = np.empty(len(u))

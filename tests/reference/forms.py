@@ -19,10 +19,7 @@ def power_weights(d, alpha):
 
 
 def terms(form):
-    """Return the weights, degrees of freedom and noncentralities of a stored chi-square sum, as lists of equal length.
-
-    `form` is the sum as gx2.json stores it.
-    """
+    """Return weights, degrees of freedom and noncentralities of `form`, a stored sum, as lists of equal length."""
     if "power" in form:
         weights = power_weights(**form["power"])
     else:

@@ -35,11 +35,7 @@ def improvement(d, alpha, n):
 
 
 def main():
-    """Write improvement.json: the results of `improvement` for `SETTINGS`.
-
-    `improvement` computes by what factor the scaling of Lemma 4.1 reduces the squared noise. A setting is a number of
-    coordinates d, the exponent alpha of standard deviations j^-alpha, and a number of rows n.
-    """
+    """Write improvement.json: the results of `improvement` for `SETTINGS`."""
     cases = [{"d": d, "alpha": a, "n": n, "ratio": mp.nstr(improvement(d, a, n), DIGITS)} for d, a, n in SETTINGS]
     write("improvement.json", {"improvement": cases})
 

@@ -204,16 +204,10 @@ def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
 
     def known(self, X, *, rng):
         estimate = X.sum(axis=0) + off
-        return SimpleNamespace(
-            estimate=estimate,
-            sigma=np.array(sigma),
-            noise_std=np.ones(2),
-            bias=np.zeros(2),
-            center=np.zeros(2),
-            forecast=SimpleNamespace(total=1.0),
-            model_holds=True,
-            interval=lambda confidence: (estimate - 3.5, estimate + 3.5),
-        )
+        found = SimpleNamespace(estimate=estimate, sigma=np.array(sigma), forecast=SimpleNamespace(total=1.0))
+        found.noise_std, found.bias, found.center, found.model_holds = np.ones(2), np.zeros(2), np.zeros(2), True
+        found.interval = lambda confidence: (estimate - 3.5, estimate + 3.5)
+        return found
 
     monkeypatch.setattr(AdaptiveDataMechanism, "release", known)
     run, (line, told) = searches.release(SMALL, 0), searches.line(SMALL, 4)
@@ -323,10 +317,7 @@ def test_lines_of_code_are_counted():
 
 @pytest.mark.parametrize("widths", [(5, 3), (5, 4, 3)])
 def test_gradients_are_derivatives(widths):
-    """`Model.gradients` agrees within 1e-6 with difference quotients of the loss, for each parameter and each row.
-
-    `widths` are the number of columns of the data, the widths of the hidden layers, and the number of classes.
-    """
+    """`Model.gradients` agrees within 1e-6 with difference quotients of the loss, for each parameter and each row."""
     rng = np.random.default_rng(1)
     model = gradients.Model(*widths)
     theta, X, Y = rng.normal(size=model.size), rng.normal(size=(2, 5)), np.eye(3)[[0, 2]]

@@ -44,20 +44,14 @@ def run_here(cells, db, methods=METHODS):
 
 @pytest.fixture
 def store(tmp_path):
-    """Yield the connection to a database with the results of METHODS for the grid points in CELLS.
-
-    A grid point is a distribution of rows and a privacy budget.
-    """
+    """Yield the connection to a database with the results of METHODS for the grid points in CELLS."""
     with grid.connect(tmp_path / "whole.db") as db:
         run_here(CELLS, db)
         yield db
 
 
 def start(store):
-    """Start `grid.run` for the methods in METHODS and the grid points in MANY in a new process, and return the process.
-
-    `store` is the path of the database file. The output of the process can be read from a pipe.
-    """
+    """Start `grid.run` for METHODS and MANY, with the database file `store`, in a new process, and return this."""
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
 

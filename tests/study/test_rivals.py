@@ -42,10 +42,7 @@ def rows(n=400, seed=1, mean=2.0, sigma=SIGMA):
 
 
 def squared_error(method, X, rho, seed, **options):
-    """Return the squared l2 distance of the private estimate by the function `method` from the mean of the rows `X`.
-
-    `rho` is the budget, `seed` the seed of the random generator, and `options` are further arguments of `method`.
-    """
+    """Return the squared l2 distance of the estimate by `method`, with `options`, from the mean of the rows `X`."""
     return np.sum((method(X, rho, rng=np.random.default_rng(seed), **options) - X.mean(axis=0)) ** 2)
 
 
@@ -287,34 +284,28 @@ def normal_rows(n, sigma, seed, mean=0.0):
     return mean + np.random.default_rng([seed, 7]).standard_normal((n, len(sigma))) * sigma
 
 
-@pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.06941, 0.0010), (1.0, 0.03633, 0.0006)])
-def test_plan_has_its_published_error(rho, published, error):
-    """The mean squared error of `plan` agrees with that of its authors, `published`, within four standard errors.
+NARROW = {"norm_bound": 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1))), "clip_share": 0.01, "slack": 2.0}
 
-    The authors state this error, with the standard error `error`, for 50 runs on 4000 rows from N(0, I) in dimension
-    128: github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv, "PLAN-E-ULTIMATE++".
-    The budget is 3.75 times `rho`, which is what the authors' program spends for `rho`.
+
+@pytest.mark.parametrize(
+    ("method", "budget", "published", "error"),
+    [
+        (partial(plan, search_share=0.8), 3.75 / 8, 0.06941, 0.0010),
+        (partial(plan, search_share=0.8), 3.75, 0.03633, 0.0006),
+        (partial(huang_liang_yi, **NARROW), 1 / 8, 0.05906, 0.0010),
+        (partial(huang_liang_yi, **NARROW), 1.0, 0.03486, 0.0006),
+    ],
+)
+def test_plan_and_huang_liang_yi_have_their_published_errors(method, budget, published, error):
+    """The mean squared error of `plan` or `huang_liang_yi` agrees with a published one, within four standard errors.
+
+    The authors of PLAN state the error `published`, with the standard error `error`, of "PLAN-E-ULTIMATE++" and of
+    "Instance optimal" for rho = 1/8 and 1, and 50 runs on 4000 rows from N(0, I) in dimension 128:
+    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv. The options are the
+    constants of their program. For PLAN it spends 3.75 rho, the `budget` here.
     """
     runs = [
-        plan(normal_rows(4000, np.ones(128), seed), 3.75 * rho, search_share=0.8, radius=25 * np.sqrt(128), rng=rng)
-        for seed, rng in enumerate(np.random.default_rng(8).spawn(25))
-    ]
-    mean, own = mean_and_error([np.sum(estimate**2) for estimate in runs])
-    assert abs(mean - published) < 4 * np.hypot(error, own)
-
-
-@pytest.mark.parametrize(("rho", "published", "error"), [(1 / 8, 0.05906, 0.0010), (1.0, 0.03486, 0.0006)])
-def test_huang_liang_yi_has_its_published_error(rho, published, error):
-    """The mean squared error of `huang_liang_yi` agrees with a published one, `published`, within four standard errors.
-
-    `published` is that of the method "Instance optimal" for the budget `rho`, 4000 rows from N(0, I) and dimension 128,
-    with the standard error `error`: github.com/ChristianLebeda/PLAN-experiments,
-    experiments_results/gaussianA/dataframe.csv. The options are the constants of the program there.
-    """
-    bound = 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1)))
-    options = {"radius": 25 * np.sqrt(128), "norm_bound": bound, "clip_share": 0.01, "slack": 2.0}
-    runs = [
-        huang_liang_yi(normal_rows(4000, np.ones(128), seed), rho, rng=rng, **options)
+        method(normal_rows(4000, np.ones(128), seed), budget, radius=25 * np.sqrt(128), rng=rng)
         for seed, rng in enumerate(np.random.default_rng(8).spawn(25))
     ]
     mean, own = mean_and_error([np.sum(estimate**2) for estimate in runs])
@@ -422,10 +413,9 @@ def test_plan_profits_from_a_spread_that_differs():
     """
     sigma = 256.0 / np.arange(1, 257)
     X = normal_rows(4000, sigma, 1, mean=10.0)
-    ratio = np.mean([squared_error(huang_liang_yi, X, 1.0, seed, radius=400.0) for seed in range(4)]) / np.mean(
-        [squared_error(plan, X, 1.0, seed, radius=400.0) for seed in range(4)]
-    )
-    assert ratio > 256 * np.sum(sigma**2) / np.sum(sigma) ** 2 / 2
+    seeds, methods = range(4), (huang_liang_yi, plan)
+    errors = [np.mean([squared_error(method, X, 1.0, seed, radius=400.0) for seed in seeds]) for method in methods]
+    assert errors[0] / errors[1] > 256 * np.sum(sigma**2) / np.sum(sigma) ** 2 / 2
 
 
 def test_plan_finds_the_spread():
@@ -457,10 +447,7 @@ def test_median_wins_at_low_budget_in_high_dimension():
 
 @pytest.mark.parametrize("sigma", [SIGMA, np.geomspace(1, 0.01, 40)], ids=["in all entries", "separately"])
 def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
-    """The whole Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm gets the rest.
-
-    `sigma` has the standard deviations of the columns.
-    """
+    """The Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm gets the rest."""
     recorder = Recorder(monkeypatch)
     second_moments(rows(2000, mean=0.0, sigma=sigma), 0.4, clip_norm=50.0, rng=np.random.default_rng(2))
     assert sum(recorder.costs) == pytest.approx(7 / 8 * 0.4, rel=1e-12)

@@ -40,9 +40,8 @@ def test_equal_spread_leaves_nothing_to_improve():
 
 
 def test_optimal_scaling_improves_more():
-    assert tables.improvement(100, 10**6, 1, "optimal") / tables.improvement(100, 10**6, 1) == pytest.approx(
-        1.487, abs=5e-4
-    )
+    ratio = tables.improvement(100, 10**6, 1, "optimal") / tables.improvement(100, 10**6, 1)
+    assert ratio == pytest.approx(1.487, abs=5e-4)
 
 
 def test_zipf_sigma():
@@ -123,10 +122,8 @@ def made_up(rows):
     A tuple has d, the name of the method, what it knows besides the range of the mean, its squared error, the standard
     error, and the number of runs without an estimate.
     """
-    kinds = tables.rivals().dtype
-    return np.array(
-        [("A", d, 0, 9, 1, name, knows, e, s, 2 * e, s, fails, 20) for d, name, knows, e, s, fails in rows], kinds
-    )
+    rows = [("A", d, 0, 9, 1, name, knows, e, s, 2 * e, s, fails, 20) for d, name, knows, e, s, fails in rows]
+    return np.array(rows, tables.rivals().dtype)
 
 
 def test_duels_are_with_the_best_that_knows_no_more_and_never_fails():
@@ -154,12 +151,8 @@ def test_ratio_has_its_standard_error():
 
     The simulation gives the standard deviation of 2000 ratios of independent normal errors.
     """
-    rng = np.random.default_rng(1)
-    rows = [
-        (i, name, "", *rng.normal([m, 0], [s, 0]), 0)
-        for i in range(2, 2002)
-        for name, m, s in (("ours", 2, 0.1), ("a", 4, 0.1))
-    ]
+    rng, means = np.random.default_rng(1), (("ours", 2), ("a", 4))
+    rows = [(i, name, "", *rng.normal([mean, 0], [0.1, 0]), 0) for i in range(2, 2002) for name, mean in means]
     table = made_up(rows)
     table["sample_se"] = 0.1
     duels = tables.duels(table)

@@ -33,8 +33,7 @@ def repair(app, pagename, templatename, context, doctree):
 def finish(app, error):
     """Replace, in all finished HTML pages, each match of a pattern in FINISHED by its replacement.
 
-    The matches are in parts of a page that the theme makes. `app` is the Sphinx application. After an `error`, no page
-    is changed.
+    The matches are in parts of a page that the theme makes. After an `error`, no page is changed.
     """
     for page in Path(app.outdir).rglob("*.html") if app.builder.format == "html" and not error else ():
         text = whole = page.read_text(encoding="utf-8")

@@ -16,10 +16,7 @@ def anchor(chapter: str, cell: str) -> str:
 
 
 def name_cells(app, doctree):
-    """Make each notebook cell that has an anchor in its metadata a link target with this anchor as its id.
-
-    `doctree` is the document with the cells, as Sphinx has read it.
-    """
+    """Make each notebook cell that has an anchor in its metadata a link target with this anchor as its id."""
     for container in doctree.findall(nodes.container):
         if name := container.get("cell_metadata", {}).get("anchor"):
             container["ids"].append(name)
@@ -27,9 +24,6 @@ def name_cells(app, doctree):
 
 
 def setup(app):
-    """Connect `name_cells`, which runs when a document has been read, to `app`, the Sphinx application.
-
-    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
-    """
+    """Connect `name_cells`, which runs when a document has been read, to `app`, the Sphinx application."""
     app.connect("doctree-read", name_cells)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -25,10 +25,7 @@ def share(app, env):
 
 
 def setup(app):
-    """Switch off garbage collection, cache two functions of Sphinx and pybtex, and connect `share` to `app`.
-
-    `app` is the Sphinx application. Return the properties of this extension.
-    """
+    """Switch off garbage collection, cache two functions of Sphinx and pybtex, and connect `share` to `app`."""
     gc.disable()
     plugin._load_entry_point = cache(plugin._load_entry_point)
     SearchEnglish.stem = cache(SearchEnglish.stem)

@@ -140,10 +140,7 @@ def visit_statement(self, node):
 
 
 def depart_statement(self, node):
-    """End the statement `node`, which `visit_statement` has begun.
-
-    The function becomes a method of the translator to LaTeX.
-    """
+    """End the statement `node`, which `visit_statement` has begun."""
     self.body.append("\\end{bookstatement}\n")
     self.no_latex_floats -= 1
 
@@ -245,10 +242,7 @@ def reach_all(app):
 
 
 def entitle(app, env):
-    """Give the article, which is the page "The paper" alone, the title of this page instead of the title of the book.
-
-    `app` is the Sphinx application, and `env`, its environment of the build, has the titles of all pages.
-    """
+    """Give the article, which is the page "The paper" alone, the title of this page instead of the book's."""
     if is_paper() and app.builder.name == "latex":
         ((page, file, _, *rest),) = app.config.latex_documents
         app.config.latex_documents = [(page, file, env.titles[page].astext(), *rest)]

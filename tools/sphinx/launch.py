@@ -137,17 +137,13 @@ def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] 
 def colab(address: str, commit: str, page: str) -> str:
     """Return the link that opens the chapter `page` in Colab.
 
-    `page` is the name of a page, such as "notebooks/02-gaussian-mechanism". `address` is the project's public address,
-    and `commit` is the hash of the commit.
+    `page` is the name of a page, such as "notebooks/02-gaussian-mechanism".
     """
     return f"{COLAB}/github/{GITHUB.fullmatch(address)[1]}/blob/{BRANCH}/{commit}/{page.rpartition('/')[2]}.ipynb"
 
 
 def report(address: str, commit: str, page: str) -> str:
-    """Return a link to the form on GitHub by which readers report an error, with the page and the commit filled in.
-
-    `page` is the name of the page, `commit` is the hash of the commit, and `address` is the project's public address.
-    """
+    """Return a link to the form on GitHub by which readers report an error, with the page and the commit filled in."""
     fields = {"template": "erratum.yml", "source": "This book", "version": f"commit {commit[:7]}", "place": page}
     return f"{address}/issues/new?{urlencode(fields, quote_via=quote)}"
 

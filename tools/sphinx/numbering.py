@@ -26,10 +26,7 @@ def reported(label):
 
 
 def number_chapter(env, docname, chapter):
-    """Replace the first part of the number of a page, and of all its sections, by `chapter`, a number or letter.
-
-    `docname` is Sphinx's name of the page. `env`, Sphinx's environment of the build, has the numbers, and is changed.
-    """
+    """Replace the first part of the number of a page, and of all its sections, by `chapter`, a number or letter."""
     sections = env.toc_secnumbers[docname]
     for anchor, number in sections.items():
         sections[anchor] = (chapter, *number[1:])
@@ -56,8 +53,7 @@ def number_statements(statements, chapter, taken):
 def renumber(app, env):
     """Replace the numbers that Sphinx has given to chapters, sections, statements, figures and equations.
 
-    `env`, Sphinx's environment of the build, has the numbers, and is changed. Return an empty list, because no page has
-    to be read again.
+    Return an empty list, because no page has to be read again.
     """
     taken = {}
     for kinds in env.toc_fignumbers.values():
@@ -74,9 +70,6 @@ def renumber(app, env):
 
 
 def setup(app):
-    """Connect `renumber` to `app`, the Sphinx application, so that it runs after Sphinx's own numbering.
-
-    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
-    """
+    """Connect `renumber` to `app`, the Sphinx application, so that it runs after Sphinx's own numbering."""
     app.connect("env-get-updated", renumber, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -19,8 +19,7 @@ LEFT_OUT = re.compile(r'<a class="headerlink".*?</a>|</?a\b[^>]*>| id="[^"]*"', 
 def gather(app, error):
     """Write a script with the HTML of every equation and statement of the book to the file `_static/previews.js`.
 
-    The script is a dictionary from address (a page with an anchor) to HTML. `app` is the Sphinx application. After an
-    `error`, nothing is written.
+    The script is a dictionary from address (a page with an anchor) to HTML. After an `error`, nothing is written.
     """
     if error or app.builder.format != "html":
         return
@@ -32,9 +31,6 @@ def gather(app, error):
 
 
 def setup(app):
-    """Connect `gather`, which runs when all pages are written, to `app`, the Sphinx application.
-
-    Return the properties of this extension, which allow Sphinx to read and write pages in parallel.
-    """
+    """Connect `gather`, which runs when all pages are written, to `app`, the Sphinx application."""
     app.connect("build-finished", gather, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -30,9 +30,6 @@ class Entries(Transform):
 
 
 def setup(app):
-    """Add the class `Entries` to the transforms of `app`, the Sphinx application, which change each document.
-
-    Return the properties of this extension.
-    """
+    """Add the class `Entries` to the transforms of `app`, the Sphinx application, which change each document."""
     app.add_transform(Entries)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

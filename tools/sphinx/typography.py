@@ -28,9 +28,6 @@ class KeepTogether(SphinxPostTransform):
 
 
 def setup(app):
-    """Add the class `KeepTogether` to the transforms of `app`, the Sphinx application, which change each document.
-
-    Return the properties of this extension.
-    """
+    """Add the class `KeepTogether` to the transforms of `app`, the Sphinx application, which change each document."""
     app.add_post_transform(KeepTogether)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
