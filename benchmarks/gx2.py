@@ -1,6 +1,7 @@
-"""Compare egm.gx2 with other programs: upper tails, quantiles, single calls, and sums with a million weights.
+"""Compare egm.gx2 with other programs for weighted sums of chi-square variables: accuracy and time.
 
-The functions `tails`, `quantiles`, `grid`, `calls` and `million` measure, and yield lines of text to print. The
+The functions `tails` and `quantiles` measure upper tails and quantiles, `grid` measures quantiles on a grid of
+parameters, `calls` single calls, and `million` sums with a million weights. They yield lines of text to print. The
 programs that are compared take turns in one run, and the median time of each is divided by that of egm.gx2.
 """
 

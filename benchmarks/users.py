@@ -223,7 +223,11 @@ def diffprivlib_guessed(X, center, sigma):
 
 
 def pydp_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by PyDP; neighbors add or remove one row."""
+    """Return the means of the ten columns of `X`, estimated by PyDP, from guesses of their means and deviations.
+
+    Entries are clipped to WIDTH guessed standard deviations (`sigma`) from the guessed mean (`center`) of their column.
+    Neighbors add or remove one row.
+    """
     from pydp.algorithms.laplacian import BoundedMean
 
     means = []

@@ -62,9 +62,9 @@ Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the no
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
     """Return the least budget rho for which a search is considered for `n` rows with `d` columns.
 
-    With less, the rows are clipped to their ranges and summed. This budget is enough for a search after a first mean of
-    the clipped rows, the median distance from this mean, and a second mean. `sigma_range` is the range of the standard
-    deviations of the standardized columns.
+    With less, the rows are clipped to their ranges and summed. This budget pays for a first mean of the clipped rows,
+    the median distance from this mean, a second mean near it, and the search that may follow. `sigma_range` is the
+    range of the standard deviations of the standardized columns.
     """
     return max((least_rho(n, d, 1.0, sigma_range[0]) + _cost(n)) / (1 - _FIRST - _NEAR), (_ENOUGH / n) ** 2)
 

@@ -372,9 +372,10 @@ class _LastRound:
         return self.search.account.left - cost > KEPT * self.search.rho
 
     def share(self, length: float) -> float:
-        """Return the probability that 1.05 times the norm of a scaled normal row is larger than `length`.
+        """Return the probability that 1.05 times the norm of a scaled row is larger than `length`, for normal rows.
 
-        The factor 1.05 allows for errors of the estimated standard deviations.
+        The rows have the center and the standard deviations of the search. The factor 1.05 allows for errors of the
+        estimated standard deviations.
         """
         return float(gx2.sf(min((length / _SLACK) ** 2, 1e4 * np.sum(self.weights)), self.weights))
 

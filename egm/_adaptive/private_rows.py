@@ -345,11 +345,11 @@ class PrivateRows:
     ) -> tuple[Array, float]:
         """Return the noisy mean of what clipping to `clip_norm` removes from rows clipped to `outer`, and its noise.
 
-        For each row x, the vector b (x - center) is clipped to the norm `outer` and to the norm `clip_norm`. The mean
-        is that of the first of these vectors minus the second. Both have one direction, so the norm of the difference
-        is at most outer - clip_norm. The second result is the standard deviation of the noise in each entry of the
-        mean. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a
-        step of the search.
+        For each row x, the vector b (x - center), with one factor in `b` for each column, is clipped to the norm
+        `outer` and to the norm `clip_norm`. The mean is that of the first of these vectors minus the second. Both have
+        one direction, so the norm of the difference is at most outer - clip_norm. The second result is the standard
+        deviation of the noise in each entry of the mean. The privacy cost `rho` (of zero-concentrated differential
+        privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         parts = functools.partial(self._total, _sum_of_parts)

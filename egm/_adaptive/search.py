@@ -339,9 +339,9 @@ class Search:
 
         First the standard deviations of the columns are measured again; then the basis comes from a noisy matrix of
         second moments. If the basis would hardly reduce the noise of the sum, keep the columns as coordinates, with
-        the new standard deviations, and return False. If there are too many columns, return False and ask nothing. For
-        a later return to the columns by `in_columns`, their standard deviations are kept: the old common one if `alike`
-        is true, and otherwise the new ones.
+        the new standard deviations, and return False. If there are too many columns, return False and ask nothing.
+        `in_columns` may later return from the basis to the columns, with the standard deviations that they had before
+        if these were all equal (`alike`), and otherwise with the new ones.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:

@@ -289,9 +289,10 @@ def growth(crossing: Crossing, shift: Complex) -> Complex:
 def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weights: Array, most: int = 2) -> Array:
     """Compute Im sum_i mass_i / (1 - r_j s_i)^k for every weight w_j, power k = 1 ... `most` and row of `masses`.
 
-    Im is the imaginary part, and r_j is w_j divided by the largest weight. The nodes of the quadrature are s_i = c +
-    shift_i, where c is the point of `crossing`. The array `shift` has an entry for each node, `masses` has a row of
-    such entries for each integral, and `weights` holds the w_j. The result has the shape (integrals, `most`, weights).
+    These are integrals along a contour, of which means and derivatives with respect to each weight are made. Im is the
+    imaginary part, and r_j is w_j divided by the largest weight. The nodes of the quadrature are s_i = c + shift_i,
+    where c is the point of `crossing`. The array `shift` has an entry for each node, `masses` has a row of such entries
+    for each integral, and `weights` holds the w_j. The result has the shape (integrals, `most`, weights).
 
     For a weight m (1 + e) in a cluster with the center m, let I be 1 / (1 - r s) with the r of the center, and V = I -
     1. Then the k-th power for this weight is I^k times the sum of binomial(p + k - 1, p) (V e)^p over p. So the sums

@@ -689,7 +689,7 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
 
 @compiled(fastmath={"reassoc"})
 def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Array, room: Array) -> None:
-    """Add weights to the sums in `cluster`, a row of the result of `gather`.
+    """Add weights to `cluster`, a row of the result of `gather`, which has the sums of dof_j e_j^p and nc_j e_j^p.
 
     The rows of `held` are the w_j, dof_j and nc_j of these weights; if `dof` has a single entry, it is used in place of
     every dof_j. If `central` is true, all nc_j are 0, and their sums are not changed. `order` is the largest power in

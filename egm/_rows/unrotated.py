@@ -114,10 +114,10 @@ class Unrotated:
         return self.alpha, 2.0**self.bits, directions, less, slack, entries, plan, relative, often
 
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
-        """Return the rotated and scaled sum of all rows as Python integers, from `total`, their sum before that.
+        """Rotate the sum of all rows along the basis and multiply it by the scaling, in Python integers.
 
-        `total` is the sum of the integer vectors of the rows, shape (..., d). In the result, the integer 1 stands for
-        the unit of the mechanism's `Lattice`, which has the given `radius` and `shrink`.
+        `total` is the sum of the integer vectors of the rows before that, shape (..., d). In the result, the integer 1
+        stands for the `unit` of the mechanism's `Lattice`, whose attributes `radius` and `shrink` are given.
         """
         A = np.rint(np.ldexp((self.relative * shrink)[:, None] * self.basis.matrix, _FRACTION))
         whole = np.array([int(entry) for entry in A.ravel().tolist()], dtype=object).reshape(A.shape)

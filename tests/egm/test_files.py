@@ -493,7 +493,7 @@ def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
 
 
 def bad_labels(path, labels=("id",), at_once=False):
-    """Return a function that reads the file `path` with its `labels`, in which there is a mistake.
+    """Return a function that reads the file `path` and its columns `labels`; one of the two is wrong.
 
     With `at_once`, the function reads no row, so that only errors in the names or types of the columns appear.
     """

@@ -160,7 +160,7 @@ PERSONAL = {"sum": {}, "mean": {"count_clipped": True}, "two rows": {}, "groups"
 @pytest.mark.parametrize("missing", ["center", "drop_row"])
 @pytest.mark.parametrize("case", PERSONAL)
 def test_releases_for_persons_and_groups_depend_on_nothing_else(case, missing):
-    """If the noise is fixed, a release for persons with several rows or for groups has equal bytes for different data.
+    """If all noisy answers are fixed, a release for persons with several rows or for groups is the same for all data.
 
     `case` is a key of PERSONAL, which has kinds of releases, and `missing` is the option that says what becomes of
     missing values.
