@@ -673,6 +673,7 @@ BUGS = {  # the case that shows the bug, the query that has it, and what is repl
     "a query too many for the basis": ("correlated, one against another", "products", *HALF_THE_PRICE),
     "shells of half the sensitivity": ("far on both sides", "shells", *HALF_THE_NOISE),
     "shells of which one changes": ("far on both sides", "shells", *LESS_NOISE),
+    "shells for nothing": ("unseen, many rows against center", "shells", *FOR_NOTHING),
     "long rows counted for nothing": ("far against center", "longer", *FOR_NOTHING),
     "rows that may be unseen counted for nothing": ("unseen, many rows against center", "longer", *FOR_NOTHING),
     "all columns for the price of one": ("a tail against center", "spreads", *ALL_COLUMNS),
