@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from egm._types import Array, ArrayLike, Indices
 from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 
-_EXACT = 256  # more weights than this are clustered
+_EXACT = 2048  # more weights than this are clustered; fewer take no longer one by one
 _MOST = 4096  # clusters
 ORDER = 10  # moments kept of each cluster
 Long: TypeAlias = NDArray[Any]  # of np.longdouble
@@ -51,8 +51,11 @@ class Form:
         r is the center of a group of weights divided by the largest weight, and no digits of 1 - r are lost if r is
         near 1. `k` is the sum of the group's degrees of freedom, and `nc` that of its noncentralities.
         """
-        largest = self.unit / 2
-        return np.array([self.centers / largest, (largest - self.centers) / largest, self.k, self.nc])
+        largest, table = self.unit / 2, np.empty((4, self.k.size))
+        np.divide(self.centers, largest, out=table[0])
+        np.divide(largest - self.centers, largest, out=table[1])
+        table[2], table[3] = self.k, self.nc
+        return table
 
     @cached_property
     def series(self) -> Array:
@@ -231,7 +234,7 @@ def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
     """Return the `Form` of a weighted sum of chi-square variables and a normal variable.
 
     The vectors `weights`, `dof` and `nc` are results of `parameters`, and `normal` is the standard deviation of the
-    normal variable. Equal weights become one group. If there are more than 256 weights, close ones are gathered in
+    normal variable. Equal weights become one group. If there are more than 2048 weights, close ones are gathered in
     clusters, unless there would be more than 4096 clusters, or more than a sixteenth of the number of weights.
     """
     if weights.size > _EXACT:

@@ -579,7 +579,7 @@ def lost_shares(z: Complex) -> Complex:
     """
     result = np.empty((2, z.size), np.complex128)
     for i in range(z.size):
-        five, six = _scaled_integral(z[i], 2.5), _scaled_integral(z[i], 3.0)
+        five, six = _scaled_integrals(z[i])
         inverse = 1 / z[i]
         result[0, i] = (1 - 1.5 * five) * inverse * inverse / 2
         result[1, i] = (2 * six - 1.5 * five) * inverse * inverse
@@ -587,21 +587,24 @@ def lost_shares(z: Complex) -> Complex:
 
 
 @compiled()
-def _scaled_integral(z: complex, p: float) -> complex:
-    """Compute exp(z) E_p(z), with the exponential integral E_p, by its continued fraction.
+def _scaled_integrals(z: complex) -> tuple[complex, complex]:
+    """Compute exp(z) E_p(z), with the exponential integral E_p, for p = 2.5 and p = 3 by their continued fractions.
 
-    The number of terms was chosen by a comparison with values of 40 digits: for Re z >= 0, |z| >= 1 and p = 2.5 and 3
-    the relative error is below 2e-15.
+    The number of terms was chosen by a comparison with values of 40 digits: for Re z >= 0 and |z| >= 1 the relative
+    error is below 2e-15. The processor computes both fractions at a time, because they do not need each other.
     """
     a, b = z.real, z.imag
     k = int(_FRACTION / (math.hypot(a, b) + a)) + 6
-    real, imag = a + p + 2 * k, b
+    real, imag = a + 2.5 + 2 * k, b
+    other, other_imag = a + 3.0 + 2 * k, b
     while k > 0:
-        scale = k * (p + k - 1) / (real * real + imag * imag)
+        scale = k * (1.5 + k) / (real * real + imag * imag)
+        other_scale = k * (2.0 + k) / (other * other + other_imag * other_imag)
         k -= 1
-        real, imag = a + p + 2 * k - scale * real, b + scale * imag
-    size = real * real + imag * imag
-    return complex(real / size, -imag / size)
+        real, imag = a + 2.5 + 2 * k - scale * real, b + scale * imag
+        other, other_imag = a + 3.0 + 2 * k - other_scale * other, b + other_scale * other_imag
+    size, other_size = real * real + imag * imag, other * other + other_imag * other_imag
+    return complex(real / size, -imag / size), complex(other / other_size, -other_imag / other_size)
 
 
 @compiled()

@@ -1526,6 +1526,18 @@ def test_warnings_are_lines_of_their_own(egm, monkeypatch):
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
+@pytest.fixture
+def heard():
+    """Let a test receive the signals in SIGNALS, also if the tests were started with one ignored, as by nohup."""
+    ignored = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("swallowed", ["at the end", "in a block", "with another error", "no"])
 def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed):
