@@ -225,7 +225,7 @@ def rows(
     parts = [(part, source_of(part, given)) for part in ([path] if given.spooled is not None else parts_of(path))]
     shown = header == "yes" or (given.spooled is None and KINDS[suffix_of(parts[0][0])] is not csv)
     first = parts[0][1].names
-    names = tuple(columns) if columns is not None else tuple(name for name in first if name not in {*labels})
+    names = tuple(columns) if columns is not None else tuple(name for name in first if name not in labels)
     if not names:
         raise FileError(f"{path}: no column is left besides those of labels")
     for part, source in parts:

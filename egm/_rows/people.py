@@ -137,12 +137,15 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
         if high - low < _TABLE and known.dtype != np.uint64:
-            table = np.full(high - low + 3, -1, dtype=small)
-            table[known.astype(np.int64) - (low - 1)] = np.arange(len(keys))
-            within = np.clip(found, low - 1, high + 1) if found.dtype == np.uint64 else found
+            before, table = low - 1, np.full(high - low + 3, -1, dtype=small)
+            table[known.astype(np.int64) - before] = np.arange(len(keys))
+            within = np.clip(found, before, high + 1) if found.dtype == np.uint64 else found
             pieces = [within[start : start + _PIECE] for start in range(0, found.size, _PIECE)]
-            looked_up = in_parallel(lambda piece: table.take(piece.astype(np.int64) - (low - 1), mode="clip"), pieces)
-            return np.concatenate(looked_up)
+
+            def looked_up(piece: Labels) -> Labels:
+                return table.take(piece.astype(np.int64, copy=False) - before, mode="clip")
+
+            return np.concatenate(in_parallel(looked_up, pieces))
     fits = np.ones(len(keys), dtype=bool)
     if kinds == "MM":  # a key that has no value in the unit of the labels is the label of no row
         asked, known = known, known.astype(found.dtype)
