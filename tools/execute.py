@@ -9,6 +9,7 @@ A chapter is executed again if its key or one of these digests has changed. If o
 the stored outputs are put into the new text. A chapter that fails is never stored, so every stored chapter is complete.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,12 +22,14 @@ from pathlib import Path
 from threading import Event
 
 import nbformat
+import psutil
 
 from egm.study.claims import MIME
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "egm"  # which chapters import, wherever they are
 TIMEOUT = 600  # seconds for one cell
+SILENT, STARTS = 60.0, 3  # seconds after which a chapter that computes nothing is started again, and number of starts
 # How warnings of egm begin that the book leaves out: chapters simulate and say so, and the report's delta is its 1/n.
 EXPECTED = "noise from a numpy Generator is simulation|delta = .* is not below 1/n"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -183,20 +186,51 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
     """Run the notebook `chapter`, a path, in its own process, and write the executed notebook to the path `output`.
 
     If the event `stop` is set before the chapter ends, end the process, and return. If the chapter fails, raise
-    ChapterError.
+    ChapterError. A process that computes nothing for a minute is started again: now and then a message between
+    papermill and the kernel is lost, and each waits for the other.
     """
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
     options += ["--no-request-save-on-cell-execute"]  # each would write the whole notebook
     command = [sys.executable, "-m", "papermill", str(chapter), str(output), *options, "--log-level", "ERROR"]
-    log = output.with_suffix(".log")
-    with log.open("wb") as sink:
-        process = subprocess.Popen(command, env=environment(output.parent), stdout=sink, stderr=sink)
-        while process.poll() is None:
-            if stop.wait(0.05):
-                process.terminate()
-                process.wait()
+    log, variables = output.with_suffix(".log"), environment(output.parent)
+    for _ in range(STARTS):
+        with log.open("wb") as sink:
+            process = subprocess.Popen(command, env=variables, stdout=sink, stderr=sink)
+            if wait(process, stop) or stop.is_set():
+                break
+    else:
+        raise ChapterError(f"{chapter.name} computed nothing for {SILENT:.0f} s, in each of {STARTS} starts")
     if process.returncode and not stop.is_set():
         raise failure(chapter, output, log.read_text(errors="replace"))
+
+
+def wait(process: subprocess.Popen, stop: Event) -> bool:
+    """Wait until `process` ends; return False if it had to be ended, because it was silent or `stop` was set.
+
+    It is silent if it and its descendants use less than a hundredth of the time of a processor for `SILENT` seconds.
+    """
+    since, before = time.monotonic(), 0.0
+    while process.poll() is None:
+        silent = False
+        if time.monotonic() - since > SILENT:
+            used = processor_time(process.pid)
+            silent = used - before < SILENT / 100
+            since, before = time.monotonic(), used
+        if stop.wait(0.05) or silent:
+            process.terminate()
+            process.wait()
+            return False
+    return True
+
+
+def processor_time(pid: int) -> float:
+    """Return how many seconds the process `pid` and its descendants have computed, with those that have ended."""
+    total = 0.0
+    with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += sum(process.cpu_times()[:4])
+    return total
 
 
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:

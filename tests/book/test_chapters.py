@@ -402,6 +402,23 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
     assert [(output.name, output.text) for output in cell.outputs] == [("stdout", "a\nb\n"), ("stderr", "c\n")]
 
 
+def test_silent_chapter_is_started_again(project, monkeypatch):
+    """A chapter that waits without computing is started again, and then given up; one that computes long is not."""
+    monkeypatch.setattr(execute, "SILENT", 1.5)
+    monkeypatch.setattr(execute, "STARTS", 2)
+    start = "import time\nwith open('{}', 'a') as starts:\n    first = starts.tell() == 0\n    starts.write('.')\n"
+    busy = "end = time.monotonic() + 5\nwhile time.monotonic() < end:\n    pass\n"
+    write_chapter(project, "02-busy", start.format("busy") + busy)
+    write_chapter(project, "03-waits", start.format("waits") + "time.sleep(3600 * first)")
+    execute.execute_all(project)
+    assert (project / "notebooks" / "busy").read_text() == "."
+    assert (project / "notebooks" / "waits").read_text() == ".."
+    write_chapter(project, "04-silent", start.format("silent") + "time.sleep(3600)")
+    with pytest.raises(ChapterError, match=r"04-silent\.ipynb computed nothing for 2 s, in each of 2 starts"):
+        execute.execute_all(project)
+    assert (project / "notebooks" / "silent").read_text() == ".."
+
+
 @pytest.fixture
 def small_book(project):
     """Build a book of two pages with the least settings that Jupyter Book needs, and return the folder `project`."""
