@@ -493,10 +493,13 @@ def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray
     others, step = _others("X", chosen(frame[:0])), max(1, _COPIED // max(1, frame.shape[1]))
     for start in range(0, max(1, len(frame)), step):
         block = _numbers(chosen(frame[start : start + step]), others)
-        passed = ~np.isinf(block) if gaps else np.isfinite(block)
-        if not passed.all():
-            i, j = np.argwhere(~passed)[0]
-            raise ValueError(f"X[{start + i}, {frame.columns[place[j] if place else j]!r}] must be finite")
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.sum(block, dtype=float) if block.dtype.kind == "f" else 0.0
+        if not np.isfinite(total):  # so is an entry, or their sum is too large
+            passed = ~np.isinf(block) if gaps else np.isfinite(block)
+            if not passed.all():
+                i, j = np.argwhere(~passed)[0]
+                raise ValueError(f"X[{start + i}, {frame.columns[place[j] if place else j]!r}] must be finite")
         yield block
 
 

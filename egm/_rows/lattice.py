@@ -54,6 +54,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm._basis import Basis, BasisLike
+from egm._rows.doubles import doubles
 from egm._rows.unrotated import Unrotated
 from egm._threads import CORES, in_parallel
 from egm._types import Array, ArrayLike, Whole
@@ -237,10 +238,7 @@ class Lattice:
         step = len(part) if as_it_is else max(1, _COPIED // X.shape[1])
         for start in range(part.start, part.stop, step):
             block = X[start : min(start + step, part.stop)]
-            if not as_it_is:
-                with np.errstate(over="ignore"):  # a long double can be too large: it is refused below
-                    block = np.ascontiguousarray(block, dtype=float)
-            block = block.view()
+            block = block.view() if as_it_is else doubles(block).view()
             block.flags.writeable = False  # one type of array, one compiled function
             place = add(block, total, clipped)
             if place >= 0:
@@ -262,8 +260,7 @@ def _group_part(
     step = max(1, _GROUPED // X.shape[1])
     for start in range(part.start, part.stop, step):
         rows = slice(start, min(start + step, part.stop))
-        with np.errstate(over="ignore"):  # a long double can be too large: it is refused below
-            block = np.ascontiguousarray(X[rows], dtype=float).view()
+        block = doubles(X[rows]).view()
         block.flags.writeable = False
         place = add(block, codes[rows], total)
         if place >= 0:

@@ -18,6 +18,7 @@ import numpy as np
 
 from egm import _tables
 from egm._rows import dask
+from egm._rows.doubles import doubles
 from egm._types import Array
 from egm._validate import unread_matrix
 
@@ -79,7 +80,7 @@ class Passes:
         if callable(self.X):
             yield from _regrouped(self.X(), step, d)
         else:
-            yield from (_doubles(self.X[start : start + step]) for start in range(0, max(n, 1), step))
+            yield from (doubles(self.X[start : start + step]) for start in range(0, max(n, 1), step))
 
 
 class Reopened:
@@ -121,12 +122,6 @@ def peeked(blocks: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
     return first, iter(()) if first is None else itertools.chain([first], blocks)
 
 
-def _doubles(block: Any) -> Array:
-    """Return a block of rows as an array of doubles in C order; a long double that is too large becomes infinite."""
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(block, dtype=float)
-
-
 def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
     """Yield the rows of the `blocks`, which have `d` columns, in blocks of `step` rows; the last one may have fewer.
 
@@ -134,7 +129,7 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
     blocks share their memory.
     """
     held, filled, none = np.empty((step, d)), 0, True
-    for block in map(_doubles, blocks):
+    for block in map(doubles, blocks):
         start = 0
         while start < len(block):
             taken = block[start : start + step - filled]
@@ -149,7 +144,7 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
 
 def _counted(function: Callable[[Array], T], block: Any) -> tuple[T, int]:
     """Return a pair: the result of `function` for a block of rows, and the number of rows in the block."""
-    return function(_doubles(block)), len(block)
+    return function(doubles(block)), len(block)
 
 
 def _added(one: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:

@@ -330,6 +330,13 @@ def test_gaps_are_passed_on_as_nan_where_they_are_allowed(make):
         list(_tables.arranged(make({"a": [1.0, np.inf], "b": [1, 2]}), ("b", "a"), gaps=True))
 
 
+@of_all_frames
+def test_finite_values_with_an_infinite_sum_are_allowed(make):
+    held = {"a": [1e308, 1e308], "b": [-1e308, 1.0]}
+    (block,) = _tables.arranged(make(held), ("a", "b"))
+    np.testing.assert_array_equal(block, np.transpose(list(held.values())))
+
+
 TEXT = ["secret"] * N
 DAYS = [date(2020, 1, 2)] * N
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egm._rows import kernel, lattice
+from egm._rows.doubles import doubles
 from egm._rows.lattice import Lattice
 from egm._rows.sums import clipped_sum
 
@@ -69,6 +70,28 @@ def test_every_real_type_is_read_as_doubles(dtype):
     """Rows of each real type `dtype` of NumPy have the sum that they have after a conversion to doubles."""
     X = np.rint(rows() % 100).astype(dtype)
     assert np.array_equal(summed(X)[0], summed(X.astype(float))[0])
+
+
+@pytest.mark.parametrize("d", [1, 32, 33, 70, 3000])
+@pytest.mark.parametrize("dtype", [float, np.float32, np.int16, np.longdouble])
+def test_rows_in_fortran_order_are_copied_as_they_are(d, dtype):
+    """Rows of any real type `dtype` in Fortran order, also if they are part of an array, become equal rows in C order.
+
+    There are more rows with `d` columns than are copied at a time.
+    """
+    X = np.random.default_rng(d).integers(-99, 99, (2 * (70_000 // d), d + 1)).astype(dtype)
+    for part in (np.asfortranarray(X), np.asfortranarray(X)[::-2, 1:]):
+        copied = doubles(part)
+        assert copied.flags.c_contiguous
+        assert copied.dtype == float
+        assert np.array_equal(copied, part)
+
+
+def test_too_large_long_doubles_become_infinite_in_any_order():
+    X = np.ones((5, 40), dtype=np.longdouble)
+    X[3, 35] = np.finfo(np.longdouble).max
+    for held in (X, np.asfortranarray(X)):
+        assert np.array_equal(np.argwhere(np.isinf(doubles(held))), [[3, 35]])
 
 
 def test_threads_do_not_matter(monkeypatch):
