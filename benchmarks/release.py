@@ -13,13 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from pandas import DataFrame
 
 from benchmarks.gx2 import heading, row, verdict
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, calibration
 from egm.mechanisms import GroupedDataMechanism
 from egm.study.timing import race
 
-KINDS = ("doubles", "float32", "int32", "Fortran order", "memory map", "blocks")
+KINDS = ("doubles", "float32", "int32", "Fortran order", "data frame", "memory map", "blocks")
 
 
 def release(quick):
@@ -177,7 +178,7 @@ def holder(kind, X, folder):
     if kind == "memory map":
         np.save(folder / "X.npy", X)
         return lambda: np.load(folder / "X.npy", mmap_mode="r")
-    convert = {"doubles": lambda: X, "Fortran order": lambda: np.asfortranarray(X)}
+    convert = {"doubles": lambda: X, "Fortran order": lambda: np.asfortranarray(X), "data frame": lambda: DataFrame(X)}
     held = convert.get(kind, lambda: X.astype(kind))()
     return lambda: held
 

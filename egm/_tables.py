@@ -182,20 +182,33 @@ def _others(name: str, frame: Any) -> list[int]:
     return found
 
 
-def _numbers(frame: Any, others: list[int]) -> NDArray[Any]:
+def _numbers(frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
     """Return the numbers of `frame`, a data frame of the library narwhals, as an array (rows, d).
 
     A missing value becomes NaN. `others` has the indices of the columns that are first cast to doubles, such as
-    booleans.
+    booleans. `at_once` says that the library can convert all columns together (see `_at_once`).
     """
+    frame = _cast(frame, others)
+    if at_once:
+        return np.asarray(frame.to_numpy())
+    return np.column_stack([frame[:, j].to_numpy() for j in range(frame.shape[1])])
+
+
+def _cast(frame: Any, others: list[int]) -> Any:
+    """Return `frame`, a data frame of the library narwhals, with the columns that `others` lists made doubles."""
     import narwhals.stable.v2 as nw
 
     with np.errstate(over="ignore"):  # a long double may be too large
         cast = [frame[:, j].cast(nw.Float64) for j in others]
-    frame = frame.with_columns(*cast) if cast else frame
-    if frame[:0].to_numpy().dtype.kind in "iuf":
-        return np.asarray(frame.to_numpy())
-    return np.column_stack([frame[:, j].to_numpy() for j in range(frame.shape[1])])  # pandas makes objects of them all
+    return frame.with_columns(*cast) if cast else frame
+
+
+def _at_once(frame: Any, others: list[int]) -> bool:
+    """Return whether a library converts `frame`, with the columns `others` as doubles, to an array of numbers.
+
+    pandas makes an array of objects of columns with some types. The types alone decide, and no row is read.
+    """
+    return _cast(frame[:0], others).to_numpy().dtype.kind in "iuf"
 
 
 def shape(**named: object) -> tuple[int, ...] | None:
@@ -490,9 +503,11 @@ def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray
     def chosen(rows: Any) -> Any:
         return rows if place is None else rows[:, place]
 
-    others, step = _others("X", chosen(frame[:0])), max(1, _COPIED // max(1, frame.shape[1]))
+    empty, step = chosen(frame[:0]), max(1, _COPIED // max(1, frame.shape[1]))
+    others = _others("X", empty)
+    at_once = _at_once(empty, others)
     for start in range(0, max(1, len(frame)), step):
-        block = _numbers(chosen(frame[start : start + step]), others)
+        block = _numbers(chosen(frame[start : start + step]), others, at_once)
         with np.errstate(over="ignore", invalid="ignore"):
             total = np.sum(block, dtype=float) if block.dtype.kind == "f" else 0.0
         if not np.isfinite(total):  # so is an entry, or their sum is too large
@@ -526,7 +541,8 @@ def array(**named: Any) -> NDArray[Any]:
     """
     ((name, value),) = named.items()
     if (frame := _as("DataFrame", value)) is not None:
-        return _numbers(frame, _others(name, frame))
+        others = _others(name, frame)
+        return _numbers(frame, others, _at_once(frame, others))
     series = _as("Series", value)
     return np.asarray(value if series is None else series.to_numpy())
 
