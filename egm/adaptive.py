@@ -106,8 +106,9 @@ class AdaptiveDataMechanism(Declared):
     **Ranges.** With `ranges` the rows are standardized by a public map: the middle of its range is
     subtracted from each column, which is then divided by half of the range. So an error of a
     hundredth of the range counts the same in each column. All results are in the units of the data
-    again, and each sum lies within n times its range. Nothing is refused: the alternative to a search
-    is a sum of rows that are clipped to the ranges, entry by entry. Its noise has the standard
+    again. Each sum lies within n times its range; a noisy n counts as up to five standard deviations
+    larger. Nothing is refused: the alternative to a search is a sum of rows that are clipped to the
+    ranges, entry by entry. Its noise has the standard
     deviation :math:`\sqrt{d / (2 \rho)}` times the width of the range in each column. All of `rho`
     goes into this sum if `rho` is below ``least_rho(d)``. Otherwise a part of `rho` buys a noisy mean
     of the clipped rows and other private numbers. Unless these promise that a search is far better,
@@ -417,9 +418,8 @@ class AdaptiveDataMechanism(Declared):
         with np.errstate(under="ignore"):  # the caller may have switched this warning on
             result = outcome(self, rows)
         found, of_count, n = result.found, result.of_count, rows.n
-        mean = result.middle + result.half * found.mean
         return AdaptiveRelease(
-            estimate=np.clip(n * mean, *(n * bound for bound in self._bounds)),
+            estimate=result.estimate(n, self._bounds),
             noise_std=result.noise_std,
             bias=result.half * found.bias,
             bias_std=result.half * found.bias_std,

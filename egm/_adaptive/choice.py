@@ -173,7 +173,7 @@ def _in_ranges(rows: Answers, found: Mean) -> LastRound:
     zero, one = np.zeros(rows.d), np.ones(rows.d)
     noise_std = rows.n * std * one
     return LastRound(
-        mean=np.clip(mean, -1.0, 1.0),
+        mean=mean,
         noise_std=noise_std,
         bias=zero,
         bias_std=zero,

@@ -17,6 +17,8 @@ from egm._types import Array, ArrayLike, Named
 from egm._validate import finite, vector
 from egm.forecast import ErrorForecast
 
+_FARTHEST = 5.0  # standard deviations by which noise may move a number of rows
+
 
 class Outcome(NamedTuple):
     """Result of all queries about the rows, as `egm.AdaptiveDataMechanism` releases or forecasts it.
@@ -38,6 +40,21 @@ class Outcome(NamedTuple):
     def center(self) -> Array:
         """Return the center that the search found or, without a search, `middle`, in the units of the data."""
         return np.asarray(self.middle + self.half * self.found.center)
+
+    def estimate(self, n: int, bounds: tuple[Any, Any]) -> Array:
+        """Return the estimate of the sum in the units of the data, clipped to what `bounds` of the means allow.
+
+        `n` is the number of rows or, if it is private, what stands for it. A noisy number may be too small, so the sum
+        is then clipped to what a number allows that is wrong by `_FARTHEST` standard deviations of the noise.
+        """
+        if self.of_count is None:
+            estimate: Array = n * (self.middle + self.half * self.found.mean)
+            return estimate.clip(*(n * bound for bound in bounds))
+        number, std = self.of_count
+        estimate = number * self.center + n * self.half * (self.found.mean - self.found.center)
+        numbers = np.maximum([number - _FARTHEST * std, number + _FARTHEST * std], 0.0)
+        ends = np.multiply.outer(numbers, np.array(bounds))
+        return estimate.clip(ends.min(axis=(0, 1)), ends.max(axis=(0, 1)))
 
 
 def outcome(declared: Declared, rows: Answers) -> Outcome:

@@ -218,6 +218,9 @@ class AdaptiveRelease(RowSum):
         down, up = self._ends(parts, confidence, of, simultaneous, proved=True)
         return np.minimum(low, down), np.maximum(high, up)
 
+    def _noisy_count(self) -> float:
+        return self.n if self.count is None else self.count
+
     def _parts(self) -> Parts:
         of_count = (self.count_std * self.center) ** 2
         noise = np.maximum(self.noise_std**2 - of_count, 0.0)

@@ -80,6 +80,27 @@ def test_forecasts_agree_with_errors(bounds):
     assert planning.solve(made, 50.0, "rho", sigma=SIGMA, center=MEAN).rho < 1.0
 
 
+NEAR_AN_END = [(-1.0, 1.0, 0.9, 20, 0.05), *slow((0.0, 1.0, 1.0, 100, 0.02), (-5.0, 1.0, -4.9, 50, 0.05))]
+
+
+@pytest.mark.parametrize(("low", "high", "entry", "n", "rho"), NEAR_AN_END)
+def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, entry, n, rho):
+    """If all rows are near the end of their range, the error is as forecast, and 95 % intervals hold as often.
+
+    The noise of the number of rows is about as large as the number, or a half of it.
+    """
+    made = AdaptiveDataMechanism(n, rho, ranges=[(low, high)], neighbors="add_remove")
+    X, rng, off, inside = np.full((n, 1), entry), np.random.default_rng(7), [], []
+    for _ in range(600):
+        release = made.release(X, rng=rng)
+        off.append(release.estimate[0] - X.sum())
+        ends = [release.interval(0.95, unseen=unseen) for unseen in (False, True)]
+        inside.append([least[0] <= X.sum() <= most[0] for least, most in ends])
+    expected = made.forecast([0.01], center=entry).error.total
+    assert np.mean(np.square(off)) <= expected * (1 + 4 * np.sqrt(2 / 600))
+    assert np.mean(inside, axis=0).min() >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / 600)
+
+
 @pytest.mark.parametrize("number", [0, 1, 5, 150, 20_000])
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_any_number_of_rows_is_released(bounds, number):
