@@ -313,7 +313,18 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
 
 
 def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
-    """Return the covariance matrix of the coordinates along `basis`, where `covariance` is that of the columns."""
+    """Return the covariance matrix of the coordinates along `basis`, where `covariance` is that of the columns.
+
+    A coordinate with next to no variance may get a negative one by rounding. It gets one of the size of the rounding.
+    """
+    found = _rotated(basis, covariance)
+    variances = np.diagonal(found)
+    np.fill_diagonal(found, np.maximum(variances, basis.size * 2.0**-52 * np.max(variances)))
+    return found
+
+
+def _rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
+    """Return the covariance matrix of the coordinates along `basis` as computed, with the errors of rounding."""
     found = finite(covariance=covariance)
     if found.shape != (basis.size, basis.size):
         raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {found.shape}")
@@ -322,7 +333,7 @@ def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
 
 def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
     """Return the standard deviations along the vectors of `basis`, for rows with the covariance matrix `covariance`."""
-    return np.sqrt(np.maximum(np.diagonal(rotated(basis, covariance)), 0.0))
+    return np.sqrt(np.maximum(np.diagonal(_rotated(basis, covariance)), 0.0))
 
 
 def of_columns(basis: BasisLike | None, std: Array) -> Array:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egm import GaussianDataMechanism, forecast, gx2
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, forecast, gx2
 from egm._gx2 import clipping, form
 from egm.scaling import expected_norm
 from egm.study.tables import zipf_sigma
@@ -426,6 +426,27 @@ def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
     it = GaussianDataMechanism(np.ones(4), 1000, 1.0, 1e-6, clip_probability=0.2, scaling="none")
     turned = it.error(mean=V @ mean, covariance=V @ np.diag(spread**2) @ V.T)
     assert turned.total == pytest.approx(it.error(mean=mean, sigma=spread).total, rel=1e-9)
+
+
+@pytest.mark.parametrize("d", [2, 3, 8, 30])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_covariance_of_low_rank_along_its_eigenvectors(d, rank):
+    """Without scaling, the forecast for a covariance matrix of low rank is the same in the columns and along any basis.
+
+    Rounding leaves most variances along the eigenvectors near 0, or below.
+    """
+    rng = np.random.default_rng(d)
+    root = rng.normal(size=(d, rank)) * np.geomspace(1e-3, 1e3, d)[:, None]
+    covariance = root @ root.T
+    vectors = np.linalg.eigh(covariance)[1].T
+    plain, along = (
+        GaussianDataMechanism(np.ones(d), 1000, 1.0, 1e-6, scaling="none", basis=basis) for basis in (None, vectors)
+    )
+    expected = plain.error(covariance=covariance)
+    assert along.error(covariance=covariance).clipping == pytest.approx(expected.clipping, rel=1e-9)
+    ranges = {"radius": 1e4, "sigma_range": (1e-3, 1e4)}
+    found = AdaptiveDataMechanism(4000, 0.5, **ranges, basis=vectors).forecast(covariance=covariance)
+    assert 0 < found.error.noise <= found.error.total < np.inf
 
 
 @pytest.mark.parametrize("distance", [1.0, 3.0, 10.0, 1000.0])
