@@ -71,7 +71,7 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
     """
     names: list[Hashable] = []
     for key, label in labels.items():
-        if _is_name(label):
+        if _is_name(label, X):
             if isinstance(X, np.ndarray | list | tuple):
                 raise TypeError(f"{key} must be an array with one entry for each row, because X has no names")
             names.append(label)
@@ -120,8 +120,13 @@ def require_person(person: object, per_person: PerPerson) -> None:
         raise ValueError("person goes with a mechanism that has per_person, and this one has none")
 
 
-def _is_name(label: object) -> bool:
-    """Return whether `label` is the name of a column, and not an array of labels or None."""
+def _is_name(label: object, X: Any) -> bool:
+    """Return whether `label` is the name of a column of `X`, and not an array of labels or None.
+
+    A tuple can be either; it is a name if a column of `X` has it.
+    """
+    if isinstance(label, tuple):
+        return label in (_tables.column_names(X) or ())
     scalar = isinstance(label, Hashable) and not hasattr(label, "__len__")
     return isinstance(label, str) or (scalar and label is not None)
 
@@ -136,7 +141,7 @@ def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
     kinds = found.dtype.kind + known.dtype.kind
     if set(kinds) <= set("iub"):
         low, high = int(known.min()), int(known.max())
-        if high - low < _TABLE and known.dtype != np.uint64:
+        if high - low < _TABLE and known.dtype != np.uint64 and low > np.iinfo(np.int64).min:
             before, table = low - 1, np.full(high - low + 3, -1, dtype=small)
             table[known.astype(np.int64) - before] = np.arange(len(keys))
             within = np.clip(found, before, high + 1) if found.dtype == np.uint64 else found
@@ -199,6 +204,8 @@ def _typed(name: str, found: Labels) -> Labels:
         if any(label.endswith("\0") for label in found):  # NumPy would remove it
             raise ValueError(f"{name} must not have texts that end in a null character")
         return found.astype(np.str_)
+    if all(isinstance(label, np.datetime64) for label in found):
+        return np.array(found.tolist())
     if all(map(_is_date, found)):
         return found.astype("datetime64[us]")
     for kinds, dtype in _KINDS:
@@ -295,7 +302,7 @@ class Source:
         rest, found = _tables.split(X, *names) if names else (X, [])
         values, labels = self._values(rest), dict(zip(names, found, strict=True))
         given = [(key, getattr(self, key)) for key in ("person", "by")]
-        found = [labels[label] if _is_name(label) else label for _, label in given]
+        found = [labels[label] if _is_name(label, X) else label for _, label in given]
         whole = Block(
             values, *(None if f is None else vector(key, f) for (key, _), f in zip(given, found, strict=True))
         )

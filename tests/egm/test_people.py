@@ -346,6 +346,7 @@ LABELS = {
     "days in nanoseconds": (DAYS[1:3], np.array(DAYS, dtype="datetime64[ns]")),
     "times": ([datetime.datetime(2024, 1, 2, 3)], np.array(["2024-01-02T03", "2024-01-02"], dtype="datetime64[s]")),
     "days of NumPy": (np.array(DAYS[:2], dtype="datetime64[ns]"), np.array(DAYS, dtype="datetime64[D]")),
+    "least integer": ([-(2**63), 0], np.array([0, -(2**63), 5])),
     "none": ([1], np.empty(0)),
 }
 
@@ -358,6 +359,24 @@ def test_codes_are_those_of_a_dictionary(kind):
     dates = labels.dtype.kind == "M" or (labels.size and isinstance(labels[0], datetime.date))
     plain = labels.astype("datetime64[us]").tolist() if dates else labels.tolist()
     assert people.codes(labels, keys).tolist() == [midnight.index(p) if p in midnight else -1 for p in plain]
+
+
+def test_a_list_of_dates_of_numpy_is_a_vector_of_dates():
+    days = np.array(DAYS, dtype="datetime64[D]")
+    keys = GroupedDataMechanism(mechanism(), DAYS[:2]).keys
+    assert people.codes(list(days), keys).tolist() == people.codes(days, keys).tolist()
+
+
+def test_a_tuple_is_a_name_if_a_column_has_it():
+    """In a data frame with a MultiIndex, tuples name columns; in any other table a tuple has the labels themselves."""
+    pd = pytest.importorskip("pandas")
+    names = [("a", "x"), ("a", "y"), ("group", "")]
+    by = np.arange(60) % 2
+    frame = pd.DataFrame(np.column_stack([np.ones((60, 2)), by]), columns=pd.MultiIndex.from_tuples(names))
+    made = GroupedDataMechanism(GaussianDataMechanism([1, 1], 60, 1, 1e-6, columns=names[:2]), [0, 1])
+    expected = made.release(frame[names[:2]], by=tuple(by.tolist()), rng=np.random.default_rng(1))
+    found = made.release(frame, by=("group", ""), rng=np.random.default_rng(1))
+    assert [found[key].count for key in (0, 1)] == [expected[key].count for key in (0, 1)]
 
 
 def test_large_groups_do_not_overflow(silent, monkeypatch):
