@@ -715,14 +715,14 @@ class GaussianDataMechanism(Mechanism):
         standard deviations of the noise in the sum and in the number of rows.
         """
         (variance, squared_bias), (_, factors) = self._lost, self._doubts
-        spread, bias = factors[0] * self.sigma, n * np.sqrt(squared_bias)
+        spread, bias = factors[0] * self.sigma, np.sqrt(squared_bias)
         if isinstance(self.per_person, int):  # the rows of one person may be equal
             spread = spread * math.sqrt(self.per_person)
         if self.basis is not None:  # the signs along the basis are unknown
             spread, bias = np.sqrt(self._of_columns(spread**2)), np.full(spread.shape, np.linalg.norm(bias))
         centered = np.maximum(noise_std**2 - (count_std * self.center) ** 2, 0.0)
         std = np.sqrt(centered + n * self._of_columns(variance))
-        return Parts(np.broadcast_to(self.center, self.b.shape), std, bias, spread, count_std)
+        return Parts(np.broadcast_to(self.center, self.b.shape), std, n * bias, spread, count_std, bias_of_row=bias)
 
     @cached_property
     def _lost(self) -> tuple[Array, Array]:

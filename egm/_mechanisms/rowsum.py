@@ -48,14 +48,21 @@ class Parts:
     together; `bias` is a bound of the mean of what clipping took, `bias_std` the standard deviation of the noise in
     this bound; and `spread` is a standard deviation of the rows. These four have the shape (d,), or (2, d) if they
     differ for the lower and the upper ends of intervals. `count_std` is the standard deviation of the noise in the
-    number of rows, or 0 if this number is public.
+    number of rows, or 0 if this number is public. `bias` contains this number times `bias_of_row`.
     """
 
     def __init__(
-        self, center: Array, std: Array, bias: Array, spread: Array, count_std: float, bias_std: Array | float = 0.0
+        self,
+        center: Array,
+        std: Array,
+        bias: Array,
+        spread: Array,
+        count_std: float,
+        bias_std: Array | float = 0.0,
+        bias_of_row: Array | float = 0.0,
     ) -> None:
         self.center, self.std, self.bias, self.spread = center, std, bias, spread
-        self.count_std, self.bias_std = count_std, bias_std
+        self.count_std, self.bias_std, self.bias_of_row = count_std, bias_std, bias_of_row
 
 
 class RowSum(ABC):
@@ -179,9 +186,8 @@ class RowSum(ABC):
             return half_lengths(np.sqrt(variance), parts.bias, parts.bias_std, tail)
 
         if of == "sum":
-            down, up = np.broadcast_to(
-                half(parts.std**2 + (parts.count_std * parts.center) ** 2), (2, parts.center.size)
-            )
+            of_count = parts.count_std * (np.abs(parts.center) + parts.bias_of_row)
+            down, up = np.broadcast_to(half(parts.std**2 + of_count**2), (2, parts.center.size))
             return self.estimate - down, self.estimate + up
         variance = parts.std**2 + (self.n * parts.spread**2 if of == "population" else 0.0)
         count = self._noisy_count()
@@ -326,8 +332,9 @@ def _ratio(
 def table(rows: dict[str, Any], backend: str | ModuleType | None = None) -> Any:
     """Return a data frame of the library `backend` whose columns are the lists in the dictionary `rows`.
 
-    The default is the first of pandas, polars and pyarrow that is installed. Raise ValueError for another name, and
-    ModuleNotFoundError if the library is not installed.
+    The default is the first of pandas, polars and pyarrow that is installed. If the library is not pandas, the names in
+    the list ``rows["column"]`` become texts if they are tuples or of several types. Raise ValueError for another name
+    of a library, and ModuleNotFoundError if the library is not installed.
     """
     import importlib.util
 
@@ -338,4 +345,7 @@ def table(rows: dict[str, Any], backend: str | ModuleType | None = None) -> Any:
         backend = next((name for name in known if importlib.util.find_spec(name)), "pandas")
     if isinstance(backend, str) and backend not in known:
         raise ValueError(f'backend must be "pandas", "polars", "pyarrow" or a module, got {backend!r}')
+    kinds = set(map(type, rows["column"]))
+    if getattr(backend, "__name__", backend) != "pandas" and (len(kinds) > 1 or tuple in kinds):
+        rows = rows | {"column": list(map(str, rows["column"]))}
     return nw.from_dict(rows, backend=backend).to_native()  # type: ignore[arg-type]  # a text, or a module

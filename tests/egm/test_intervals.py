@@ -6,6 +6,7 @@ be below the confidence by at most three standard errors.
 
 import dataclasses
 from collections import defaultdict
+from datetime import date
 from itertools import product
 
 import numpy as np
@@ -74,10 +75,18 @@ CASES = {  # (options of the mechanism, further arguments of `covered`)
     "l2, two columns": ({"noise": "l2", "d": 2, "clip_probability": 0.1}, {"off": 0.5}),
     "l2, add or remove": ({"noise": "l2", "neighbors": "add_remove"}, {}),
     "rows that may be dropped": ({"missing": "drop_row"}, {"off": 0.5}),
+    "a noisy number of many clipped rows": (
+        {"neighbors": "add_remove", "n": 100, "clip_probability": 0.5, "center": 0.0},
+        {"off": 0.5, "factor": 1.25},
+    ),
+    "the same, off zero": (
+        {"neighbors": "add_remove", "n": 100, "clip_probability": 0.5},
+        {"off": 0.5, "factor": 1.25},
+    ),
 }
 
 
-IN_SHORT = ("add or remove", "a basis", "rows that may be dropped")
+IN_SHORT = ("add or remove", "a basis", "rows that may be dropped", "a noisy number of many clipped rows")
 
 
 @pytest.mark.parametrize("case", [*IN_SHORT, *slow(*(case for case in CASES if case not in IN_SHORT))])
@@ -272,6 +281,16 @@ def test_a_frame_has_the_numbers_of_the_release(backend):
     frame = grouped.to_frame(0.8, backend)
     assert list(np.asarray(frame["group"])) == ["u"] * 3 + ["v"] * 3
     assert list(np.asarray(frame["mean"])) == [*grouped["u"].mean, *grouped["v"].mean]
+
+
+@pytest.mark.parametrize("backend", ["pyarrow", "pandas", "polars"])
+@pytest.mark.parametrize("columns", [[("a", 1), ("b", 2)], [1, "a"], [date(2020, 1, 1), "b"], [3, 4]], ids=str)
+def test_a_frame_takes_names_of_any_kind(backend, columns):
+    pytest.importorskip(backend)
+    release = mechanism(d=2, columns=columns).release(np.zeros((200, 2)), rng=np.random.default_rng(1))
+    named = release.to_frame(backend=backend)["column"]
+    expected = columns if backend == "pandas" or columns == [3, 4] else list(map(str, columns))
+    assert (named.to_pylist() if backend == "pyarrow" else list(named)) == expected
 
 
 @pytest.mark.parametrize(
