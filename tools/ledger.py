@@ -288,7 +288,8 @@ def write_lock(ledger: Ledger) -> None:
 def main() -> None:
     """Print all disagreements between the ledger and the executed chapters, and end with an error if there are any.
 
-    With the argument "lock", accept all entries of the ledger instead (see `write_lock`).
+    With the argument "lock", write instead the file `ledger/lock`, which says that somebody has read all entries of the
+    ledger as they are now (see `write_lock`).
     """
     ledger = read(execute_all())
     if sys.argv[1:] == ["lock"]:

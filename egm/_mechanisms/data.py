@@ -913,12 +913,12 @@ class GaussianDataMechanism(Mechanism):
         return self._released(estimate, simulated=False, **counts)
 
     def check_noise(self, X: object) -> None:
-        """Raise an error if rounding to integers would use too much of delta in a secure release.
+        """Raise an error if a secure release would be refused because of its rounding to integers.
 
         Parameters
         ----------
         X : object
-            Rows whose sum would be released. They are not read.
+            Rows whose sum would be released. They are not read: the error depends on the mechanism alone.
 
         Raises
         ------

@@ -98,12 +98,13 @@ def add_unrotated(
     """Clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many of them were shortened.
 
     X has shape (n, d) and C order. Both results are written in place: `total`, int64 (d,), and `clipped`, int64 (1,).
-    With y = (x - center) * alpha for a row x of X, and A = diag(relative) U for the matrix U that `entries` and `plan`
-    define, the integers nearest to step * y / max(1, ||A y||) are added to `total`, and 1 is added to `clipped` if ||A
-    y|| > 1.
+    Let y = (x - center) * alpha for a row x of X, and A = diag(relative) U for the matrix U of the basis, of which
+    `Basis.plan` makes `entries` and `plan`. The integers nearest to step * y / max(1, ||A y||) are added to `total`,
+    and 1 is added to `clipped` if ||A y|| > 1.
 
-    `directions`, `less` and `slack` are made by `egm._rows.unrotated.Unrotated.rule`; they only say how a row is
-    recognized as short. `often` is the number of rows, a multiple of four, whose integers may be added up in doubles.
+    `directions`, `less` and `slack`, from `egm._rows.unrotated.Unrotated.rule`, serve to recognize most rows with
+    ||A y|| <= 1 without computing this norm. The integers of so many rows as `often` says, a multiple of four, are
+    added up in doubles, which is exact, before they are added to `total`.
     The result is -1 or the index, in the flattened X, of an entry that is not finite; then `total` and `clipped` are
     not valid.
     """

@@ -108,7 +108,10 @@ def by_spheres(epsilon, s, d):
         return r ** (d - 1) * mp.exp(-r / s) / (mp.gamma(d) * s**d)
 
     def outside(start, cosine):
-        """Return the integral over r > `start` of radius(r) times cap(cosine(r)); `cosine` is a function of r."""
+        """Return the probability that the norm r of the noise is above `start`, and its direction in a cap of the sphere.
+
+        The cap is that of the directions whose angle to an axis has a cosine below `cosine`(r), for a function `cosine`.
+        """
         ends = [start, start + s / 4, *(start + k * s for k in (1, 4, 10, 20, 40, 80, 160, 320))]
         return mp.quad(lambda r: radius(r) * cap(cosine(r)), ends)
 
@@ -118,7 +121,7 @@ def by_spheres(epsilon, s, d):
 
 
 def noise_scale(epsilon, delta, d):
-    """Return the smallest scale s of l2 noise that is enough for `epsilon` and `delta` in `d` dimensions."""
+    """Return the smallest scale s of l2 noise that is (`epsilon`, `delta`)-private for sensitivity 1 in `d` dimensions."""
     start = mpf(float(_l2.log_excess(*map(np.asarray, (float(epsilon), float(mp.log(delta)), float(d))))))
     ends = (start, start + mpf(10) ** -6)
     u = mp.findroot(lambda u: log_delta(epsilon, mp.exp(u), d) - mp.log(delta), ends, tol=mpf(10) ** -70)
