@@ -14,6 +14,8 @@ looks like a formula gets an apostrophe in front.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import traceback
@@ -75,11 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     (0, [2.7, 0.3, 6.6])
     """
     stops = Stops()
-    try:
-        with stops, shown_warnings():
-            return _run(argv, stops)
-    except KeyboardInterrupt:
-        return _stopped(stops)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(sys.stderr or nowhere):  # None if it is closed
+        try:
+            with stops, shown_warnings():
+                return _run(argv, stops)
+        except KeyboardInterrupt:
+            return _stopped(stops)
 
 
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:

@@ -158,6 +158,8 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     if form == "parquet":
         parquet.require()
     if args.output is None:
+        if sys.stdout is None:
+            raise Mistake("standard output: is closed; name a file with --output")
         if form in ("npy", "parquet") and sys.stdout.isatty():
             raise Mistake(f"--format {form} is not for a terminal: name a file with --output")
         yield lambda content: _print(form_of(content), args)

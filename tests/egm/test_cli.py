@@ -1628,6 +1628,31 @@ def test_name_of_the_output_does_not_overrule_the_format(egm, folder):
     assert json.loads((folder / "out.csv").read_text())["columns"] == list(NAMES)
 
 
+@pytest.mark.parametrize("command", [SUM, (*SUM, "--delta", "0.01"), (*SUM, "--rows", "399")])
+def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
+    """If standard error is closed, its messages are lost; the release is made, and standard output has nothing else."""
+    expected = egm(*command, "--simulate", "1", "--output", "expected.csv")[:2]
+    monkeypatch.setattr(sys, "stderr", None)
+    assert egm(*command, "--simulate", "1", "--output", "out.csv")[:2] == expected
+    assert sys.stderr is None
+    if expected == (0, b""):
+        assert (folder / "out.csv").read_bytes() == (folder / "expected.csv").read_bytes()
+
+
+@pytest.mark.parametrize("command", [SUM, PLAN, ("budget", "show", "b.budget")])
+def test_a_release_to_a_closed_standard_output_costs_nothing(egm, monkeypatch, command):
+    """If standard output is closed, a command fails before a charge, unless it writes to a file."""
+    budget = Budget("b.budget", epsilon=1.0, delta=1e-6)
+    command = (*command, "--budget", "b.budget") if command is SUM else command
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        code, _, err = egm(*command)
+        assert (code, err) == (2, ["egm: standard output: is closed; name a file with --output"])
+        assert not budget.history
+        assert egm(*command, "--output", "out.json")[::2] == (0, [])
+    assert len(budget.history) == int(command[0] == "sum")
+
+
 # --- Progress ---------------------------------------------------------------------------------------------------------
 
 
