@@ -164,13 +164,13 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
 def labelled(table: files.Table, args: Namespace) -> files.Table:
     """Return a copy of `table` that shows progress while it is read, and whose group labels are texts or dates.
 
-    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts, so
-    that they can be compared with the keys that the user gives by --keys.
+    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts
+    without spaces around them, so that they can be compared with the keys that the user gives by --keys.
     """
     by = getattr(args, "by", None)
 
     def of_groups(name: str, label: Any) -> Any:
-        return label.astype(np.str_) if name == by and label.dtype.kind != "M" else label
+        return np.strings.strip(label.astype(np.str_)) if name == by and label.dtype.kind != "M" else label
 
     def read(names: Sequence[str]) -> Iterator[tuple[Array, list[Any]]]:
         pairs = progress(table.labelled(names), table.count, args, rows_of=lambda pair: len(pair[0]))

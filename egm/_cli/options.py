@@ -212,7 +212,8 @@ def _people(it: _Parser) -> None:
         --keys, with the noise of one sum. Goes with --keys and --rows"""
     it.option("--by", text, metavar="A")
     text = """the public keys of the groups: a FILE with one on each line, or keys with commas between them. Rows with
-        another key are left out. A date is written as 2024-03-01 or 2024-03-01T12:30"""
+        another key are left out, and spaces around keys do not count. A date is written as 2024-03-01 or
+        2024-03-01T12:30"""
     it.option("--keys", text, metavar="FILE|A,B,C")
     text = """the number of groups in which the rows of one person count, if a person has several; default 1. Goes with
         --per-person sum or mean. The noise grows like the root of M"""

@@ -133,6 +133,7 @@ COLUMNS = {
     "number": [1, 2, 1, -3],
     "share": [0.1, 0.2, 0.3, 0.4],
     "text": ["1", "b", "1", "x"],
+    "padded": ["NY  ", "TEX ", " NY", "  "],
 }
 GROUPS = {  # (values of --keys, the keys as they are written, the sums of the groups)
     "day": ("2024-03-01,2024-03-05,2024-03-03", ["2024-03-01", "2024-03-05", "2024-03-03"], [5, 0, 8]),
@@ -140,6 +141,7 @@ GROUPS = {  # (values of --keys, the keys as they are written, the sums of the g
     "flag": ("False,True", ["False", "True"], [2, 13]),
     "number": ("-3,1,0", ["-3", "1", "0"], [8, 5, 0]),
     "text": ("b,1", ["b", "1"], [2, 5]),
+    "padded": ("NY,TEX  ", ["NY", "TEX"], [5, 2]),
 }
 
 
