@@ -19,6 +19,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, Context
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy as np
 from egm import files
 from egm._cli.options import SCALINGS, VECTORS, spelled
 from egm._cli.terminal import Mistake
+from egm._files.columns import refuse_twins
 from egm._files.source import Vector
 from egm._rows import people
 from egm._types import Array
@@ -222,37 +224,38 @@ def _of_release(path: str, name: str) -> Vector | None:
     """Return the names of the columns and the vector `name` in the file at `path`, if it is the output of a release.
 
     A file whose name ends in .json must be such an output, and a CSV file is one if it has a column "column". For any
-    other file the result is None. Raise a `Mistake` if a .json file is no release, if the vector is missing or not made
-    of numbers, or if it is sigma of a release that was made along a basis.
+    other file the result is None. Raise a `Mistake` if a .json file is no release, if the vector is missing or has not
+    one finite number for each column, or if it is sigma of a release that was made along a basis. Raise a FileError if
+    two columns have the same name.
     """
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError):
         return None
-    if path.lower().endswith(".json"):
-        try:
-            content = json.loads(text)
-            _refuse_basis(path, name, content)
-            _warn_of_ranges(path, content)
-            values = content.get(name, content["parameters"].get(name))
-            return [str(column) for column in content["columns"]], np.array(values, dtype=float)
-        except Mistake:
-            raise
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
-    lines = text.splitlines()
-    rows = list(csv.DictReader(lines[1:] if text.startswith("# {") else lines))
-    if not rows or "column" not in rows[0]:
-        return None
-    if text.startswith("# {"):
-        content = json.loads(lines[0][2:])
+    rows, is_json, has_comment = list[dict[str, str]](), path.lower().endswith(".json"), text.startswith("# {")
+    if not is_json:
+        with contextlib.suppress(csv.Error):
+            rows = list(csv.DictReader(text.splitlines()[has_comment:]))
+        if not rows or "column" not in rows[0]:
+            return None
+    try:
+        content = json.loads(text if is_json else text.splitlines()[0][2:] if has_comment else '{"parameters": {}}')
         _refuse_basis(path, name, content)
         _warn_of_ranges(path, content)
-    try:
-        return [row["column"].removeprefix("'") for row in rows], np.array([float(row[name]) for row in rows])
-    except (KeyError, ValueError):
+        if is_json:
+            names, values = list(map(str, content["columns"])), content.get(name, content["parameters"].get(name))
+        else:
+            names, values = [row["column"].removeprefix("'") for row in rows], [float(row[name]) for row in rows]
+        numbers = np.array(values, dtype=float)
+        if not names or numbers.shape != (len(names),) or not np.isfinite(numbers).all():
+            raise ValueError
+    except Mistake:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
+    refuse_twins(Path(path), names)
+    return names, numbers
 
 
 def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:

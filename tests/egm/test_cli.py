@@ -908,6 +908,12 @@ def with_sigma(text):
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 
+def with_release(option, values, columns='["age", "pay", "mass"]'):
+    """Return the arguments of `egm plan` with a release in JSON as the file of `option`; `values` is its vector."""
+    content = f'{{"columns": {columns}, "parameters": {{"{option[2:].replace("-", "_")}": {values}}}}}'
+    return ("plan", "--sigma", "named.csv", "--rows", "9", *BUDGET, option, {"bad.json": content})
+
+
 N_400, FOR_ROWS = (*NAMED, "--rows", "400"), (*TARGET, "--solve-for", "rows")
 RELATIVE = ("--measure", "relative", "--column", "1")
 GAUSSIAN_ONLY = [("--scaling", "optimal"), ("--clip-probability", "0.1"), ("--center-std", "0")]
@@ -956,6 +962,16 @@ BAD = [  # command line, message
     ((*SUM, "--columns", ""), "--columns: must be names with commas"),
     (("sum", "data.parquet", "--columns", "who,age,pay", *PLAIN), "'who' must hold real numbers"),
     (("sum", "data.csv", *PLAIN, "--columns", "age,pay"), "--sigma sigma.csv: has 3 values for 2 columns"),
+    *(
+        (with_release(option, values), f"{option} bad.json: is no release with such numbers")
+        for option in ("--sigma", "--center", "--center-std", "--scaling")
+        for values in ("null", "3", "[1, 2]", "[1, null, 3]", "[1, 1e999, 3]", f"[1, 2, 1{'0' * 400}]", '{"age": 1}')
+    ),
+    (with_release("--sigma", "[1, 2, 3]", '["age", "pay", "mass", "age"]'), "is no release"),
+    (with_release("--sigma", "[1, 2, 3]", '["age", "pay", "age"]'), "bad.json: the column 'age' is named twice"),
+    (with_sigma("column,sigma\nage,1\nage,2\n"), "bad.csv: the column 'age' is named twice"),
+    (with_sigma("column,sigma\nage\n"), "--sigma bad.csv: is no release with such numbers"),
+    (with_sigma("# {\ncolumn,sigma\nage,1\n"), "--sigma bad.csv: is no release with such numbers"),
     (with_sigma("age,1\npay,0\nmass,2\n"), "--sigma, column 'pay', must be finite and > 0, got 0.0"),
     (with_sigma("1\n2\neight\n"), "bad.csv: line 3: not a number"),
     (with_sigma("1\n2\n8\n9\n"), "--sigma bad.csv: has 4 values for 3 columns"),
