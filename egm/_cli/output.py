@@ -164,10 +164,12 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
             raise Mistake(f"--format {form} is not for a terminal: name a file with --output")
         yield lambda content: _print(form_of(content), args)
         return
-    for name in ("data", "basis", "budget", *VECTORS):
+    for name in ("data", "basis", "budget", "keys", *VECTORS):
         path = getattr(args, name, None)
         if isinstance(path, str) and os.path.exists(path) and _is_within(args.output, path):
             raise Mistake(f"--output {args.output}: is also read")
+    if os.path.realpath(args.output) == f"{os.path.realpath(getattr(args, 'budget', None) or '')}-journal":
+        raise Mistake(f"--output {args.output}: is the name of a file that belongs to the budget")
     try:
         with files.whole(args.output, overwrite=args.force, last=args.stops.commit) as file:
             yield lambda content: file.write(form_of(content))

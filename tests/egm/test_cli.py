@@ -1116,6 +1116,7 @@ def on(file, *options):
     return ("sum", file, *SUM[2:], "--header", "yes", *options)
 
 
+BY_PAY = ("--columns", "age,mass", "--rows", "400", "--by", "pay")
 EUROPE = ("--delimiter", ";", "--decimal", ",")
 NEW = ("budget", "new", "new.budget")
 BAD_FILES = [
@@ -1197,6 +1198,12 @@ BAD_FILES = [
     ((*SUM, "--budget", "b.budget", "--rows", "399"), "data.csv: has 400 rows, --rows says 399"),
     ((*SUM, "--budget", "b.budget", "--output", "data.npy"), "data.npy: exists already"),
     ((*SUM, "--budget", "b.budget", "--output", "b.budget", "--force"), "--output b.budget: is also read"),
+    ((*SUM, "--budget", "b.budget", "--output", "b.budget-journal"), "b.budget-journal: is the name of a file that bel"),
+    (("budget", "show", "b.budget", "--output", "./b.budget-journal"), "b.budget-journal: is the name of a file that"),
+    (
+        (*SUM, *BY_PAY, "--keys", {"k.txt": "n\ns\n"}, "--output", "k.txt", "--force"),
+        "--output k.txt: is also read",
+    ),
     ((*SUM, "--budget", "b.budget", "--columns", "age,tax"), "no column 'tax'"),
     (on("text", "--budget", "b.budget"), "column 'pay' must hold real numbers"),
     (("budget",), "required: command"),
