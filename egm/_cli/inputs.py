@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from egm import files
-from egm._cli.options import SCALINGS, VECTORS, spelled
+from egm._cli.options import SCALINGS, VECTORS, spelled, split
 from egm._cli.terminal import Mistake
 from egm._files.columns import refuse_twins
 from egm._files.source import Vector
@@ -138,7 +138,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     user, if the type of the labels shows that no label can be one of the keys.
     """
     if not os.path.exists(args.keys):
-        found = next(csv.reader([args.keys]), [])
+        found = split(args.keys)
     else:
         try:
             with open(args.keys, encoding="utf-8-sig") as file:
@@ -147,7 +147,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
             raise Mistake(f"--keys {args.keys}: {getattr(wrong, 'strerror', 'is not UTF-8 text')}") from None
     found = [key.strip() for key in found if key.strip()]
     if not found:
-        raise Mistake(f"--keys {args.keys}: has no keys")
+        raise Mistake(f"--keys {args.keys!r}: must be keys with commas between them, or a file with one on each line")
     kind = "U" if table.label_types is None else table.label_types([args.by])[0].kind
     if kind == "f":
         raise Mistake(f"--by {args.by}: has floating-point numbers, which cannot be compared with --keys as texts")

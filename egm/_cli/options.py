@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import egm
 from egm._cli.terminal import Mistake
 
-__all__ = ["SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled"]
+__all__ = ["SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled", "split"]
 
 SCALINGS = ("optimal", "expected_norm", "none")
 VECTORS = ("sigma", "center", "center_std", "scaling")  # options that may name a file with a number for each column
@@ -531,10 +531,18 @@ def _number_or_text(text: str) -> float | str:
 
 def _columns(text: str) -> list[str]:
     """Split `text` at its commas, and return the list of the names between them; raise an error if a name is empty."""
-    names = [name.strip() for name in next(csv.reader([text]), [])]
+    names = [name.strip() for name in split(text)]
     if not all(names) or not names:
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
     return names
+
+
+def split(text: str) -> list[str]:
+    """Split `text` at its commas, but not at those in quotes; return [] for a text of several lines or none."""
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error:
+        return []
 
 
 def _range(text: str) -> tuple[str, tuple[float, float]]:

@@ -918,6 +918,7 @@ N_400, FOR_ROWS = (*NAMED, "--rows", "400"), (*TARGET, "--solve-for", "rows")
 RELATIVE = ("--measure", "relative", "--column", "1")
 GAUSSIAN_ONLY = [("--scaling", "optimal"), ("--clip-probability", "0.1"), ("--center-std", "0")]
 GAUSSIAN_ONLY += [("--sigma-factor", "1"), ("--basis", "dct")]
+BY_PAY = ("--columns", "age,mass", "--rows", "400", "--by", "pay")
 BAD = [  # command line, message
     ((), "required: command"),
     (("add",), "invalid choice: 'add'"),
@@ -960,6 +961,9 @@ BAD = [  # command line, message
     ((*SUM, "--columns", "age,mass,pray"), "no column 'pray'$"),
     ((*SUM, "--columns", "age,mass,age"), "data.csv: the column 'age' is named twice"),
     ((*SUM, "--columns", ""), "--columns: must be names with commas"),
+    ((*SUM, "--columns", "age\nmass"), r"--columns: must be names with commas between them, got 'age\\nmass'"),
+    *(((*SUM, *BY_PAY, "--keys", keys), "--keys .*: must be keys with commas") for keys in ("", ",", "10\n11", '"')),
+    ((*SUM, *BY_PAY, "--keys", {"none.txt": "\n \n"}), "--keys 'none.txt': must be keys with commas"),
     (("sum", "data.parquet", "--columns", "who,age,pay", *PLAIN), "'who' must hold real numbers"),
     (("sum", "data.csv", *PLAIN, "--columns", "age,pay"), "--sigma sigma.csv: has 3 values for 2 columns"),
     *(
@@ -1116,7 +1120,6 @@ def on(file, *options):
     return ("sum", file, *SUM[2:], "--header", "yes", *options)
 
 
-BY_PAY = ("--columns", "age,mass", "--rows", "400", "--by", "pay")
 EUROPE = ("--delimiter", ";", "--decimal", ",")
 NEW = ("budget", "new", "new.budget")
 BAD_FILES = [
