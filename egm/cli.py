@@ -6,10 +6,10 @@ holds nothing else. The output is written to standard output or to a file. Messa
 for the operator alone. The exit code is 0 for success, 2 for a mistake in an option or a file, 1
 for an unexpected error, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
 
-Names of columns and of files may come from people who are not trusted. When names are printed or
-written, they cannot give orders to a terminal, because characters that cannot be printed appear as
-the escapes of Python. They cannot give orders to a spreadsheet either, because in CSV a name that
-looks like a formula gets an apostrophe in front.
+Names of columns and of files, and keys of groups, may come from people who are not trusted. When
+they are printed or written, they cannot give orders to a terminal, because characters that cannot
+be printed appear as the escapes of Python. They cannot give orders to a spreadsheet either, because
+in CSV a name or key that looks like a formula gets an apostrophe in front.
 """
 
 from __future__ import annotations

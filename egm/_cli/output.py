@@ -1,8 +1,7 @@
 """Write the result of a command in the format and to the place that the user asked for, completely or not at all.
 
-A result is a dictionary, called a document, with an entry for each quantity. Names of columns may come from people who
-are not trusted. In text they are printed so that they cannot give orders to a terminal, and in CSV a name that looks
-like a formula of a spreadsheet gets an apostrophe in front.
+A result is a dictionary, called a document, with an entry for each quantity. Names of columns and keys of groups may
+come from people who are not trusted. They are written so that they cannot give orders to a terminal or a spreadsheet.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import egm
 from egm import files
 from egm._cli.inputs import rounded_up
 from egm._cli.options import VECTORS
-from egm._cli.terminal import Mistake, visible
+from egm._cli.terminal import Mistake, in_csv, visible
 from egm._files import parquet
 from egm._types import StructuredArray
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
@@ -46,7 +45,6 @@ _MEASURES = {
     "relative": "error of the sum, over the expected sum,",
     "interval": "half width of the interval of the mean",
 }
-_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
 
 Document: TypeAlias = dict[str, Any]
 
@@ -237,16 +235,9 @@ def _as_csv(content: Document, *, plain: bool = False) -> bytes:
     text.write("" if plain else f"# {rest}\n")
     writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(["column", *columns])
-    writer.writerows(zip(map(_cell, names), *columns.values(), strict=True))
+    for row in zip(names, *columns.values(), strict=True):
+        writer.writerow([in_csv(entry) if isinstance(entry, str) else entry for entry in row])
     return text.getvalue().encode()
-
-
-def _cell(name: str) -> str:
-    """Return the column name `name` as text for a spreadsheet.
-
-    A name that begins like a formula gets an apostrophe in front. Unprintable characters become Python escapes.
-    """
-    return visible(f"'{name}" if name.lstrip()[:1] in tuple(_FORMULA) else name)
 
 
 def _as_parquet(content: Document) -> bytes:

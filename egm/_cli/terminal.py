@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import sys
 import threading
@@ -10,8 +11,9 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Mistake", "Stops", "complain", "shown_warnings", "visible"]
+__all__ = ["Mistake", "Stops", "complain", "in_csv", "shown_warnings", "visible"]
 
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
 _LONGEST = 500  # characters of a message
 
 
@@ -68,6 +70,16 @@ def complain(message: object, code: int) -> int:
 def visible(text: str) -> str:
     """Return `text` with a Python escape for each unprintable character, because these can control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def in_csv(name: str) -> str:
+    """Return `name`, that of a column or the key of a group, as text for a CSV file that a spreadsheet may open.
+
+    A name that begins like a formula, and is not a whole number, gets an apostrophe in front. Unprintable characters
+    become Python escapes.
+    """
+    is_formula = name.lstrip()[:1] in tuple(_FORMULA) and not re.fullmatch(r"-\d+", name, re.ASCII)
+    return visible(f"'{name}" if is_formula else name)
 
 
 @contextlib.contextmanager
