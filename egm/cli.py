@@ -9,7 +9,8 @@ for an unexpected error, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGH
 Names of columns and of files, and keys of groups, may come from people who are not trusted. When
 they are printed or written, they cannot give orders to a terminal, because characters that cannot
 be printed appear as the escapes of Python. They cannot give orders to a spreadsheet either, because
-in CSV a name or key that looks like a formula gets an apostrophe in front.
+in CSV a name or key that looks like a formula gets an apostrophe in front. So that a name can be
+read again, in CSV another apostrophe is put before one at its beginning, and a backslash is doubled.
 """
 
 from __future__ import annotations

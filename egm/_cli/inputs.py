@@ -26,7 +26,7 @@ import numpy as np
 
 from egm import files
 from egm._cli.options import SCALINGS, VECTORS, spelled, split
-from egm._cli.terminal import Mistake
+from egm._cli.terminal import Mistake, from_csv
 from egm._files.columns import refuse_twins
 from egm._files.source import Vector
 from egm._rows import people
@@ -246,7 +246,7 @@ def _of_release(path: str, name: str) -> Vector | None:
         if is_json:
             names, values = list(map(str, content["columns"])), content.get(name, content["parameters"].get(name))
         else:
-            names, values = [row["column"].removeprefix("'") for row in rows], [float(row[name]) for row in rows]
+            names, values = [from_csv(row["column"]) for row in rows], [float(row[name]) for row in rows]
         numbers = np.array(values, dtype=float)
         if not names or numbers.shape != (len(names),) or not np.isfinite(numbers).all():
             raise ValueError

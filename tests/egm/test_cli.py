@@ -658,6 +658,21 @@ def test_column_names_survive_csv(egm):
     assert [row["column"] for row in csv.DictReader(lines[1:])] == ["a,b", "#c", 'd "e"']
 
 
+ODD_NAMES = ["'a", "''", "tab\tbed", "two\nlines", "\u202e", "\x1b[1m", "\U000e0001", "C:\\temp", "\\\\x41", "-3", *FORMULAS]
+
+
+@pytest.mark.parametrize("form", [("--format", "csv"), ("--plain",), ("--format", "json")])
+def test_odd_names_of_columns_in_a_release_are_found_again(egm, folder, form):
+    """The output of a release can be the file of --sigma, whatever characters are in the names of the columns."""
+    pq.write_table(pa.table(dict.fromkeys(ODD_NAMES, np.ones(9))), "f.parquet")
+    pq.write_table(pa.table({"column": ODD_NAMES, "sigma": np.arange(1.0, len(ODD_NAMES) + 1)}), "s.parquet")
+    name = f"release.{'json' if 'json' in form else 'csv'}"
+    assert egm("sum", "f.parquet", "--sigma", "s.parquet", *BUDGET, *form, "--output", name) == (0, b"", [])
+    code, out, err = egm("sum", "f.parquet", "--sigma", name, *BUDGET, "--format", "json")
+    assert (code, err) == (0, [])
+    assert json.loads(out)["parameters"]["sigma"] == list(range(1, len(ODD_NAMES) + 1))
+
+
 # --- The plan ---------------------------------------------------------------------------------------------------------
 
 
