@@ -132,8 +132,13 @@ _DELTA = "privacy: the probability with which the promise of epsilon may fail, i
 class _Parser(argparse.ArgumentParser):
     """Parse the options of the command line; for a wrong option, raise a `Mistake`, whose message is one line.
 
-    The parser of argparse would end the process instead.
+    The parser of argparse would end the process instead. A text that begins with a minus sign and a digit, such as
+    -1e2 or -1,0,1, is the value of an option and not an option.
     """
+
+    def __init__(self, **kind: Any) -> None:
+        super().__init__(**kind)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # that of argparse knows no exponents
 
     def error(self, message: str) -> NoReturn:
         raise Mistake(f"{message} ({self.prog} --help explains)")
@@ -418,7 +423,7 @@ def _output(it: _Parser, *forms: str) -> None:
 
     `forms` are the names of the possible formats, beginning with the default.
     """
-    text = "where to write to, the whole output or nothing; default: standard output"
+    text = "where to write to, the whole output or nothing; default, and -: standard output"
     it.option("--output", text, metavar="FILE")
     text = f"default: what the name of the output file ends in, else {forms[0]}"
     it.option("--format", text, choices=forms)

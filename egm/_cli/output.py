@@ -45,6 +45,7 @@ _MEASURES = {
     "relative": "error of the sum, over the expected sum,",
     "interval": "half width of the interval of the mean",
 }
+_NEVER_WRITTEN = ("gz", "bz2", "xz", "zst", "zip", "tsv")  # suffixes of files with compressed text, or with tabs
 
 Document: TypeAlias = dict[str, Any]
 
@@ -147,7 +148,8 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     If the output cannot be written, a `Mistake` (an error for the user) is raised: if possible before a release is
     made, for example because the file exists already.
     """
-    form = args.format or _suffix_form(args)
+    args.output = None if args.output == "-" else args.output
+    form = _form(args)
     form_of = _FORMS[form]
     if getattr(args, "plain", False):
         if form != "csv" or args.simulate is not None:
@@ -181,11 +183,17 @@ def _is_within(inner: str, outer: str) -> bool:
     return Path(os.path.realpath(inner)).is_relative_to(os.path.realpath(outer))
 
 
-def _suffix_form(args: Namespace) -> str:
-    """Return the format that the suffix of the output file stands for, such as "csv", or the default of the command."""
+def _form(args: Namespace) -> str:
+    """Return the format of the output, such as "csv": the value of --format, or what the name of the file ends in.
+
+    For any other file, and for standard output, this is the default of the command. Raise a `Mistake` for a name that
+    promises a compressed file, or tabs, because `egm` does not write them.
+    """
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
+    if suffix in _NEVER_WRITTEN:
+        raise Mistake(f"--output {args.output}: files whose names end in .{suffix} are not written")
     suffix = "parquet" if suffix == "pq" else suffix
-    return suffix if suffix in args.forms else args.forms[0]
+    return args.format or (suffix if suffix in args.forms else args.forms[0])
 
 
 def _print(data: bytes, args: Namespace) -> None:

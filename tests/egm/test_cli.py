@@ -681,6 +681,12 @@ IN_SHORT = ((), ("--basis", "dct"), ("--center", "center.csv"), OPTIMAL, PRIVATE
 AT_LENGTH = slow(*((option,) for option in PLANNED if option not in IN_SHORT))
 
 
+@pytest.mark.parametrize("center", ["-1e2", "-100", "-.1e3", "-1E+2"])
+def test_a_negative_number_is_a_value(egm, center):
+    assert egm(*PLAN, "--center", center) == egm(*PLAN, f"--center={center}")
+    assert egm(*PLAN, "--center", center)[0] == 0
+
+
 @pytest.mark.parametrize("option", [*IN_SHORT, *AT_LENGTH], ids=" ".join)
 def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
     (folder / "center2.csv").write_text("1\n2\n3\n")
@@ -1222,6 +1228,11 @@ BAD_FILES = [
         (*SUM, *BY_PAY, "--keys", {"k.txt": "n\ns\n"}, "--output", "k.txt", "--force"),
         "--output k.txt: is also read",
     ),
+    *(
+        ((*SUM, "--budget", "b.budget", "--output", name, *form), f"--output {name}: files whose names end in")
+        for name in ("x.csv.gz", "x.json.GZ", "x.tsv", "x.tsv.gz", "x.csv.zip")
+        for form in ((), ("--format", "csv"))
+    ),
     ((*SUM, "--budget", "b.budget", "--columns", "age,tax"), "no column 'tax'"),
     (on("text", "--budget", "b.budget"), "column 'pay' must hold real numbers"),
     (("budget",), "required: command"),
@@ -1692,6 +1703,14 @@ def test_a_release_to_a_closed_standard_output_costs_nothing(egm, monkeypatch, c
         assert not budget.history
         assert egm(*command, "--output", "out.json")[::2] == (0, [])
     assert len(budget.history) == int(command[0] == "sum")
+
+
+@pytest.mark.parametrize("command", [SUM, PLAN])
+def test_a_minus_sign_is_standard_output(egm, folder, command):
+    before = set(folder.iterdir())
+    command = (*command, "--simulate", "1") if command is SUM else command
+    assert egm(*command, "--output", "-") == egm(*command)
+    assert set(folder.iterdir()) == before
 
 
 # --- Progress ---------------------------------------------------------------------------------------------------------

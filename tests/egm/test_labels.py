@@ -168,7 +168,7 @@ def egm(tmp_path, silent, monkeypatch, capsys):
 @pytest.mark.parametrize("by", GROUPS)
 def test_groups_of_each_type_on_the_command_line(egm, by):
     keys, written, sums = GROUPS[by]
-    code, out, err = egm("--by", by, f"--keys={keys}")
+    code, out, err = egm("--by", by, "--keys", keys)
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["group"] == written
