@@ -40,6 +40,7 @@ __all__ = [
     "exactly",
     "explained",
     "in_memory",
+    "is_path",
     "keys",
     "labelled",
     "labels_of",
@@ -75,6 +76,7 @@ _KEY_NAMES = {
     **dict.fromkeys("iu", "a whole number"),
     "M": "a date such as 2024-03-01 or 2024-03-01T12:30",
 }
+_NAMED = {"scaling": SCALINGS, "basis": ("dct", "haar", "learn")}  # values that are no paths, for options that take both
 _PATIENCE = 1.0  # seconds before progress is shown
 _PAUSE = 0.2  # seconds between two updates of the progress
 
@@ -214,7 +216,7 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
     only once, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
-        found = {name: getattr(args, name) for name in VECTORS if _is_path(args, name)}
+        found = {name: getattr(args, name) for name in VECTORS if is_path(args, name)}
         args.vectors = {name: _of_release(path, name) or files.vector(path) for name, path in found.items()}
     vectors: dict[str, Vector] = args.vectors
     return vectors
@@ -279,10 +281,10 @@ def _warn_of_ranges(path: str, content: dict[str, Any]) -> None:
         warnings.warn(f"{path}: {told}", stacklevel=2)
 
 
-def _is_path(args: Namespace, name: str) -> bool:
-    """Return whether the value of the option `name` is a path: a text, but for --scaling not the name of a scaling."""
+def is_path(args: Namespace, name: str) -> bool:
+    """Return whether the value of the option `name` may be a path: a text, but not the name of a scaling or a basis."""
     value = getattr(args, name, None)
-    return isinstance(value, str) and not (name == "scaling" and value in SCALINGS)
+    return isinstance(value, str) and value.partition(":")[0] not in _NAMED.get(name, ())
 
 
 def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
@@ -335,7 +337,7 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
 
 def _basis(args: Namespace) -> Any:
     """Return the value of --basis or, if it is the path of a file, the matrix in this file; None without the option."""
-    if args.basis is None or not os.path.exists(args.basis):
+    if not is_path(args, "basis") or not os.path.exists(args.basis):
         return args.basis
     return np.concatenate(list(files.rows(args.basis, header="no").blocks()))
 
@@ -346,7 +348,7 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
     The numbers are put into the order of the names in `columns`, if the file has names; otherwise there must be one
     number for each column. Raise a `Mistake`, an error for the user, if the file does not match the columns.
     """
-    if not _is_path(args, name):
+    if not is_path(args, name):
         return getattr(args, name)
     file = f"{spelled(name)} {getattr(args, name)}"
     names, numbers = _vectors(args)[name]

@@ -24,7 +24,7 @@ import numpy as np
 
 import egm
 from egm import files
-from egm._cli.inputs import rounded_up
+from egm._cli.inputs import is_path, rounded_up
 from egm._cli.options import VECTORS
 from egm._cli.terminal import Mistake, in_csv, visible
 from egm._files import parquet
@@ -165,8 +165,7 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
         yield lambda content: _print(form_of(content), args)
         return
     for name in ("data", "basis", "budget", "keys", *VECTORS):
-        path = getattr(args, name, None)
-        if isinstance(path, str) and os.path.exists(path) and _is_within(args.output, path):
+        if is_path(args, name) and os.path.exists(path := getattr(args, name)) and _is_within(args.output, path):
             raise Mistake(f"--output {args.output}: is also read")
     if os.path.realpath(args.output) == f"{os.path.realpath(getattr(args, 'budget', None) or '')}-journal":
         raise Mistake(f"--output {args.output}: is the name of a file that belongs to the budget")

@@ -687,6 +687,15 @@ def test_a_negative_number_is_a_value(egm, center):
     assert egm(*PLAN, "--center", center)[0] == 0
 
 
+@pytest.mark.parametrize("option", [("--basis", "dct"), ("--basis", "dct:3"), ("--scaling", "none")])
+def test_a_file_or_folder_does_not_hide_a_name(egm, folder, option):
+    """The name of a basis or of a scaling is one also if a folder or a file has this name."""
+    expected = egm(*PLAN, *option, "--format", "json")
+    (folder / option[1]).mkdir()
+    assert egm(*PLAN, *option, "--format", "json", "--output", f"{option[1]}/plan.json") == (0, b"", [])
+    assert ((folder / option[1] / "plan.json").read_bytes(), expected[0]) == (expected[1], 0)
+
+
 @pytest.mark.parametrize("option", [*IN_SHORT, *AT_LENGTH], ids=" ".join)
 def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
     (folder / "center2.csv").write_text("1\n2\n3\n")
