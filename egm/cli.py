@@ -136,6 +136,8 @@ def _sum(args: Namespace) -> None:
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():
         inputs.require_persons(table, n, args)
+        if args.simulate is not None:
+            _warn_of_a_refusal(chosen)
         journal.charge(budget, chosen, args)
         X: Any = inputs.labelled(table, args) if labels else blocks
         rng, made = _rng(args), parameters(chosen)
@@ -144,6 +146,15 @@ def _sum(args: Namespace) -> None:
             made["sampling_probability"] = args.sample
         release = chosen.release(X, **labels, rng=rng)
         write(document(release, table.names, args, made, **_counted(release, mechanism)))
+
+
+def _warn_of_a_refusal(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> None:
+    """Warn if `mechanism` refuses a secure release, because rounding to integers would use too much of delta."""
+    try:
+        with explained(()):
+            mechanism.check_noise(None)
+    except Mistake as refusal:
+        warnings.warn(f"such a release with secure noise would be refused: {refusal}", stacklevel=2)
 
 
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
@@ -269,6 +280,7 @@ def _plan_sum(args: Namespace) -> None:
         solved = target.reach(args, names, sigma, CONFIDENCE)
         model = inputs.model(args, args.rows, names)
         mechanism = GaussianDataMechanism(**model)
+        _warn_of_a_refusal(mechanism)
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in SCALINGS}
         noises = {name: GaussianDataMechanism(**model | {"noise": name}) for name in ("gaussian", "best")}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others
