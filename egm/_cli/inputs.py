@@ -76,7 +76,7 @@ _KEY_NAMES = {
     **dict.fromkeys("iu", "a whole number"),
     "M": "a date such as 2024-03-01 or 2024-03-01T12:30",
 }
-_NAMED = {"scaling": SCALINGS, "basis": ("dct", "haar", "learn")}  # values that are no paths, for options that take both
+_NAMED = {"scaling": SCALINGS, "basis": ("dct", "haar", "learn")}  # values that are no paths, by option
 _PATIENCE = 1.0  # seconds before progress is shown
 _PAUSE = 0.2  # seconds between two updates of the progress
 

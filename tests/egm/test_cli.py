@@ -668,7 +668,7 @@ def test_column_names_survive_csv(egm):
     assert [row["column"] for row in csv.DictReader(lines[1:])] == ["a,b", "#c", 'd "e"']
 
 
-ODD_NAMES = ["'a", "''", "tab\tbed", "two\nlines", "\u202e", "\x1b[1m", "\U000e0001", "C:\\temp", "\\\\x41", "-3", *FORMULAS]
+ODD_NAMES = ["'a", "''", "a\tb", "a\nb", "\u202e", "\x1b[1m", "\U000e0001", "C:\\temp", "\\\\x41", "-3", *FORMULAS]
 
 
 @pytest.mark.parametrize("form", [("--format", "csv"), ("--plain",), ("--format", "json")])
@@ -1241,12 +1241,9 @@ BAD_FILES = [
     ((*SUM, "--budget", "b.budget", "--rows", "399"), "data.csv: has 400 rows, --rows says 399"),
     ((*SUM, "--budget", "b.budget", "--output", "data.npy"), "data.npy: exists already"),
     ((*SUM, "--budget", "b.budget", "--output", "b.budget", "--force"), "--output b.budget: is also read"),
-    ((*SUM, "--budget", "b.budget", "--output", "b.budget-journal"), "b.budget-journal: is the name of a file that bel"),
+    ((*SUM, "--budget", "b.budget", "--output", "b.budget-journal"), "b.budget-journal: is the name of a file that"),
     (("budget", "show", "b.budget", "--output", "./b.budget-journal"), "b.budget-journal: is the name of a file that"),
-    (
-        (*SUM, *BY_PAY, "--keys", {"k.txt": "n\ns\n"}, "--output", "k.txt", "--force"),
-        "--output k.txt: is also read",
-    ),
+    ((*SUM, *BY_PAY, "--keys", {"k.txt": "n"}, "--output", "k.txt", "--force"), "--output k.txt: is also read"),
     *(
         ((*SUM, "--budget", "b.budget", "--output", name, *form), f"--output {name}: files whose names end in")
         for name in ("x.csv.gz", "x.json.GZ", "x.tsv", "x.tsv.gz", "x.csv.zip")

@@ -215,7 +215,9 @@ def test_decimal_numbers_in_order_are_accepted_as_texts(spelled, places):
     assert order.count == len(set(texts))
 
 
-@pytest.mark.parametrize("persons", [["1.0", "2.0", "1.0"], ["2.0", "10.0", "3.0"], ["1.0", "1"], ["2.0", "10.0", "inf"]])
+@pytest.mark.parametrize(
+    "persons", [["1.0", "2.0", "1.0"], ["2.0", "10.0", "3.0"], ["1.0", "1"], ["2.0", "10.0", "inf"]]
+)
 def test_other_texts_than_numbers_in_order_are_refused(persons):
     assert not people.Order().holds(np.array(persons))
 
