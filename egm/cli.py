@@ -6,14 +6,17 @@ holds nothing else. The output is written to standard output or to a file. Messa
 for the operator alone. The exit code is 0 for success, 2 for a mistake in an option or a file, 1
 for an unexpected error, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
 
-Names of columns and of files may come from people who are not trusted. When names are printed or
-written, they cannot give orders to a terminal, because characters that cannot be printed appear as
-the escapes of Python. They cannot give orders to a spreadsheet either, because in CSV a name that
-looks like a formula gets an apostrophe in front.
+Names of columns and of files, and keys of groups, may come from people who are not trusted. When
+they are printed or written, they cannot give orders to a terminal, because characters that cannot
+be printed appear as the escapes of Python. They cannot give orders to a spreadsheet either, because
+in CSV a name or key that looks like a formula gets an apostrophe in front. So that a name can be
+read again, in CSV another apostrophe is put before one at its beginning, and a backslash is doubled.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import traceback
@@ -75,11 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     (0, [2.7, 0.3, 6.6])
     """
     stops = Stops()
-    try:
-        with stops, shown_warnings():
-            return _run(argv, stops)
-    except KeyboardInterrupt:
-        return _stopped(stops)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(sys.stderr or nowhere):  # None if it is closed
+        try:
+            with stops, shown_warnings():
+                return _run(argv, stops)
+        except KeyboardInterrupt:
+            return _stopped(stops)
 
 
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:
@@ -132,6 +136,8 @@ def _sum(args: Namespace) -> None:
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():
         inputs.require_persons(table, n, args)
+        if args.simulate is not None:
+            _warn_of_a_refusal(chosen)
         journal.charge(budget, chosen, args)
         X: Any = inputs.labelled(table, args) if labels else blocks
         rng, made = _rng(args), parameters(chosen)
@@ -140,6 +146,15 @@ def _sum(args: Namespace) -> None:
             made["sampling_probability"] = args.sample
         release = chosen.release(X, **labels, rng=rng)
         write(document(release, table.names, args, made, **_counted(release, mechanism)))
+
+
+def _warn_of_a_refusal(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> None:
+    """Warn if `mechanism` refuses a secure release, because rounding to integers would use too much of delta."""
+    try:
+        with explained(()):
+            mechanism.check_noise(None)
+    except Mistake as refusal:
+        warnings.warn(f"such a release with secure noise would be refused: {refusal}", stacklevel=2)
 
 
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
@@ -265,6 +280,7 @@ def _plan_sum(args: Namespace) -> None:
         solved = target.reach(args, names, sigma, CONFIDENCE)
         model = inputs.model(args, args.rows, names)
         mechanism = GaussianDataMechanism(**model)
+        _warn_of_a_refusal(mechanism)
         others = {name: GaussianDataMechanism(**model | {"scaling": name}) for name in SCALINGS}
         noises = {name: GaussianDataMechanism(**model | {"noise": name}) for name in ("gaussian", "best")}
     others = {"yours": mechanism, **others} if not isinstance(model["scaling"], str) else others

@@ -19,13 +19,15 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, Context
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from egm import files
-from egm._cli.options import SCALINGS, VECTORS, spelled
-from egm._cli.terminal import Mistake
+from egm._cli.options import SCALINGS, VECTORS, spelled, split
+from egm._cli.terminal import Mistake, from_csv
+from egm._files.columns import refuse_twins
 from egm._files.source import Vector
 from egm._rows import people
 from egm._types import Array
@@ -38,6 +40,7 @@ __all__ = [
     "exactly",
     "explained",
     "in_memory",
+    "is_path",
     "keys",
     "labelled",
     "labels_of",
@@ -73,6 +76,7 @@ _KEY_NAMES = {
     **dict.fromkeys("iu", "a whole number"),
     "M": "a date such as 2024-03-01 or 2024-03-01T12:30",
 }
+_NAMED = {"scaling": SCALINGS, "basis": ("dct", "haar", "learn")}  # values that are no paths, by option
 _PATIENCE = 1.0  # seconds before progress is shown
 _PAUSE = 0.2  # seconds between two updates of the progress
 
@@ -136,7 +140,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     user, if the type of the labels shows that no label can be one of the keys.
     """
     if not os.path.exists(args.keys):
-        found = next(csv.reader([args.keys]), [])
+        found = split(args.keys)
     else:
         try:
             with open(args.keys, encoding="utf-8-sig") as file:
@@ -145,7 +149,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
             raise Mistake(f"--keys {args.keys}: {getattr(wrong, 'strerror', 'is not UTF-8 text')}") from None
     found = [key.strip() for key in found if key.strip()]
     if not found:
-        raise Mistake(f"--keys {args.keys}: has no keys")
+        raise Mistake(f"--keys {args.keys!r}: must be keys with commas between them, or a file with one on each line")
     kind = "U" if table.label_types is None else table.label_types([args.by])[0].kind
     if kind == "f":
         raise Mistake(f"--by {args.by}: has floating-point numbers, which cannot be compared with --keys as texts")
@@ -164,13 +168,13 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
 def labelled(table: files.Table, args: Namespace) -> files.Table:
     """Return a copy of `table` that shows progress while it is read, and whose group labels are texts or dates.
 
-    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts, so
-    that they can be compared with the keys that the user gives by --keys.
+    The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts
+    without spaces around them, so that they can be compared with the keys that the user gives by --keys.
     """
     by = getattr(args, "by", None)
 
     def of_groups(name: str, label: Any) -> Any:
-        return label.astype(np.str_) if name == by and label.dtype.kind != "M" else label
+        return np.strings.strip(label.astype(np.str_)) if name == by and label.dtype.kind != "M" else label
 
     def read(names: Sequence[str]) -> Iterator[tuple[Array, list[Any]]]:
         pairs = progress(table.labelled(names), table.count, args, rows_of=lambda pair: len(pair[0]))
@@ -212,7 +216,7 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
     only once, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
-        found = {name: getattr(args, name) for name in VECTORS if _is_path(args, name)}
+        found = {name: getattr(args, name) for name in VECTORS if is_path(args, name)}
         args.vectors = {name: _of_release(path, name) or files.vector(path) for name, path in found.items()}
     vectors: dict[str, Vector] = args.vectors
     return vectors
@@ -222,37 +226,38 @@ def _of_release(path: str, name: str) -> Vector | None:
     """Return the names of the columns and the vector `name` in the file at `path`, if it is the output of a release.
 
     A file whose name ends in .json must be such an output, and a CSV file is one if it has a column "column". For any
-    other file the result is None. Raise a `Mistake` if a .json file is no release, if the vector is missing or not made
-    of numbers, or if it is sigma of a release that was made along a basis.
+    other file the result is None. Raise a `Mistake` if a .json file is no release, if the vector is missing or has not
+    one finite number for each column, or if it is sigma of a release that was made along a basis. Raise a FileError if
+    two columns have the same name.
     """
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError):
         return None
-    if path.lower().endswith(".json"):
-        try:
-            content = json.loads(text)
-            _refuse_basis(path, name, content)
-            _warn_of_ranges(path, content)
-            values = content.get(name, content["parameters"].get(name))
-            return [str(column) for column in content["columns"]], np.array(values, dtype=float)
-        except Mistake:
-            raise
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
-    lines = text.splitlines()
-    rows = list(csv.DictReader(lines[1:] if text.startswith("# {") else lines))
-    if not rows or "column" not in rows[0]:
-        return None
-    if text.startswith("# {"):
-        content = json.loads(lines[0][2:])
+    rows, is_json, has_comment = list[dict[str, str]](), path.lower().endswith(".json"), text.startswith("# {")
+    if not is_json:
+        with contextlib.suppress(csv.Error):
+            rows = list(csv.DictReader(text.splitlines()[has_comment:]))
+        if not rows or "column" not in rows[0]:
+            return None
+    try:
+        content = json.loads(text if is_json else text.splitlines()[0][2:] if has_comment else '{"parameters": {}}')
         _refuse_basis(path, name, content)
         _warn_of_ranges(path, content)
-    try:
-        return [row["column"].removeprefix("'") for row in rows], np.array([float(row[name]) for row in rows])
-    except (KeyError, ValueError):
+        if is_json:
+            names, values = list(map(str, content["columns"])), content.get(name, content["parameters"].get(name))
+        else:
+            names, values = [from_csv(row["column"]) for row in rows], [float(row[name]) for row in rows]
+        numbers = np.array(values, dtype=float)
+        if not names or numbers.shape != (len(names),) or not np.isfinite(numbers).all():
+            raise ValueError
+    except Mistake:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise Mistake(f"{spelled(name)} {path}: is no release with such numbers") from None
+    refuse_twins(Path(path), names)
+    return names, numbers
 
 
 def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
@@ -276,10 +281,10 @@ def _warn_of_ranges(path: str, content: dict[str, Any]) -> None:
         warnings.warn(f"{path}: {told}", stacklevel=2)
 
 
-def _is_path(args: Namespace, name: str) -> bool:
-    """Return whether the value of the option `name` is a path: a text, but for --scaling not the name of a scaling."""
+def is_path(args: Namespace, name: str) -> bool:
+    """Return whether the value of the option `name` may be a path: a text, but not the name of a scaling or a basis."""
     value = getattr(args, name, None)
-    return isinstance(value, str) and not (name == "scaling" and value in SCALINGS)
+    return isinstance(value, str) and value.partition(":")[0] not in _NAMED.get(name, ())
 
 
 def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
@@ -332,7 +337,7 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
 
 def _basis(args: Namespace) -> Any:
     """Return the value of --basis or, if it is the path of a file, the matrix in this file; None without the option."""
-    if args.basis is None or not os.path.exists(args.basis):
+    if not is_path(args, "basis") or not os.path.exists(args.basis):
         return args.basis
     return np.concatenate(list(files.rows(args.basis, header="no").blocks()))
 
@@ -343,7 +348,7 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
     The numbers are put into the order of the names in `columns`, if the file has names; otherwise there must be one
     number for each column. Raise a `Mistake`, an error for the user, if the file does not match the columns.
     """
-    if not _is_path(args, name):
+    if not is_path(args, name):
         return getattr(args, name)
     file = f"{spelled(name)} {getattr(args, name)}"
     names, numbers = _vectors(args)[name]

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import egm
 from egm._cli.terminal import Mistake
 
-__all__ = ["SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled"]
+__all__ = ["SCALINGS", "VECTORS", "parser", "require_options_that_fit", "spelled", "split"]
 
 SCALINGS = ("optimal", "expected_norm", "none")
 VECTORS = ("sigma", "center", "center_std", "scaling")  # options that may name a file with a number for each column
@@ -132,8 +132,13 @@ _DELTA = "privacy: the probability with which the promise of epsilon may fail, i
 class _Parser(argparse.ArgumentParser):
     """Parse the options of the command line; for a wrong option, raise a `Mistake`, whose message is one line.
 
-    The parser of argparse would end the process instead.
+    The parser of argparse would end the process instead. A text that begins with a minus sign and a digit, such as
+    -1e2 or -1,0,1, is the value of an option and not an option.
     """
+
+    def __init__(self, **kind: Any) -> None:
+        super().__init__(**kind)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # that of argparse knows no exponents
 
     def error(self, message: str) -> NoReturn:
         raise Mistake(f"{message} ({self.prog} --help explains)")
@@ -212,7 +217,8 @@ def _people(it: _Parser) -> None:
         --keys, with the noise of one sum. Goes with --keys and --rows"""
     it.option("--by", text, metavar="A")
     text = """the public keys of the groups: a FILE with one on each line, or keys with commas between them. Rows with
-        another key are left out. A date is written as 2024-03-01 or 2024-03-01T12:30"""
+        another key are left out, and spaces around keys do not count. A date is written as 2024-03-01 or
+        2024-03-01T12:30"""
     it.option("--keys", text, metavar="FILE|A,B,C")
     text = """the number of groups in which the rows of one person count, if a person has several; default 1. Goes with
         --per-person sum or mean. The noise grows like the root of M"""
@@ -417,7 +423,7 @@ def _output(it: _Parser, *forms: str) -> None:
 
     `forms` are the names of the possible formats, beginning with the default.
     """
-    text = "where to write to, the whole output or nothing; default: standard output"
+    text = "where to write to, the whole output or nothing; default, and -: standard output"
     it.option("--output", text, metavar="FILE")
     text = f"default: what the name of the output file ends in, else {forms[0]}"
     it.option("--format", text, choices=forms)
@@ -530,10 +536,18 @@ def _number_or_text(text: str) -> float | str:
 
 def _columns(text: str) -> list[str]:
     """Split `text` at its commas, and return the list of the names between them; raise an error if a name is empty."""
-    names = [name.strip() for name in next(csv.reader([text]), [])]
+    names = [name.strip() for name in split(text)]
     if not all(names) or not names:
         raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
     return names
+
+
+def split(text: str) -> list[str]:
+    """Split `text` at its commas, but not at those in quotes; return [] for a text of several lines or none."""
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error:
+        return []
 
 
 def _range(text: str) -> tuple[str, tuple[float, float]]:

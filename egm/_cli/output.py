@@ -1,8 +1,7 @@
 """Write the result of a command in the format and to the place that the user asked for, completely or not at all.
 
-A result is a dictionary, called a document, with an entry for each quantity. Names of columns may come from people who
-are not trusted. In text they are printed so that they cannot give orders to a terminal, and in CSV a name that looks
-like a formula of a spreadsheet gets an apostrophe in front.
+A result is a dictionary, called a document, with an entry for each quantity. Names of columns and keys of groups may
+come from people who are not trusted. They are written so that they cannot give orders to a terminal or a spreadsheet.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ import numpy as np
 
 import egm
 from egm import files
-from egm._cli.inputs import rounded_up
+from egm._cli.inputs import is_path, rounded_up
 from egm._cli.options import VECTORS
-from egm._cli.terminal import Mistake, visible
+from egm._cli.terminal import Mistake, in_csv, visible
 from egm._files import parquet
 from egm._types import StructuredArray
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
@@ -46,7 +45,7 @@ _MEASURES = {
     "relative": "error of the sum, over the expected sum,",
     "interval": "half width of the interval of the mean",
 }
-_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
+_NEVER_WRITTEN = ("gz", "bz2", "xz", "zst", "zip", "tsv")  # suffixes of files with compressed text, or with tabs
 
 Document: TypeAlias = dict[str, Any]
 
@@ -149,7 +148,8 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     If the output cannot be written, a `Mistake` (an error for the user) is raised: if possible before a release is
     made, for example because the file exists already.
     """
-    form = args.format or _suffix_form(args)
+    args.output = None if args.output == "-" else args.output
+    form = _form(args)
     form_of = _FORMS[form]
     if getattr(args, "plain", False):
         if form != "csv" or args.simulate is not None:
@@ -158,14 +158,17 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     if form == "parquet":
         parquet.require()
     if args.output is None:
+        if sys.stdout is None:
+            raise Mistake("standard output: is closed; name a file with --output")
         if form in ("npy", "parquet") and sys.stdout.isatty():
             raise Mistake(f"--format {form} is not for a terminal: name a file with --output")
         yield lambda content: _print(form_of(content), args)
         return
-    for name in ("data", "basis", "budget", *VECTORS):
-        path = getattr(args, name, None)
-        if isinstance(path, str) and os.path.exists(path) and _is_within(args.output, path):
+    for name in ("data", "basis", "budget", "keys", *VECTORS):
+        if is_path(args, name) and os.path.exists(path := getattr(args, name)) and _is_within(args.output, path):
             raise Mistake(f"--output {args.output}: is also read")
+    if os.path.realpath(args.output) == f"{os.path.realpath(getattr(args, 'budget', None) or '')}-journal":
+        raise Mistake(f"--output {args.output}: is the name of a file that belongs to the budget")
     try:
         with files.whole(args.output, overwrite=args.force, last=args.stops.commit) as file:
             yield lambda content: file.write(form_of(content))
@@ -179,11 +182,17 @@ def _is_within(inner: str, outer: str) -> bool:
     return Path(os.path.realpath(inner)).is_relative_to(os.path.realpath(outer))
 
 
-def _suffix_form(args: Namespace) -> str:
-    """Return the format that the suffix of the output file stands for, such as "csv", or the default of the command."""
+def _form(args: Namespace) -> str:
+    """Return the format of the output, such as "csv": the value of --format, or what the name of the file ends in.
+
+    For any other file, and for standard output, this is the default of the command. Raise a `Mistake` for a name that
+    promises a compressed file, or tabs, because `egm` does not write them.
+    """
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
+    if suffix in _NEVER_WRITTEN:
+        raise Mistake(f"--output {args.output}: files whose names end in .{suffix} are not written")
     suffix = "parquet" if suffix == "pq" else suffix
-    return suffix if suffix in args.forms else args.forms[0]
+    return args.format or (suffix if suffix in args.forms else args.forms[0])
 
 
 def _print(data: bytes, args: Namespace) -> None:
@@ -233,16 +242,9 @@ def _as_csv(content: Document, *, plain: bool = False) -> bytes:
     text.write("" if plain else f"# {rest}\n")
     writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(["column", *columns])
-    writer.writerows(zip(map(_cell, names), *columns.values(), strict=True))
+    for row in zip(names, *columns.values(), strict=True):
+        writer.writerow([in_csv(entry) if isinstance(entry, str) else entry for entry in row])
     return text.getvalue().encode()
-
-
-def _cell(name: str) -> str:
-    """Return the column name `name` as text for a spreadsheet.
-
-    A name that begins like a formula gets an apostrophe in front. Unprintable characters become Python escapes.
-    """
-    return visible(f"'{name}" if name.lstrip()[:1] in tuple(_FORMULA) else name)
 
 
 def _as_parquet(content: Document) -> bytes:

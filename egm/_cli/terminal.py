@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import sys
 import threading
@@ -10,8 +11,10 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Mistake", "Stops", "complain", "shown_warnings", "visible"]
+__all__ = ["Mistake", "Stops", "complain", "from_csv", "in_csv", "shown_warnings", "visible"]
 
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the first characters of formulas, also in full width
+_ESCAPES = r"\\([\\tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})"  # those of unprintable characters, and of a backslash
 _LONGEST = 500  # characters of a message
 
 
@@ -68,6 +71,21 @@ def complain(message: object, code: int) -> int:
 def visible(text: str) -> str:
     """Return `text` with a Python escape for each unprintable character, because these can control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def in_csv(name: str) -> str:
+    """Return `name`, that of a column or the key of a group, as text for a CSV file that a spreadsheet may open.
+
+    A name that begins like a formula, and is not a whole number, gets an apostrophe in front, and so does a name that
+    begins with one. Unprintable characters become Python escapes, and a backslash becomes two. `from_csv` undoes this.
+    """
+    is_formula = name.lstrip()[:1] in tuple(_FORMULA) and not re.fullmatch(r"-\d+", name, re.ASCII)
+    return visible("'" * (is_formula or name[:1] == "'") + name.replace("\\", r"\\"))
+
+
+def from_csv(cell: str) -> str:
+    """Return the name for which `in_csv` returns the text `cell`."""
+    return re.sub(_ESCAPES, lambda found: found[0].encode().decode("unicode_escape"), cell.removeprefix("'"))
 
 
 @contextlib.contextmanager

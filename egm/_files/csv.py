@@ -42,20 +42,29 @@ class _Text:
     path: Path
     given: Given
 
-    def records(self) -> Generator[str, None, None]:
-        """Yield the records of the file, but not the blank lines at its end; unpack a file whose name ends in .gz."""
+    def records(self, blanks: bool = False) -> Generator[str, None, None]:
+        """Yield the records of the file, and unpack a file whose name ends in .gz.
+
+        The blank lines at the end of the file are left out unless `blanks` is true.
+        """
         with self._opened() as file:
             blank, first = 0, next(file, "").removeprefix("\ufeff")  # the byte order mark
             lines = itertools.chain([first] if first else [], file)
             for line in lines:
                 record = self._whole(line, lines) if '"' in line else line
-                if record.isspace():
+                if record.isspace() and self.is_blank(record):  # the method alone takes longer
                     blank += 1
                     continue
                 if blank:
                     yield from itertools.repeat("\n", blank)
                     blank = 0
                 yield record
+            if blanks:
+                yield from itertools.repeat("\n", blank)
+
+    def is_blank(self, record: str) -> bool:
+        """Return whether `record` has nothing but spaces in it, and no delimiter: a row of empty cells is not blank."""
+        return record.isspace() and self.given.delimiter not in record
 
     def _opened(self) -> Any:
         """Return the file, or the bytes of standard input, opened for reading text."""
@@ -102,8 +111,8 @@ class _Text:
         Raise a FileError with the text `hint`, which says what to do, if the first record is missing or blank, or seems
         to have another delimiter.
         """
-        line = next(self.records(), None)
-        if line is None or line.isspace():
+        line = next(self.records(blanks=True), None)
+        if line is None or self.is_blank(line):
             raise FileError(f"{self.path}: {'is empty' if line is None else 'line 1 is blank'}")
         own = (self.given.delimiter, self.given.decimal)
         others = [mark for mark in ";\t|," if mark in line and mark not in own]
@@ -177,16 +186,17 @@ def table(path: Path, given: Given) -> Source:
     result is None, because a CSV file does not say how many rows it has.
     """
     text = _Text(path, given)
-    if given.header == "no" and given.width and next(text.records(), None) is None:
+    if given.header == "no" and given.width and next(text.records(given.width == 1), None) is None:
         return Source(numbered(given.width), None, lambda values, labels: iter(()), lambda: iter(()))
     names = text.header("--delimiter says which character stands between columns")
     skip = int(_has_names(text, names))
     width = len(names)
+    blanks = width == 1  # then a blank line may be somebody's empty cell
     if not skip:
         names = numbered(width)
 
     def read(values: list[int], labels: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
-        with contextlib.closing(text.records()) as records:  # closes the file even if a cell is wrong
+        with contextlib.closing(text.records(blanks)) as records:  # closes the file even if a cell is wrong
             first, start = 1 + "".join(itertools.islice(records, skip)).count("\n"), 0
             while taken := list(itertools.islice(records, rows_in_a_block(width))):
                 yield _parsed(text, taken, start, first, names, values, labels)
@@ -194,7 +204,7 @@ def table(path: Path, given: Given) -> Source:
 
     def counts() -> Iterator[int]:
         with reading(path, given.encoding):
-            records = itertools.islice(text.records(), skip, None)
+            records = itertools.islice(text.records(blanks), skip, None)
             while part := sum(1 for _ in itertools.islice(records, _COUNTED)):
                 yield part
 
@@ -316,7 +326,7 @@ def _row(
     """
     cells = text.cells(line, record)
     place = f"{text.path}: row {row + 1} (line {line})"
-    if not record.strip():
+    if text.is_blank(record):
         raise FileError(f"{place} is blank")
     if len(cells) != len(names):
         raise FileError(f"{place} has {len(cells)} cells, line 1 has {len(names)}")

@@ -13,6 +13,7 @@ person, and parts with the same hash are put together, so that no block needs al
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -331,7 +332,7 @@ def _named(block: Any) -> Any:
 class Order:
     """Check that blocks of rows are sorted by person, so that the rows of one person follow each other.
 
-    Texts may be sorted as texts or, if they are whole numbers, as numbers. The attribute `count` has the number of
+    Texts may be sorted as texts or, if they are finite numbers, as numbers. The attribute `count` has the number of
     persons in the blocks so far, if these are sorted.
     """
 
@@ -353,18 +354,23 @@ class Order:
         self.count += int(not self.last.size and persons.size > 0)
         persons = _end_to_end(self.last, persons)
         self.count += int(np.count_nonzero(persons[1:] != persons[:-1]))
-        if persons.dtype.kind != "U":
+        if persons.size and persons.dtype.kind != "U":
             self.ways.discard("as numbers")
         for way in list(self.ways):
-            try:
-                keys = persons.astype(np.int64) if way == "as numbers" else persons
-            except (ValueError, OverflowError):
-                self.ways.remove(way)
-                continue
-            if np.any((persons[1:] != persons[:-1]) & (keys[1:] <= keys[:-1])):
+            keys = _as_numbers(persons) if way == "as numbers" else persons
+            if keys is None or np.any((persons[1:] != persons[:-1]) & (keys[1:] <= keys[:-1])):
                 self.ways.remove(way)
         self.last = persons[-1:]
         return bool(self.ways)
+
+
+def _as_numbers(persons: Labels) -> Labels | None:
+    """Return the texts `persons` as integers or, if that is impossible, as doubles; None if one is no finite number."""
+    for dtype in (np.int64, float):
+        with contextlib.suppress(ValueError, OverflowError):
+            keys = persons.astype(dtype)
+            return keys if np.isfinite(keys).all() else None
+    return None
 
 
 def _divided(block: Block, pieces: int) -> list[Block]:

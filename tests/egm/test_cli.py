@@ -137,6 +137,16 @@ def test_a_large_delta_is_warned_of_in_one_line(egm):
         assert err[0].startswith("egm: warning: delta = 0.01 is not below 1/n = 0.0025 for n = 400: ")
 
 
+@pytest.mark.parametrize("options", [("--epsilon", "1000"), ("--epsilon", "30", "--noise", "l2")])
+def test_a_plan_and_a_rehearsal_warn_if_the_release_would_be_refused(egm, options):
+    code, _, (refusal,) = egm(*SUM, *options)
+    assert code == 2
+    assert "rounding would cost" in refusal
+    warning = refusal.replace("egm: ", "egm: warning: such a release with secure noise would be refused: ")
+    assert egm(*SUM, *options, "--simulate", "1")[::2] == (0, [warning])
+    assert egm(*PLAN, *options)[::2] == (0, [warning])
+
+
 # --- The release ------------------------------------------------------------------------------------------------------
 
 
@@ -658,12 +668,42 @@ def test_column_names_survive_csv(egm):
     assert [row["column"] for row in csv.DictReader(lines[1:])] == ["a,b", "#c", 'd "e"']
 
 
+ODD_NAMES = ["'a", "''", "a\tb", "a\nb", "\u202e", "\x1b[1m", "\U000e0001", "C:\\temp", "\\\\x41", "-3", *FORMULAS]
+
+
+@pytest.mark.parametrize("form", [("--format", "csv"), ("--plain",), ("--format", "json")])
+def test_odd_names_of_columns_in_a_release_are_found_again(egm, folder, form):
+    """The output of a release can be the file of --sigma, whatever characters are in the names of the columns."""
+    pq.write_table(pa.table(dict.fromkeys(ODD_NAMES, np.ones(9))), "f.parquet")
+    pq.write_table(pa.table({"column": ODD_NAMES, "sigma": np.arange(1.0, len(ODD_NAMES) + 1)}), "s.parquet")
+    name = f"release.{'json' if 'json' in form else 'csv'}"
+    assert egm("sum", "f.parquet", "--sigma", "s.parquet", *BUDGET, *form, "--output", name) == (0, b"", [])
+    code, out, err = egm("sum", "f.parquet", "--sigma", name, *BUDGET, "--format", "json")
+    assert (code, err) == (0, [])
+    assert json.loads(out)["parameters"]["sigma"] == list(range(1, len(ODD_NAMES) + 1))
+
+
 # --- The plan ---------------------------------------------------------------------------------------------------------
 
 
 PLANNED = OPTIONS | {option: change for option, change in ROTATED.items() if "rotation.csv" not in option}
 IN_SHORT = ((), ("--basis", "dct"), ("--center", "center.csv"), OPTIMAL, PRIVATE, ("--noise", "best", *PRIVATE))
 AT_LENGTH = slow(*((option,) for option in PLANNED if option not in IN_SHORT))
+
+
+@pytest.mark.parametrize("center", ["-1e2", "-100", "-.1e3", "-1E+2"])
+def test_a_negative_number_is_a_value(egm, center):
+    assert egm(*PLAN, "--center", center) == egm(*PLAN, f"--center={center}")
+    assert egm(*PLAN, "--center", center)[0] == 0
+
+
+@pytest.mark.parametrize("option", [("--basis", "dct"), ("--basis", "dct:3"), ("--scaling", "none")])
+def test_a_file_or_folder_does_not_hide_a_name(egm, folder, option):
+    """The name of a basis or of a scaling is one also if a folder or a file has this name."""
+    expected = egm(*PLAN, *option, "--format", "json")
+    (folder / option[1]).mkdir()
+    assert egm(*PLAN, *option, "--format", "json", "--output", f"{option[1]}/plan.json") == (0, b"", [])
+    assert ((folder / option[1] / "plan.json").read_bytes(), expected[0]) == (expected[1], 0)
 
 
 @pytest.mark.parametrize("option", [*IN_SHORT, *AT_LENGTH], ids=" ".join)
@@ -908,10 +948,17 @@ def with_sigma(text):
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 
+def with_release(option, values, columns='["age", "pay", "mass"]'):
+    """Return the arguments of `egm plan` with a release in JSON as the file of `option`; `values` is its vector."""
+    content = f'{{"columns": {columns}, "parameters": {{"{option[2:].replace("-", "_")}": {values}}}}}'
+    return ("plan", "--sigma", "named.csv", "--rows", "9", *BUDGET, option, {"bad.json": content})
+
+
 N_400, FOR_ROWS = (*NAMED, "--rows", "400"), (*TARGET, "--solve-for", "rows")
 RELATIVE = ("--measure", "relative", "--column", "1")
 GAUSSIAN_ONLY = [("--scaling", "optimal"), ("--clip-probability", "0.1"), ("--center-std", "0")]
 GAUSSIAN_ONLY += [("--sigma-factor", "1"), ("--basis", "dct")]
+BY_PAY = ("--columns", "age,mass", "--rows", "400", "--by", "pay")
 BAD = [  # command line, message
     ((), "required: command"),
     (("add",), "invalid choice: 'add'"),
@@ -954,8 +1001,21 @@ BAD = [  # command line, message
     ((*SUM, "--columns", "age,mass,pray"), "no column 'pray'$"),
     ((*SUM, "--columns", "age,mass,age"), "data.csv: the column 'age' is named twice"),
     ((*SUM, "--columns", ""), "--columns: must be names with commas"),
+    ((*SUM, "--columns", "age\nmass"), r"--columns: must be names with commas between them, got 'age\\nmass'"),
+    *(((*SUM, *BY_PAY, "--keys", keys), "--keys .*: must be keys with commas") for keys in ("", ",", "10\n11", '"')),
+    ((*SUM, *BY_PAY, "--keys", {"none.txt": "\n \n"}), "--keys 'none.txt': must be keys with commas"),
     (("sum", "data.parquet", "--columns", "who,age,pay", *PLAIN), "'who' must hold real numbers"),
     (("sum", "data.csv", *PLAIN, "--columns", "age,pay"), "--sigma sigma.csv: has 3 values for 2 columns"),
+    *(
+        (with_release(option, values), f"{option} bad.json: is no release with such numbers")
+        for option in ("--sigma", "--center", "--center-std", "--scaling")
+        for values in ("null", "3", "[1, 2]", "[1, null, 3]", "[1, 1e999, 3]", f"[1, 2, 1{'0' * 400}]", '{"age": 1}')
+    ),
+    (with_release("--sigma", "[1, 2, 3]", '["age", "pay", "mass", "age"]'), "is no release"),
+    (with_release("--sigma", "[1, 2, 3]", '["age", "pay", "age"]'), "bad.json: the column 'age' is named twice"),
+    (with_sigma("column,sigma\nage,1\nage,2\n"), "bad.csv: the column 'age' is named twice"),
+    (with_sigma("column,sigma\nage\n"), "--sigma bad.csv: is no release with such numbers"),
+    (with_sigma("# {\ncolumn,sigma\nage,1\n"), "--sigma bad.csv: is no release with such numbers"),
     (with_sigma("age,1\npay,0\nmass,2\n"), "--sigma, column 'pay', must be finite and > 0, got 0.0"),
     (with_sigma("1\n2\neight\n"), "bad.csv: line 3: not a number"),
     (with_sigma("1\n2\n8\n9\n"), "--sigma bad.csv: has 4 values for 3 columns"),
@@ -1181,6 +1241,14 @@ BAD_FILES = [
     ((*SUM, "--budget", "b.budget", "--rows", "399"), "data.csv: has 400 rows, --rows says 399"),
     ((*SUM, "--budget", "b.budget", "--output", "data.npy"), "data.npy: exists already"),
     ((*SUM, "--budget", "b.budget", "--output", "b.budget", "--force"), "--output b.budget: is also read"),
+    ((*SUM, "--budget", "b.budget", "--output", "b.budget-journal"), "b.budget-journal: is the name of a file that"),
+    (("budget", "show", "b.budget", "--output", "./b.budget-journal"), "b.budget-journal: is the name of a file that"),
+    ((*SUM, *BY_PAY, "--keys", {"k.txt": "n"}, "--output", "k.txt", "--force"), "--output k.txt: is also read"),
+    *(
+        ((*SUM, "--budget", "b.budget", "--output", name, *form), f"--output {name}: files whose names end in")
+        for name in ("x.csv.gz", "x.json.GZ", "x.tsv", "x.tsv.gz", "x.csv.zip")
+        for form in ((), ("--format", "csv"))
+    ),
     ((*SUM, "--budget", "b.budget", "--columns", "age,tax"), "no column 'tax'"),
     (on("text", "--budget", "b.budget"), "column 'pay' must hold real numbers"),
     (("budget",), "required: command"),
@@ -1626,6 +1694,39 @@ def test_output_file_has_what_standard_output_would(egm, folder, form):
 def test_name_of_the_output_does_not_overrule_the_format(egm, folder):
     egm(*SUM, "--output", "out.csv", "--format", "json")
     assert json.loads((folder / "out.csv").read_text())["columns"] == list(NAMES)
+
+
+@pytest.mark.parametrize("command", [SUM, (*SUM, "--delta", "0.01"), (*SUM, "--rows", "399")])
+def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
+    """If standard error is closed, its messages are lost; the release is made, and standard output has nothing else."""
+    expected = egm(*command, "--simulate", "1", "--output", "expected.csv")[:2]
+    monkeypatch.setattr(sys, "stderr", None)
+    assert egm(*command, "--simulate", "1", "--output", "out.csv")[:2] == expected
+    assert sys.stderr is None
+    if expected == (0, b""):
+        assert (folder / "out.csv").read_bytes() == (folder / "expected.csv").read_bytes()
+
+
+@pytest.mark.parametrize("command", [SUM, PLAN, ("budget", "show", "b.budget")])
+def test_a_release_to_a_closed_standard_output_costs_nothing(egm, monkeypatch, command):
+    """If standard output is closed, a command fails before a charge, unless it writes to a file."""
+    budget = Budget("b.budget", epsilon=1.0, delta=1e-6)
+    command = (*command, "--budget", "b.budget") if command is SUM else command
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        code, _, err = egm(*command)
+        assert (code, err) == (2, ["egm: standard output: is closed; name a file with --output"])
+        assert not budget.history
+        assert egm(*command, "--output", "out.json")[::2] == (0, [])
+    assert len(budget.history) == int(command[0] == "sum")
+
+
+@pytest.mark.parametrize("command", [SUM, PLAN])
+def test_a_minus_sign_is_standard_output(egm, folder, command):
+    before = set(folder.iterdir())
+    command = (*command, "--simulate", "1") if command is SUM else command
+    assert egm(*command, "--output", "-") == egm(*command)
+    assert set(folder.iterdir()) == before
 
 
 # --- Progress ---------------------------------------------------------------------------------------------------------

@@ -289,6 +289,21 @@ def test_missing_values_are_nan_or_an_error(tmp_path, cell, options):
         list(files.rows(tmp_path / "t.csv", **options))
 
 
+@pytest.mark.parametrize("row", [0, 1, 2])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", " ", "\v"])
+def test_a_row_without_values_is_a_row(saved, delimiter, row):
+    """A row whose cells are all empty counts as a row, wherever it is, also if the delimiter looks like a blank."""
+    X = np.array([[1.5, 2, 2], [3, 4, 5], [6, 7, 8]])
+    X[row] = np.nan
+    lines = [delimiter.join("" if np.isnan(x) else str(x) for x in values) for values in X]
+    path = saved("\n".join(lines) + "\n\n")
+    it = files.rows(path, header="no", delimiter=delimiter, missing="nan")
+    assert np.array_equal(whole_table(it), X, equal_nan=True)
+    assert sum(it.counts()) == 3
+    with pytest.raises(FileError, match=rf"row {row + 1} \(line {row + 1}\), column '1': missing"):
+        list(files.rows(path, header="no", delimiter=delimiter))
+
+
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_missing_numbers_are_nan_if_they_may_be(tmp_path, kind):
     X = table(9)
@@ -578,6 +593,7 @@ BAD_CSV = {
     "a cell too many": ("a,b\n1,2\n3,4,5\n", r"row 2 \(line 3\) has 3 cells"),
     "a blank line": ("a,b\n1,2\n\n3,4\n", r"row 2 \(line 3\) is blank"),
     "a blank line in one column": ("a\n1\n\n3\n", r"row 2 \(line 3\) is blank"),
+    "a blank line at the end of one column": ("a\n1\n3\n\n", r"row 3 \(line 4\) is blank"),
     "a blank first line": ("\na,b\n1,2\n", "line 1 is blank"),
     "a quote that stays open": ('a,b\n1,2\n"3,4\n', "line 3: a quote is not closed"),
     "a twin": ("a,a\n1,2\n", "line 1 names two columns alike"),
@@ -598,9 +614,19 @@ def test_bad_csv_is_explained(saved, name):
         list(files.rows(saved(text)))
 
 
-def test_a_blank_line_is_no_missing_value(saved):
-    with pytest.raises(FileError, match=r"row 2 \(line 3\) is blank"):
-        list(files.rows(saved("a\n1\n  \n3\n"), missing="nan"))
+@pytest.mark.parametrize(("text", "rows"), [("a\n1\n  \n3\n", 3), ("a\n1\n  \n", 2), ("a\n\n", 1)])
+def test_a_blank_line_is_no_missing_value(saved, text, rows):
+    """A blank line in a file with one column is refused, but counted: it may be the empty cell of a person."""
+    it = files.rows(saved(text), missing="nan")
+    assert sum(it.counts()) == rows
+    with pytest.raises(FileError, match=r"row \d \(line \d\) is blank"):
+        list(it)
+
+
+def test_a_blank_line_alone_is_not_an_empty_file(saved):
+    with pytest.raises(FileError, match="line 1 is blank"):
+        files.rows(saved("\n"), header="no", width=1)
+    assert sum(files.rows(saved("\n"), header="no", width=2).counts()) == 0
 
 
 WRONG = {  # arguments of files.rows that can never be right

@@ -4,6 +4,7 @@ Labels of a wrong type must be refused before a budget records a cost. Labels of
 give the right groups and persons.
 """
 
+import csv
 import datetime
 import json
 
@@ -133,6 +134,7 @@ COLUMNS = {
     "number": [1, 2, 1, -3],
     "share": [0.1, 0.2, 0.3, 0.4],
     "text": ["1", "b", "1", "x"],
+    "padded": ["NY  ", "TEX ", " NY", "  "],
 }
 GROUPS = {  # (values of --keys, the keys as they are written, the sums of the groups)
     "day": ("2024-03-01,2024-03-05,2024-03-03", ["2024-03-01", "2024-03-05", "2024-03-03"], [5, 0, 8]),
@@ -140,23 +142,24 @@ GROUPS = {  # (values of --keys, the keys as they are written, the sums of the g
     "flag": ("False,True", ["False", "True"], [2, 13]),
     "number": ("-3,1,0", ["-3", "1", "0"], [8, 5, 0]),
     "text": ("b,1", ["b", "1"], [2, 5]),
+    "padded": ("NY,TEX  ", ["NY", "TEX"], [5, 2]),
 }
 
 
 @pytest.fixture
 def egm(tmp_path, silent, monkeypatch, capsys):
-    """Return a function that runs `egm sum` without noise, and returns (exit code, standard output, standard error).
+    """Return a function that runs a command without noise, and returns (exit code, standard output, standard error).
 
-    The function takes further options, and the name `data` of a Parquet file. The default file has the column x, which
-    is summed, and the columns of labels in COLUMNS.
+    The function takes further options, the `command` "sum" or "mean", and the name `data` of a Parquet file. The
+    default file has the column x, which is summed, and the columns of labels in COLUMNS.
     """
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"x": [1.0, 2.0, 4.0, 8.0], **COLUMNS}), "t.parquet")
     (tmp_path / "sigma.csv").write_text("x,100\n")
 
-    def run(*argv, data="t.parquet"):
+    def run(*argv, data="t.parquet", command="sum"):
         options = ("--sigma", "sigma.csv", "--rows", "4", "--epsilon", "1", "--delta", "1e-6", "--format", "json")
-        code = cli.main(["sum", data, *options, *argv])
+        code = cli.main([command, data, *options, *argv])
         return code, *capsys.readouterr()
 
     return run
@@ -165,11 +168,23 @@ def egm(tmp_path, silent, monkeypatch, capsys):
 @pytest.mark.parametrize("by", GROUPS)
 def test_groups_of_each_type_on_the_command_line(egm, by):
     keys, written, sums = GROUPS[by]
-    code, out, err = egm("--by", by, f"--keys={keys}")
+    code, out, err = egm("--by", by, "--keys", keys)
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["group"] == written
     assert np.allclose(found["estimate"], sums)
+
+
+@pytest.mark.parametrize("command", ["sum", "mean"])
+def test_keys_give_no_orders_to_a_terminal_or_a_spreadsheet(egm, tmp_path, command):
+    """In CSV an unprintable character of a key is escaped, and a key that looks like a formula has an apostrophe."""
+    keys = ["=1+1", "\x1b[31mz", "-3", "-3+4", "a,b"]
+    (tmp_path / "k.txt").write_text("\n".join(keys))
+    code, out, err = egm("--by", "text", "--keys", "k.txt", "--format", "csv", command=command)
+    assert (code, err) == (0, "")
+    found = [row["group"] for row in csv.DictReader(out.splitlines()[1:])]
+    assert found == ["'=1+1", "\\x1b[31mz", "-3", "'-3+4", "a,b"]
+    assert json.loads(egm("--by", "text", "--keys", "k.txt", command=command)[1])["group"] == keys
 
 
 def test_dates_tell_persons_apart_on_the_command_line(egm):

@@ -203,6 +203,25 @@ def test_long_numbers_in_order_are_accepted_as_texts():
     assert released(made, Table([0, 3, 77], id=ids, group=GROUP), person="id") == released(made, X, person=WHO)
 
 
+@pytest.mark.parametrize("spelled", ["{}.0", "{}e0", "-{}.5", "1{:04}.25"])
+@pytest.mark.parametrize("places", [[0, 3, 77], [1, 2, 50]])
+def test_decimal_numbers_in_order_are_accepted_as_texts(spelled, places):
+    """Texts such as "2.0" and "10.0" may be in the order of numbers, also after whole numbers or an empty block."""
+    ids = np.sort(WHO)
+    ids = ids[::-1] if spelled[0] == "-" else ids
+    texts = np.array([str(i) if i < 5 and spelled == "{}.0" else spelled.format(i) for i in ids], dtype=object)
+    order = people.Order()
+    assert all(order.holds(people.vector("person", part)) for part in np.split(texts, places))
+    assert order.count == len(set(texts))
+
+
+@pytest.mark.parametrize(
+    "persons", [["1.0", "2.0", "1.0"], ["2.0", "10.0", "3.0"], ["1.0", "1"], ["2.0", "10.0", "inf"]]
+)
+def test_other_texts_than_numbers_in_order_are_refused(persons):
+    assert not people.Order().holds(np.array(persons))
+
+
 def test_labels_of_another_index_are_refused():
     pd = pytest.importorskip("pandas")
     made, held = mechanism(per_person="sum", neighbors="add_remove", columns=NAMES), frame("pandas")
