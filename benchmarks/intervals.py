@@ -103,9 +103,9 @@ def measured(found):
     """Return the shares of intervals that contain the mean, their standard errors, and the relative lengths.
 
     `found` is a list with what `release` returns for the runs 0, 1, and so on. Each of the three arrays has the shape
-    (2, 2): one row for the mean of the rows and one for the mean of the law, as in `OF`, and a column for each of the two
-    confidence levels in `LEVELS`. A relative length is the length, divided by the shortest
-    one with which intervals around the same estimates would contain the mean as often as promised.
+    (2, 2): one row for the mean of the rows and one for the mean of the law, as in `OF`, and a column for each of the
+    two confidence levels in `LEVELS`. A relative length is the length, divided by the shortest one with which intervals
+    around the same estimates would contain the mean as often as promised.
     """
     inside, lengths, errors = (np.array(part, dtype=float) for part in zip(*found, strict=True))
     of_runs, ratios = inside.mean(axis=-1), []

@@ -116,9 +116,9 @@ class Unrotated:
     def rotated(self, total: Whole, radius: int, shrink: float) -> Whole:
         """Rotate the sum of all rows along the basis and multiply it by the scaling, in Python integers.
 
-        `total` is the sum of the integer vectors of the rows, shape (..., d), before they are rotated and scaled. In the
-        result, the integer 1 stands for the `unit` of the mechanism's `Lattice`. `radius` and `shrink` are attributes of
-        this `Lattice`: the clip norm in units, and a factor just below 1 that makes up for rounding.
+        `total` is the sum of the integer vectors of the rows, shape (..., d), before they are rotated and scaled. In
+        the result, the integer 1 stands for the `unit` of the mechanism's `Lattice`. `radius` and `shrink` are
+        attributes of this `Lattice`: the clip norm in units, and a factor just below 1 that makes up for rounding.
         """
         A = np.rint(np.ldexp((self.relative * shrink)[:, None] * self.basis.matrix, _FRACTION))
         whole = np.array([int(entry) for entry in A.ravel().tolist()], dtype=object).reshape(A.shape)

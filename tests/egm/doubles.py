@@ -59,7 +59,7 @@ def adaptive(rho, **options):
 
 
 def fill(budget, mechanism, most=1000):
-    """Record the cost of `mechanism` in `budget` until the budget refuses, or `most` times; return the number of records."""
+    """Record the cost of `mechanism` in `budget` until the budget refuses, or `most` times; return how many times."""
     for number in range(most):
         try:
             budget.charge(mechanism)

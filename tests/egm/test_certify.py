@@ -187,7 +187,7 @@ def test_far_tails_of_the_toolbox(form, of, x):
 
 
 def normal_cdf(x):
-    """Return the standard normal distribution function at `x`, a number of mpmath, with many digits even far below 0."""
+    """Return the standard normal distribution function at `x`, a number of mpmath, with many digits even far out."""
     return mp.erfc(-x / mp.sqrt(2)) / 2
 
 

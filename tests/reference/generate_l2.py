@@ -108,9 +108,9 @@ def by_spheres(epsilon, s, d):
         return r ** (d - 1) * mp.exp(-r / s) / (mp.gamma(d) * s**d)
 
     def outside(start, cosine):
-        """Return the probability that the norm r of the noise is above `start`, and its direction in a cap of the sphere.
+        """Return the probability that the norm r of the noise is above `start` and its direction in a cap of a sphere.
 
-        The cap is that of the directions whose angle to an axis has a cosine below `cosine`(r), for a function `cosine`.
+        In the cap, the angle to an axis has a cosine below cosine(r), where `cosine` is a function.
         """
         ends = [start, start + s / 4, *(start + k * s for k in (1, 4, 10, 20, 40, 80, 160, 320))]
         return mp.quad(lambda r: radius(r) * cap(cosine(r)), ends)
@@ -121,7 +121,7 @@ def by_spheres(epsilon, s, d):
 
 
 def noise_scale(epsilon, delta, d):
-    """Return the smallest scale s of l2 noise that is (`epsilon`, `delta`)-private for sensitivity 1 in `d` dimensions."""
+    """Return the least scale s of l2 noise that is (`epsilon`, `delta`)-private for sensitivity 1 in `d` dimensions."""
     start = mpf(float(_l2.log_excess(*map(np.asarray, (float(epsilon), float(mp.log(delta)), float(d))))))
     ends = (start, start + mpf(10) ** -6)
     u = mp.findroot(lambda u: log_delta(epsilon, mp.exp(u), d) - mp.log(delta), ends, tol=mpf(10) ** -70)
