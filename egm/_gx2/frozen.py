@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.integrate import quad
 
-from egm._gx2.form import law_of
+from egm._gx2.form import Law, distinct, law_of
 from egm._gx2.moments import draw
 from egm._gx2.quantiles import lower_quantiles, upper_quantiles
 from egm._gx2.tails import log_densities, lower_tails, upper_tails
@@ -41,7 +41,7 @@ class rv:
     Attributes
     ----------
     weights, dof, nc : ndarray, shape (d,)
-        The parameters of the chi-square variables.
+        The parameters of the chi-square variables, copied and read-only.
     normal, shift : float
         The other two parameters.
 
@@ -74,8 +74,9 @@ class rv:
     def __init__(
         self, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
     ) -> None:
-        law = self._law = law_of(weights, dof, nc, normal, shift)
-        self.weights, self.dof, self.nc = law.weights.copy(), law.dof.copy(), law.nc.copy()
+        law = law_of(weights, dof, nc, normal, shift)
+        law = self._law = Law(_copy(law.weights), _copy(law.dof), _copy(law.nc), law.normal, law.shift)
+        self.weights, self.dof, self.nc = _read_only(law.weights), _read_only(law.dof), _read_only(law.nc)
         self.normal, self.shift = law.normal, law.shift
 
     def __repr__(self) -> str:
@@ -419,6 +420,19 @@ def from_quadratic_form(
         raise ValueError("A and linear must not both be 0 on the support of x, got a form that does not depend on x")
     offset = mean @ A @ mean + linear @ mean + constant - np.sum(beta**2 / (4 * omega))
     return rv(omega, 1, (beta / (2 * omega)) ** 2, float(np.sqrt(np.sum(straight**2))), float(offset))
+
+
+def _copy(values: Array) -> Array:
+    """Return a copy of a vector; a number that was broadcast stays one number in memory (see `form.distinct`)."""
+    own = distinct(values).copy()
+    return own if own.size == values.size else np.ndarray(values.size, float, own, strides=(0,))
+
+
+def _read_only(values: Array) -> Array:
+    """Return a view of an array through which it cannot be changed."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def _vector_of(d: int, **named: ArrayLike) -> Array:

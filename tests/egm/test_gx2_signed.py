@@ -545,11 +545,22 @@ def test_methods_are_the_functions(form):
     assert again.sf(3.0) == gx2.sf(3.0, **FORMS["all"])
 
 
-def test_parameters_of_a_frozen_distribution_are_copies():
-    law = gx2.rv([1.0, -0.5], normal=0.2)
-    before = law.sf(1.0)
-    law.weights[0], law.dof[0], law.nc[0] = 9.0, 9.0, 9.0
-    assert law.sf(1.0) == before
+@pytest.mark.parametrize("size", [2, 3000])
+def test_parameters_of_a_frozen_distribution_are_copies(size):
+    """Nothing that is written into an argument of `gx2.rv` or an attribute changes the distribution.
+
+    3000 weights are gathered in clusters. `given[2]`, the noncentralities, is one number in the place of `size` numbers.
+    """
+    one = np.array(0.3)
+    given = np.linspace(1.0, 2.0, size), np.full(size, 2.0), np.broadcast_to(one, size)
+    law, same = gx2.rv(*given, normal=0.2), gx2.rv(*(each.copy() for each in given), normal=0.2)
+    given[0][:], given[1][:], one[...] = 9.0, np.nan, 9.0
+    for shown in (law.weights, law.dof, law.nc):
+        with pytest.raises(ValueError, match="read-only"):
+            shown[0] = 9.0
+    x = same.mean() + same.std()
+    assert (repr(law), law.stats(), law.sf(x)) == (repr(same), same.stats(), same.sf(x))
+    np.testing.assert_array_equal(law.rvs(3, random_state=1), same.rvs(3, random_state=1))
 
 
 @pytest.mark.parametrize(("dof", "nc"), [(1, 0.0), (2.5, 0.0), (3, 4.0)])
