@@ -15,6 +15,8 @@ from egm._gx2.tails import log_densities, lower_tails, upper_tails
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import finite, matrix, probability, scalar
 
+_STRAIGHT = 2.0**-56  # an eigenvalue below this share of a linear coefficient changes no tail above 1e-300 by 1e-12
+_CANCELED = 2.0**18  # constants of squares may be so much larger than the form: 1e-16 of them is 3e-11 of the form
 _REACH = 45.0  # largest absolute value of the logit of the probability, in the integral for the entropy
 
 
@@ -374,7 +376,8 @@ def from_quadratic_form(
     ------
     ValueError
         If an argument is outside its range, if the shapes do not fit, if `cov` is not symmetric or
-        has a negative eigenvalue, or if the form does not depend on x.
+        has a negative eigenvalue, if the form does not depend on x, or if a quadratic term is so
+        small beside the linear one (see Notes) that digits would be lost.
 
     Notes
     -----
@@ -387,7 +390,15 @@ def from_quadratic_form(
     For :math:`\omega_i \ne 0` the i-th term is :math:`\omega_i (z_i + \beta_i / 2 \omega_i)^2 - \beta_i^2 /
     4 \omega_i`, a noncentral chi-square variable and a constant. The terms with
     :math:`\omega_i = 0` add up to a normal variable. An eigenvalue counts as 0 if it is below the
-    rounding error of the largest one, :math:`d \cdot 2.2 \cdot 10^{-16}` times its size.
+    rounding error of the largest one, :math:`d \cdot 2.2 \cdot 10^{-16}` times its size, or below
+    :math:`2^{-56} \max_j |\beta_j|`; then :math:`\omega_i z_i^2` is replaced by its mean, which changes
+    tails down to 1e-300 by a relative 1e-12 at most.
+
+    If :math:`\omega_i` is small beside :math:`\beta_i`, the noncentral variable and the constant nearly
+    cancel, and tails get a relative error of about 1e-16 times :math:`\beta_i^2 / 4 |\omega_i|`, divided
+    by the larger one of :math:`\max_j |\beta_j|` and :math:`\max_j |\omega_j|`; k standard deviations
+    away from the mean, the error may be k times as large. Where the sum of these quotients is above :math:`2^{18}`, a ValueError is raised, unless
+    the value of the form at m is about as large as the constants.
 
     References
     ----------
@@ -414,12 +425,19 @@ def from_quadratic_form(
     root = np.eye(d) if cov is None else _root(matrix(d, cov=cov))
     omega, vectors = np.linalg.eigh(root.T @ A @ root)
     beta = vectors.T @ (root.T @ (2 * A @ mean + linear))
-    curved = np.abs(omega) > d * np.finfo(float).eps * np.max(np.abs(omega))
-    omega, straight, beta = omega[curved], beta[~curved], beta[curved]
+    largest, slope = np.max(np.abs(omega)), np.max(np.abs(beta))
+    curved = np.abs(omega) > max(d * np.finfo(float).eps * largest, _STRAIGHT * slope)
+    flat, omega, straight, beta = np.sum(omega[~curved]), omega[curved], beta[~curved], beta[curved]
     if omega.size == 0 and not straight.any():
         raise ValueError("A and linear must not both be 0 on the support of x, got a form that does not depend on x")
-    offset = mean @ A @ mean + linear @ mean + constant - np.sum(beta**2 / (4 * omega))
-    return rv(omega, 1, (beta / (2 * omega)) ** 2, float(np.sqrt(np.sum(straight**2))), float(offset))
+    level, taken = mean @ A @ mean + linear @ mean + constant, beta * (beta / (4 * omega))
+    if np.sum(np.abs(taken)) > max(_CANCELED * max(largest, slope), 2 * abs(level)):
+        worst = int(np.argmax(np.abs(taken)))
+        raise ValueError(
+            "A must not be tiny, unless it is 0, beside linear and 2 A mean: the digits of omega z^2 + beta z are lost "
+            f"for the eigenvalue omega = {omega[worst]:.3g} and the coefficient beta = {beta[worst]:.3g}"
+        )
+    return rv(omega, 1, (beta / (2 * omega)) ** 2, math.hypot(*straight), float(level + flat - np.sum(taken)))
 
 
 def _copy(values: Array) -> Array:

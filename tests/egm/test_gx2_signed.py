@@ -549,7 +549,7 @@ def test_methods_are_the_functions(form):
 def test_parameters_of_a_frozen_distribution_are_copies(size):
     """Nothing that is written into an argument of `gx2.rv` or an attribute changes the distribution.
 
-    3000 weights are gathered in clusters. `given[2]`, the noncentralities, is one number in the place of `size` numbers.
+    3000 weights are gathered in clusters. The noncentralities, `given[2]`, are one number that is broadcast.
     """
     one = np.array(0.3)
     given = np.linspace(1.0, 2.0, size), np.full(size, 2.0), np.broadcast_to(one, size)
@@ -684,6 +684,51 @@ def test_special_quadratic_forms():
     np.testing.assert_allclose(norm.sf([5.0, 40.0]), stats.ncx2.sf([5.0, 40.0], 3, 12.0), rtol=1e-10)
     parabola = gx2.from_quadratic_form([[1.0, 0.0], [0.0, 0.0]], linear=[0.0, 3.0])
     assert parabola.normal == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("curvature", [0.3, 1e-3, -1e-4, 1e-6, 1e-17, -1e-20, 1e-300])
+@pytest.mark.parametrize("slope", [1.0, 1e5])
+def test_small_curvature(curvature, slope):
+    """The tail of slope (curvature z^2 - z) agrees with the tails of z beyond the roots of this parabola.
+
+    z is a standard normal variable. The error grows with the constant 1 / (4 curvature) and with the distance from the
+    mean, as the Notes of `gx2.from_quadratic_form` say, unless the curvature is so small that it counts as 0.
+    """
+    law, x = gx2.from_quadratic_form([[slope * curvature]], linear=-slope), np.array([-0.2, 1.0, 5.0, 37.0])
+    found = law.sf(slope * x) if curvature > 0 else law.cdf(-slope * x)
+    with mp.workdps(400):
+        a = abs(mpf(slope * curvature) / slope)
+        roots = [(2 * y / (1 + mp.sqrt(1 + 4 * a * y)), (1 + mp.sqrt(1 + 4 * a * y)) / (2 * a)) for y in map(mpf, x)]
+        exact = np.array([float(mp.ncdf(-near) + mp.ncdf(-min(far, 1000))) for near, far in roots])
+    canceled = abs(1 / (4 * curvature)) if abs(curvature) > 1e-16 else 0.0
+    assert np.all(np.abs(found / exact - 1) < 1e-12 + 2.0**-53 * canceled * (1 + np.abs(x)))
+
+
+def test_small_curvature_beside_others():
+    """A term z^2 / 1e18 counts as its mean beside the linear term z, and not where there is no such term."""
+    x = np.array([-3.0, 0.5, 20.0])
+    tiny, none = (gx2.from_quadratic_form(np.diag([1.0, each]), linear=[0.0, 1.0]) for each in (1e-18, 0.0))
+    np.testing.assert_array_equal(tiny.sf(x), none.sf(x))
+    assert gx2.from_quadratic_form(np.diag([1e-18, 2e-18])).sf(3e-18) == pytest.approx(
+        gx2.sf(3.0, [1.0, 2.0]), rel=1e-13
+    )
+    assert gx2.from_quadratic_form([[1.0]], 1e17).stats() == (1e34, pytest.approx(4e34, rel=1e-15))
+    assert gx2.from_quadratic_form([[0.0]], linear=1e-200).normal == 1e-200
+
+
+@pytest.mark.parametrize(
+    ("curvatures", "linear"),
+    [([1e-7], 1.0), ([-1e-10], 1.0), ([1e-16], 1.0), ([1.0], 1e11), ([1e-11, 1.0], [1.0, 0.0])],
+)
+def test_curvature_whose_digits_are_lost_is_refused(curvatures, linear):
+    with pytest.raises(ValueError, match=r"^A must not be tiny, .* for the eigenvalue omega = -?1"):
+        gx2.from_quadratic_form(np.diag(curvatures), linear=linear)
+
+
+def test_square_of_a_large_number():
+    # Its points have as few digits as the constant of a parabola, so it is not refused.
+    law = gx2.from_quadratic_form([[1.0]], 1e8)
+    np.testing.assert_allclose(law.sf([1e16, 1e16 + 2e8]), stats.norm.sf([0.0, 1.0]), rtol=1e-7)
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
