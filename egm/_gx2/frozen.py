@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.integrate import quad
@@ -232,7 +232,10 @@ class rv:
         float
             The standard deviation, in the units of `weights`.
         """
-        return float(np.sqrt(self._law.variance))
+        law = self._law
+        largest = np.max(np.abs(law.weights), initial=law.normal)
+        unit = np.ldexp(0.5, np.frexp(largest)[1])  # a power of two, so that the squares neither overflow nor round
+        return float(unit * np.sqrt(Law(law.weights / unit, law.dof, law.nc, law.normal / unit).variance))
 
     def stats(self, moments: str = "mv") -> tuple[float, ...]:
         """Compute the mean, the variance, the skewness and the excess kurtosis of Q, or some of them.
@@ -248,15 +251,19 @@ class rv:
         tuple of float
             The results in the order of `moments`.
         """
-        law = self._law
-        third, fourth = (
-            factor * float(np.sum(law.weights**order * (law.dof + order * law.nc))) / law.variance ** (order / 2)
-            for order, factor in ((3, 8), (4, 48))
-        )
-        known = {"m": law.mean, "v": law.variance, "s": third, "k": fourth}
+
+        def standardized(order: int, factor: float) -> float:
+            law, std = self._law, self.std()
+            squares, rest = (law.weights / std) ** 2 * (law.dof + order * law.nc), (law.weights / std) ** (order - 2)
+            return factor * float(np.sum(squares * rest))
+
+        known: dict[str, Callable[[], float]] = {
+            **{"m": self.mean, "v": self.var},
+            **{"s": lambda: standardized(3, 8.0), "k": lambda: standardized(4, 48.0)},
+        }
         if not moments or set(moments) - set(known):
             raise ValueError(f"moments must consist of letters of 'mvsk', got {moments!r}")
-        return tuple(known[letter] for letter in moments)
+        return tuple(known[letter]() for letter in moments)
 
     def median(self) -> float:
         """Compute the median of Q.
@@ -397,8 +404,9 @@ def from_quadratic_form(
     If :math:`\omega_i` is small beside :math:`\beta_i`, the noncentral variable and the constant nearly
     cancel, and tails get a relative error of about 1e-16 times :math:`\beta_i^2 / 4 |\omega_i|`, divided
     by the larger one of :math:`\max_j |\beta_j|` and :math:`\max_j |\omega_j|`; k standard deviations
-    away from the mean, the error may be k times as large. Where the sum of these quotients is above :math:`2^{18}`, a ValueError is raised, unless
-    the value of the form at m is about as large as the constants.
+    away from the mean, the error may be k times as large. Where the sum of these quotients is above
+    :math:`2^{18}`, a ValueError is raised, unless the value of the form at m is about as large as the
+    constants.
 
     References
     ----------

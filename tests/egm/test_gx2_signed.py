@@ -573,6 +573,25 @@ def test_stats_are_those_of_scipy(weight, dof, nc):
     assert gx2.rv([weight], dof, nc).stats("kv") == gx2.rv([weight], dof, nc).stats("mvsk")[:0:-2]
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e-90, 1e120, 1e200])
+def test_stats_follow_the_unit(unit):
+    """The standard deviation, the skewness and the kurtosis are right where powers of the weights leave the doubles."""
+    form = {"weights": np.array([1.0, -0.3]), "dof": [2.0, 3.0], "nc": [0.0, 4.0]}
+    one, law = (gx2.rv(each * form["weights"], form["dof"], form["nc"], 0.7 * each) for each in (1.0, unit))
+    assert law.std() == pytest.approx(unit * one.std(), rel=1e-14, abs=0)
+    np.testing.assert_allclose(law.stats("msk"), np.array(one.stats("msk")) * [unit, 1, 1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("unit", [1e-90, 1e120])
+def test_stats_need_no_higher_powers_than_asked(unit):
+    np.testing.assert_allclose(gx2.rv([unit]).stats(), [unit, 2 * unit**2], rtol=1e-14)
+
+
+@pytest.mark.parametrize("dof", [1e-100, 1e200])
+def test_skewness_and_kurtosis_of_extreme_degrees_of_freedom(dof):
+    np.testing.assert_allclose(gx2.rv([2.0], dof).stats("sk"), stats.chi2(dof).stats("sk"), rtol=1e-14)
+
+
 def test_cumulants_add_up():
     law = gx2.rv([1.0, -0.5], [2, 3], normal=2.0)
     _, v, s, k = law.stats("mvsk")
@@ -755,6 +774,12 @@ def test_bad_values_are_named(function, name, bad):
 def test_bad_types_are_named(name, bad):
     with pytest.raises(TypeError, match=rf"^{name} must"):
         gx2.rv([1.0, -1.0], **{name: bad})
+
+
+@pytest.mark.parametrize("rng", [1, None, np.random], ids=["seed", "None", "module"])
+def test_bad_rng_is_named(rng):
+    with pytest.raises(TypeError, match=r"^rng must be a numpy\.random\.Generator"):
+        gx2.rvs([1.0], size=2, rng=rng)
 
 
 BAD_FORMS = {
