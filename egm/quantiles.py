@@ -17,6 +17,7 @@ then a point of it, and the sampling is exact.
 
 from __future__ import annotations
 
+import math
 from typing import overload
 
 import numpy as np
@@ -27,6 +28,7 @@ from egm._validate import finite, generator, nonnegative, positive, probability,
 
 __all__ = ["epsilon_of_rho", "interval", "quantile", "secure_quantile"]
 
+POINTS = 10**8  # most points of `secure_quantile`: more than fit into memory
 _BLOCK = 1 << 20  # numbers of `values` handled at a time
 _TINY = np.finfo(float).tiny
 
@@ -129,13 +131,14 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     epsilon : float
         Privacy parameter of the draw in each column, > 0.
     step : float
-        Distance of neighboring points, in the units of the values, > 0. Only these points can be
-        drawn, so even the best of them may differ from the quantile by up to this distance.
+        Distance of neighboring points, in the units of the values, > 0. Only these points, 1e8 at
+        most, can be drawn, so even the best may differ from the quantile by up to this distance.
 
     Returns
     -------
     float or ndarray, shape (k,)
-        Quantile of each column, one of the points `low`, ``low + step``, ... below `high`.
+        Quantile of each column, one of the points `low`, ``low + step``, ``low + 2 * step``, ... below
+        `high`.
 
     Raises
     ------
@@ -172,7 +175,11 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     low, high = (scalar(finite, **bound) for bound in ({"low": low}, {"high": high}))
     if values.ndim not in (1, 2) or len(values) == 0 or not low < high:
         raise ValueError(f"values must be (n,) or (n, k), n >= 1, and low < high, got {values.shape}, {low}, {high}")
-    points = np.arange(low, high, scalar(positive, step=step))
+    steps = (high - low) / scalar(positive, step=step)
+    if steps > POINTS:
+        raise ValueError(f"step must divide the range into at most {POINTS:g} parts, got {step!r} for {low} to {high}")
+    points = low + np.arange(math.ceil(steps) + 1) * step
+    points = points[points < high]
     columns = values.reshape(len(values), -1).T
     counts = (np.bincount(np.searchsorted(points[:-1], column), minlength=points.size) for column in columns)
     drawn = points[[interval(found, q, epsilon) for found in counts]]
