@@ -236,6 +236,29 @@ def test_wrong_arguments_of_secure_quantiles():
             secure_quantile(values, 0.5, low, high, 1.0, 0.1)
 
 
+@pytest.mark.parametrize(
+    "counts", [[], 5, [[1, 2]], [-5, 10], [1.9, 2.9], [1, np.nan], [1, np.inf], [2**62, 2**62, 2**62], [2**53 - 1, 1]]
+)
+@PATHS
+def test_wrong_counts_are_named(path, counts):
+    with pytest.raises(ValueError, match=r"^counts(\[\d\])? must"):
+        interval(counts, 0.5, 1.0, np.random.default_rng(5) if path == "simulated" else None)
+
+
+@PATHS
+def test_counts_below_the_largest_sum_are_exact(path):
+    rng = np.random.default_rng(5) if path == "simulated" else None
+    # half of 2**53 - 1, rounded to an even number, is 2**52: the end of the second interval and the start of the third
+    assert interval([2**52 - 1, 1, 2**52 - 1], 0.5, 50.0, rng) in (1, 2)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan, np.inf, 1e-320, 1e-308, 9e-301])
+def test_wrong_epsilons_of_intervals_are_named(epsilon):
+    with pytest.raises(ValueError, match=r"^epsilon must"):
+        interval(COUNTS, 0.5, epsilon)
+    assert interval(COUNTS, 0.5, 1e-300) in range(len(COUNTS))
+
+
 def test_points_of_secure_quantiles_end_below_high():
     """The last point of `secure_quantile` is below `high`, by at most a step, and a whole number of steps above `low`.
 
