@@ -46,7 +46,7 @@ __all__ = [
     "warn_of_delta",
 ]
 
-PRIVATE = frozenset({"X", "rows", "value", "values"})  # names of the arguments that may be data
+PRIVATE = frozenset({"X", "counts", "rows", "value", "values"})  # names of the arguments that may be data
 _TABLES = frozenset({"X", "rows"})  # the private arguments that have one row for each person
 _LARGEST = sys.float_info.max
 

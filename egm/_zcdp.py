@@ -107,7 +107,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
     """
     rho, delta = np.broadcast_arrays(positive(rho=rho), probability(delta=delta))
     log_delta = np.log(delta)
-    start = 0.5 * np.log(np.maximum(-log_delta, 1e-3) / rho)
+    start = 0.5 * np.log(np.maximum(-log_delta, 1e-3) / np.maximum(rho, 1e-300))
     with np.errstate(over="ignore"):
         u = _curve.least_of(
             lambda u, r, t: r * (1 + np.exp(u)) - np.subtract(*_curve.conversion(u, t)), start, (rho, log_delta)
@@ -162,7 +162,7 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     """
     epsilon, delta = np.broadcast_arrays(positive(epsilon=epsilon), probability(delta=delta))
     log_delta = np.log(delta)
-    start = np.log(2 * np.maximum(-log_delta, 1e-3) / epsilon)
+    start = np.log(2 * np.maximum(-log_delta, 1e-3) / np.maximum(epsilon, 1e-300))
     with np.errstate(over="ignore"):
         u = _curve.least_of(
             lambda u, e, t: -(e + np.subtract(*_curve.conversion(u, t))) / (1 + np.exp(u)),

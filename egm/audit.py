@@ -30,11 +30,12 @@ from scipy.special import betaincinv
 from egm import samplers
 from egm._opendp import vector_noise
 from egm._types import Array, ArrayLike
-from egm._validate import probability, scalar
+from egm._validate import finite, probability, real, scalar
 
 __all__ = ["lower_bound", "project", "replay"]
 
 _CHOOSING = 0.2  # share of the releases by which the event is chosen
+_FEWEST = 10  # releases, of which two choose the event: their variance needs two
 _SHARES = np.linspace(0.005, 0.995, 199)  # shares of the releases that lie beyond the thresholds
 _NOISELESS = 1e-13  # a variance that is smaller, relative to the largest variance, comes from rounding alone
 
@@ -51,9 +52,9 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     Parameters
     ----------
     one : array_like, shape (m,) or (m, k)
-        Releases for a data set, independent of each other.
+        Releases for a data set, finite and independent of each other, with m >= 10.
     other : array_like, shape (m,) or (m, k)
-        Releases for a neighboring data set, independent of each other. ``one[i]`` and ``other[i]``
+        Releases for a neighboring data set, likewise. ``one[i]`` and ``other[i]``
         may depend on each other.
     delta : float
         Delta for which the procedure is (epsilon, delta)-private, in [0, 1).
@@ -69,7 +70,10 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     Raises
     ------
     ValueError
-        If `delta` or `confidence` is outside its range, or `one` and `other` differ in length.
+        If `delta` or `confidence` is outside its range, if `one` and `other` differ in shape or have
+        fewer than 10 releases, or if a release is not finite.
+    TypeError
+        If `delta` or `confidence` is not a real number.
 
     Notes
     -----
@@ -96,12 +100,17 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     >>> 0.9 < lower_bound(one, other, delta=0.0) < 1
     True
     """
-    confidence = scalar(probability, confidence=confidence)
+    confidence, delta = scalar(probability, confidence=confidence), scalar(real, delta=delta)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta!r}")
-    one, other = (np.asarray(releases, dtype=float).reshape(len(releases), -1) for releases in (one, other))
-    if one.shape != other.shape:
-        raise ValueError(f"one and other must have one shape, got {one.shape} and {other.shape}")
+    one, other = finite(one=np.asarray(one, dtype=float)), finite(other=np.asarray(other, dtype=float))
+    if one.shape != other.shape or one.ndim == 0 or one.size == 0 or len(one) < _FEWEST:
+        raise ValueError(
+            f"one and other must have one shape, with at least {_FEWEST} releases, got {one.shape} and {other.shape}"
+        )
+    one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
+    exponents = np.frexp(np.max(np.abs([one, other]), axis=(0, 1)))[1]
+    one, other = np.ldexp(one, -exponents), np.ldexp(other, -exponents)  # so that no square overflows
     split = int(_CHOOSING * len(one))
     direction = project(one[:split], other[:split])
     one, other = one @ direction, other @ direction

@@ -85,8 +85,8 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
     >>> float(bounds.bernstein(1e-4, [0.5, 0.3, 0.2]))
     inf
     """
-    p, weights = probability(p=p), vector(weights=weights)
-    bound = np.sum(weights) + np.sqrt(-8 * np.log(p) * np.sum(weights**2))
+    p, (unit, weights) = probability(p=p), _scaled(weights)
+    bound = unit * (np.sum(weights) + np.sqrt(-8 * np.log(p) * np.sum(weights**2)))
     return np.where(p >= bernstein_limit(weights), bound, np.inf)[()]
 
 
@@ -119,8 +119,8 @@ def bernstein_limit(weights: ArrayLike) -> float:
     >>> f"{bounds.bernstein_limit([1 / 200] * 200):.3e}"
     '1.495e-05'
     """
-    weights = vector(weights=weights)
-    return float(np.exp(-np.sum((weights / np.max(weights)) ** 2) / 18))
+    _, weights = _scaled(weights)
+    return float(np.exp(-np.sum(weights**2) / 18))
 
 
 @overload
@@ -176,9 +176,9 @@ def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Floats:
     >>> round(float(bounds.laurent_massart(1e-4, weights)), 4)
     1.5213
     """
-    p, weights = probability(p=p), vector(weights=weights)
-    t = -np.log(p)
-    return (np.sum(weights) + 2 * np.sqrt(t * np.sum(weights**2)) + 2 * t * np.max(weights))[()]
+    p, (unit, weights) = probability(p=p), _scaled(weights)
+    t: Array = -np.log(p)
+    return (unit * (np.sum(weights) + 2 * np.sqrt(t * np.sum(weights**2)) + 2 * t))[()]
 
 
 @overload
@@ -229,8 +229,8 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
     >>> round(float(bounds.chebyshev(1e-4, weights)), 4)
     11.0
     """
-    p, weights = probability(p=p), vector(weights=weights)
-    return (np.sum(weights) + np.sqrt(2 * np.sum(weights**2) / p))[()]
+    p, (unit, weights) = probability(p=p), _scaled(weights)
+    return (unit * (np.sum(weights) + np.sqrt(2 * np.sum(weights**2) / p)))[()]
 
 
 def theorem4(sigma: ArrayLike, n: int) -> float:
@@ -332,3 +332,10 @@ def theorem4_limit(sigma: ArrayLike) -> float:
     """
     limit = bernstein_limit(vector(sigma=sigma))
     return 1 / limit if limit else math.inf
+
+
+def _scaled(weights: ArrayLike) -> tuple[float, Array]:
+    """Check `weights`, and return the largest of them and their quotients by it, whose squares do not underflow."""
+    weights = vector(weights=weights)
+    unit = float(np.max(weights))
+    return unit, weights / unit

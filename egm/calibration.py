@@ -63,6 +63,8 @@ __all__ = [
     "zcdp_rho",
 ]
 
+_LARGEST = 1e308  # a larger epsilon could not be rounded up
+
 
 @overload
 def classic_noise_multiplier(epsilon: float, delta: float) -> float: ...
@@ -256,7 +258,7 @@ def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     -------
     float or ndarray
         The epsilon, in the shape to which the arguments broadcast. It is never below the exact
-        value.
+        value, and infinite where that is above 1e308.
 
     Raises
     ------
@@ -287,7 +289,10 @@ def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     wanted: Array = delta * _curve.SURE
     log_delta = np.log(wanted)
     free = _curve.log_delta_at(np.zeros_like(z), z) <= log_delta
-    largest = np.where(free, 1.0, (np.maximum(-ndtri(wanted), 0.0) + 0.5 / z) / z) * _curve.margin_below(wanted)
+    with np.errstate(over="ignore"):
+        largest = (np.maximum(-ndtri(wanted), 0.0) + 0.5 / z) / z * _curve.margin_below(wanted)
+    beyond, free = (largest > _LARGEST) & ~free, free | (largest > _LARGEST)
+    largest = np.where(free, _curve.margin_below(wanted), largest)
     root = _curve.root_of(
         lambda e, s, t, pinned: np.where(pinned, -e, _curve.log_delta_at(np.maximum(e, 0.0), s) - t),
         np.zeros_like(largest),
@@ -297,4 +302,4 @@ def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
     epsilon = np.where(free, 0.0, root * _curve.STEP)
     while np.any(short := (gaussian_delta(epsilon, z) > wanted) & ~free):
         epsilon = np.where(short, epsilon * _curve.STEP, epsilon)
-    return epsilon[()]
+    return np.where(beyond, np.inf, epsilon)[()]

@@ -15,7 +15,9 @@ inverts `logsf` for probabilities that are too small for a double, `conditional_
 make Q large, `gradients` has the derivatives of the tail, and `clip_moments` gives moments of the part
 that a normal vector with the squared norm Q loses when it is shortened to a given norm. All of
 these compute in double precision; `certify` proves between which two doubles a tail, a density or a
-quantile lies.
+quantile lies. If the degrees of freedom and the noncentralities add up to n, the relative error of a tail
+may reach about :math:`10^{-16} \sqrt{n}`, which is more than 1e-12 for n above 1e8 (the estimated error
+covers this), because the rounding of x alone changes the tail by as much.
 
 Notes
 -----

@@ -17,6 +17,7 @@ then a point of it, and the sampling is exact.
 
 from __future__ import annotations
 
+import math
 from typing import overload
 
 import numpy as np
@@ -27,6 +28,8 @@ from egm._validate import finite, generator, nonnegative, positive, probability,
 
 __all__ = ["epsilon_of_rho", "interval", "quantile", "secure_quantile"]
 
+POINTS = 10**8  # most points of `secure_quantile`: more than fit into memory
+_LEAST = 1e-300  # epsilon of a draw; below 1.2e-308 its inverse would overflow
 _BLOCK = 1 << 20  # numbers of `values` handled at a time
 _TINY = np.finfo(float).tiny
 
@@ -127,15 +130,16 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     low, high : float
         Ends of the public range, in the units of the values, with `low` below `high`.
     epsilon : float
-        Privacy parameter of the draw in each column, > 0.
+        Privacy parameter of the draw in each column, at least 1e-300.
     step : float
-        Distance of neighboring points, in the units of the values, > 0. Only these points can be
-        drawn, so even the best of them may differ from the quantile by up to this distance.
+        Distance of neighboring points, in the units of the values, > 0. Only these points, 1e8 at
+        most, can be drawn, so even the best may differ from the quantile by up to this distance.
 
     Returns
     -------
     float or ndarray, shape (k,)
-        Quantile of each column, one of the points `low`, ``low + step``, ... below `high`.
+        Quantile of each column, one of the points `low`, ``low + step``, ``low + 2 * step``, ... below
+        `high`.
 
     Raises
     ------
@@ -172,7 +176,11 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     low, high = (scalar(finite, **bound) for bound in ({"low": low}, {"high": high}))
     if values.ndim not in (1, 2) or len(values) == 0 or not low < high:
         raise ValueError(f"values must be (n,) or (n, k), n >= 1, and low < high, got {values.shape}, {low}, {high}")
-    points = np.arange(low, high, scalar(positive, step=step))
+    steps = (high - low) / scalar(positive, step=step)
+    if steps > POINTS:
+        raise ValueError(f"step must divide the range into at most {POINTS:g} parts, got {step!r} for {low} to {high}")
+    points = low + np.arange(math.ceil(steps) + 1, dtype=np.float64) * step
+    points = points[points < high]
     columns = values.reshape(len(values), -1).T
     counts = (np.bincount(np.searchsorted(points[:-1], column), minlength=points.size) for column in columns)
     drawn = points[[interval(found, q, epsilon) for found in counts]]
@@ -185,11 +193,12 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     Parameters
     ----------
     counts : array_like of int, shape (m,)
-        Number of values in each of m intervals. The intervals are in ascending order.
+        Number of values in each of m >= 1 intervals, below 2**53 in all. The intervals are in
+        ascending order.
     q : float
         Share of the values that do not exceed the quantile, in (0, 1).
     epsilon : float
-        Privacy parameter, > 0.
+        Privacy parameter, at least 1e-300.
     rng : numpy.random.Generator, optional
         Generator that makes the draw a simulation. By default the draw is secure and exact.
 
@@ -202,9 +211,10 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     Raises
     ------
     ValueError
-        If `q` is not above 0 and below 1, or `epsilon` is not finite and > 0.
+        If `counts` are not whole numbers >= 0 with the stated shape and sum, if `q` is not above 0
+        and below 1, or if `epsilon` is not finite or below 1e-300.
     TypeError
-        If `rng` is not a NumPy Generator.
+        If `counts` are not real numbers, or if `rng` is not a NumPy Generator.
 
     Notes
     -----
@@ -246,10 +256,14 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     >>> quantiles.interval([480, 200, 320], q=0.5, epsilon=10)
     1
     """
-    q, epsilon = scalar(probability, q=q), scalar(positive, epsilon=epsilon)
+    held, q, epsilon = nonnegative(counts=counts), scalar(probability, q=q), scalar(positive, epsilon=epsilon)
+    if held.ndim != 1 or held.size == 0 or np.any(held != np.floor(held)) or np.sum(held) >= 2.0**53:
+        raise ValueError(f"counts must be a vector of whole numbers, below 2**53 in all, got shape {held.shape}")
+    if epsilon < _LEAST:
+        raise ValueError(f"epsilon must be at least {_LEAST!r}, got {epsilon!r}")
     if rng is not None:
         generator(rng)
-    ends = np.cumsum(counts, dtype=np.int64)
+    ends = np.cumsum(held.astype(np.int64))
     rank = round(q * int(ends[-1]))
     starts = np.concatenate([[0], ends[:-1]])
     scores = -np.maximum(0, np.maximum(rank - ends, starts - rank))

@@ -175,18 +175,22 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
     log_norm = np.log(np.sqrt(2) * np.clip(k, 1e-20, 1e150))  # of v; beyond these ends the result stays the same
     log_square = 2 * np.log(sigma / np.max(sigma))
 
-    def solve(log_mu: float) -> Array:
+    def log_of(log_mu: float) -> Array:
         target = log_mu + log_square
-        log_v = np.minimum(target / 2, target / 3)
+        log_v: Array = np.minimum(target / 2, target / 3)
         for _ in range(6):  # Newton: the left side is convex in log v, with a slope from 2 to 3
             v = np.exp(log_v)
             log_v = log_v - (2 * log_v + np.log1p(v) - target) / (2 + v / (1 + v))
-        return np.exp(log_v)
+        return log_v
 
     low = 2 * log_norm - np.log(np.sum(np.exp(log_square)))  # v <= sqrt(mu) sigma / max sigma
     high = 2 * log_norm + np.logaddexp(0, log_norm)  # mu for which the largest v alone has the norm
-    v = solve(brentq(lambda u: np.log(np.linalg.norm(solve(u))) - log_norm, low - 1e-9, high + 1e-9, xtol=1e-14))
-    return np.sqrt(v / np.sum(v)) / sigma
+    log_v = log_of(
+        brentq(lambda u: np.log(np.linalg.norm(np.exp(log_of(u)))) - log_norm, low - 1e-9, high + 1e-9, xtol=1e-14)
+    )
+    root = np.exp((log_v - np.max(log_v)) / 2)  # not 0 even where v is
+    norm: float = np.sqrt(np.sum(root**2))
+    return root / norm / sigma
 
 
 def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
@@ -253,8 +257,9 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
     -------
     float
         The factor :math:`F(b) = C^2 \sum_j b_j^{-2}` with the clipping radius C, in squared units
-        of the data. The total variance of the noise is :math:`(2 \sigma_\mathrm{opt})^2 F(b)` with
-        the noise multiplier :math:`\sigma_\mathrm{opt}`.
+        of the data, and infinite where it would overflow. The total variance of the noise is
+        :math:`(2 \sigma_\mathrm{opt})^2 F(b)` with the noise multiplier
+        :math:`\sigma_\mathrm{opt}`.
 
     Raises
     ------
@@ -278,7 +283,10 @@ def noise_factor(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
     >>> round(best / none, 4)
     0.3364
     """
-    return float(clip_norm(b, sigma, clip_probability) ** 2 * np.sum(vector(b=b) ** -2.0))
+    b = vector(b=b)
+    least = np.min(b)
+    with np.errstate(over="ignore"):
+        return float((clip_norm(b, sigma, clip_probability) / least) ** 2 * np.sum((least / b) ** 2))
 
 
 def excess_bound(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:

@@ -34,6 +34,7 @@ from egm.mechanisms import (
     GroupedDataMechanism,
     LaplaceMechanism,
 )
+from egm.quantiles import POINTS
 
 __all__ = [
     "RULES",
@@ -62,7 +63,6 @@ RULES = "gaussian", "zcdp", "basic", "planned"
 
 _RELATIONS = "replace_one", "add_remove"
 _ENTRIES, _CHARGES = 1 << 24, 1 << 20  # largest numbers of coordinates and of releases for which rounding is covered
-_POINTS = 1e8  # points of a quantile's lattice: more than fit into memory
 _GRID, _MU_STEP = 2048, 1 + 2.0**-12  # points of the grid of epsilons and factor from one mu to the next, for l2 noise
 _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
 _RAREST = 1e-12  # least sampling probability: a secure draw rounds it down by less than 1e-7 of it
@@ -326,8 +326,8 @@ def quantile_charge(
         raise ValueError(f"values must have shape (n,) or (n, k), n >= 1, got {shape}")
     scalar(probability, q=q)
     low, high, step = scalar(finite, low=low), scalar(finite, high=high), scalar(positive, step=step)
-    if not low < high or (high - low) / step > _POINTS:
-        raise ValueError(f"high must be above low, by at most {_POINTS:g} steps, got {low}, {high} and step = {step}")
+    if not low < high or (high - low) / step > POINTS:
+        raise ValueError(f"high must be above low, by at most {POINTS:g} steps, got {low}, {high} and step = {step}")
     if neighbors != "replace_one":
         raise ValueError(f'neighbors must be "replace_one" for a quantile, and are {neighbors!r} for this budget')
     epsilon, columns = scalar(positive, epsilon=epsilon), math.prod(shape[1:])

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.integrate import quad
 
-from egm._gx2.form import law_of
+from egm._gx2.form import Law, distinct, law_of
 from egm._gx2.moments import draw
 from egm._gx2.quantiles import lower_quantiles, upper_quantiles
 from egm._gx2.tails import log_densities, lower_tails, upper_tails
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import finite, matrix, probability, scalar
 
+_STRAIGHT = 2.0**-56  # an eigenvalue below this share of a linear coefficient changes no tail above 1e-300 by 1e-12
+_CANCELED = 2.0**18  # constants of squares may be so much larger than the form: 1e-16 of them is 3e-11 of the form
 _REACH = 45.0  # largest absolute value of the logit of the probability, in the integral for the entropy
 
 
@@ -41,7 +43,7 @@ class rv:
     Attributes
     ----------
     weights, dof, nc : ndarray, shape (d,)
-        The parameters of the chi-square variables.
+        The parameters of the chi-square variables, copied and read-only.
     normal, shift : float
         The other two parameters.
 
@@ -74,8 +76,9 @@ class rv:
     def __init__(
         self, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0
     ) -> None:
-        law = self._law = law_of(weights, dof, nc, normal, shift)
-        self.weights, self.dof, self.nc = law.weights.copy(), law.dof.copy(), law.nc.copy()
+        law = law_of(weights, dof, nc, normal, shift)
+        law = self._law = Law(_copy(law.weights), _copy(law.dof), _copy(law.nc), law.normal, law.shift)
+        self.weights, self.dof, self.nc = _read_only(law.weights), _read_only(law.dof), _read_only(law.nc)
         self.normal, self.shift = law.normal, law.shift
 
     def __repr__(self) -> str:
@@ -229,7 +232,10 @@ class rv:
         float
             The standard deviation, in the units of `weights`.
         """
-        return float(np.sqrt(self._law.variance))
+        law = self._law
+        largest = np.max(np.abs(law.weights), initial=law.normal)
+        unit = np.ldexp(0.5, np.frexp(largest)[1])  # a power of two, so that the squares neither overflow nor round
+        return float(unit * np.sqrt(Law(law.weights / unit, law.dof, law.nc, law.normal / unit).variance))
 
     def stats(self, moments: str = "mv") -> tuple[float, ...]:
         """Compute the mean, the variance, the skewness and the excess kurtosis of Q, or some of them.
@@ -245,15 +251,19 @@ class rv:
         tuple of float
             The results in the order of `moments`.
         """
-        law = self._law
-        third, fourth = (
-            factor * float(np.sum(law.weights**order * (law.dof + order * law.nc))) / law.variance ** (order / 2)
-            for order, factor in ((3, 8), (4, 48))
-        )
-        known = {"m": law.mean, "v": law.variance, "s": third, "k": fourth}
+
+        def standardized(order: int, factor: float) -> float:
+            law, std = self._law, self.std()
+            squares, rest = (law.weights / std) ** 2 * (law.dof + order * law.nc), (law.weights / std) ** (order - 2)
+            return factor * float(np.sum(squares * rest))
+
+        known: dict[str, Callable[[], float]] = {
+            **{"m": self.mean, "v": self.var},
+            **{"s": lambda: standardized(3, 8.0), "k": lambda: standardized(4, 48.0)},
+        }
         if not moments or set(moments) - set(known):
             raise ValueError(f"moments must consist of letters of 'mvsk', got {moments!r}")
-        return tuple(known[letter] for letter in moments)
+        return tuple(known[letter]() for letter in moments)
 
     def median(self) -> float:
         """Compute the median of Q.
@@ -373,7 +383,8 @@ def from_quadratic_form(
     ------
     ValueError
         If an argument is outside its range, if the shapes do not fit, if `cov` is not symmetric or
-        has a negative eigenvalue, or if the form does not depend on x.
+        has a negative eigenvalue, if the form does not depend on x, or if a quadratic term is so
+        small beside the linear one (see Notes) that digits would be lost.
 
     Notes
     -----
@@ -386,7 +397,16 @@ def from_quadratic_form(
     For :math:`\omega_i \ne 0` the i-th term is :math:`\omega_i (z_i + \beta_i / 2 \omega_i)^2 - \beta_i^2 /
     4 \omega_i`, a noncentral chi-square variable and a constant. The terms with
     :math:`\omega_i = 0` add up to a normal variable. An eigenvalue counts as 0 if it is below the
-    rounding error of the largest one, :math:`d \cdot 2.2 \cdot 10^{-16}` times its size.
+    rounding error of the largest one, :math:`d \cdot 2.2 \cdot 10^{-16}` times its size, or below
+    :math:`2^{-56} \max_j |\beta_j|`; then :math:`\omega_i z_i^2` is replaced by its mean, which changes
+    tails down to 1e-300 by a relative 1e-12 at most.
+
+    If :math:`\omega_i` is small beside :math:`\beta_i`, the noncentral variable and the constant nearly
+    cancel, and tails get a relative error of about 1e-16 times :math:`\beta_i^2 / 4 |\omega_i|`, divided
+    by the larger one of :math:`\max_j |\beta_j|` and :math:`\max_j |\omega_j|`; k standard deviations
+    away from the mean, the error may be k times as large. Where the sum of these quotients is above
+    :math:`2^{18}`, a ValueError is raised, unless the value of the form at m is about as large as the
+    constants.
 
     References
     ----------
@@ -413,12 +433,32 @@ def from_quadratic_form(
     root = np.eye(d) if cov is None else _root(matrix(d, cov=cov))
     omega, vectors = np.linalg.eigh(root.T @ A @ root)
     beta = vectors.T @ (root.T @ (2 * A @ mean + linear))
-    curved = np.abs(omega) > d * np.finfo(float).eps * np.max(np.abs(omega))
-    omega, straight, beta = omega[curved], beta[~curved], beta[curved]
+    largest, slope = np.max(np.abs(omega)), np.max(np.abs(beta))
+    curved = np.abs(omega) > max(d * np.finfo(float).eps * largest, _STRAIGHT * slope)
+    flat, omega, straight, beta = np.sum(omega[~curved]), omega[curved], beta[~curved], beta[curved]
     if omega.size == 0 and not straight.any():
         raise ValueError("A and linear must not both be 0 on the support of x, got a form that does not depend on x")
-    offset = mean @ A @ mean + linear @ mean + constant - np.sum(beta**2 / (4 * omega))
-    return rv(omega, 1, (beta / (2 * omega)) ** 2, float(np.sqrt(np.sum(straight**2))), float(offset))
+    level, taken = mean @ A @ mean + linear @ mean + constant, beta * (beta / (4 * omega))
+    if np.sum(np.abs(taken)) > max(_CANCELED * max(largest, slope), 2 * abs(level)):
+        worst = int(np.argmax(np.abs(taken)))
+        raise ValueError(
+            "A must not be tiny, unless it is 0, beside linear and 2 A mean: the digits of omega z^2 + beta z are lost "
+            f"for the eigenvalue omega = {omega[worst]:.3g} and the coefficient beta = {beta[worst]:.3g}"
+        )
+    return rv(omega, 1, (beta / (2 * omega)) ** 2, math.hypot(*straight), float(level + flat - np.sum(taken)))
+
+
+def _copy(values: Array) -> Array:
+    """Return a copy of a vector; a number that was broadcast stays one number in memory (see `form.distinct`)."""
+    own = distinct(values).copy()
+    return own if own.size == values.size else np.ndarray(values.size, float, own, strides=(0,))
+
+
+def _read_only(values: Array) -> Array:
+    """Return a view of an array through which it cannot be changed."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def _vector_of(d: int, **named: ArrayLike) -> Array:

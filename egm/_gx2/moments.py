@@ -9,6 +9,7 @@ import numpy as np
 
 from egm._gx2.form import Law, law_of
 from egm._types import Array, ArrayLike, Floats
+from egm._validate import generator
 
 
 def mean(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0) -> float:
@@ -143,6 +144,8 @@ def rvs(
     ------
     ValueError
         If an argument is outside its range.
+    TypeError
+        If `rng` is not a NumPy Generator.
 
     Examples
     --------
@@ -152,7 +155,7 @@ def rvs(
     >>> round(float(draws.mean()), 1)
     1.5
     """
-    return draw(law_of(weights, dof, nc, normal, shift), size, rng)
+    return draw(law_of(weights, dof, nc, normal, shift), size, generator(rng))
 
 
 def draw(law: Law, size: int | Sequence[int] | None, rng: np.random.Generator) -> Floats:

@@ -77,7 +77,39 @@ def test_bound_has_no_unit_and_no_order():
     found = audit.lower_bound(one, other, 0.05)
     assert found > 0.2
     assert audit.lower_bound(other, one, 0.05) == found
-    assert audit.lower_bound(one * [1e20, 1e-20], other * [1e20, 1e-20], 0.05) == pytest.approx(found, rel=1e-9)
+    for units in ([1e20, 1e-20], [1e160, 1e300], [1e-300, 1e-160]):
+        assert audit.lower_bound(one * units, other * units, 0.05) == pytest.approx(found, rel=1e-9)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 19, 99])
+def test_releases_that_are_not_finite_are_named(bad, place):
+    """Such a release is named if it is among the first fifth, which serves to choose an event, and if it is not."""
+    right = np.random.default_rng(9).normal(size=(2, 100))
+    for name in ("one", "other"):
+        wrong = dict(zip(("one", "other"), right.copy(), strict=True))
+        wrong[name][place] = bad
+        with pytest.raises(ValueError, match=rf"^{name}\[{place}\] must"):
+            audit.lower_bound(**wrong, delta=0.0)
+
+
+@pytest.mark.parametrize("m", [0, 1, 4, 9])
+def test_too_few_releases_are_refused(m):
+    with pytest.raises(ValueError, match=rf"^one and other must have one shape, with at least 10 .*, got \({m},\)"):
+        audit.lower_bound(np.arange(m), np.arange(m) + 5, 0.0)
+    assert audit.lower_bound(np.arange(10), np.arange(10) + 5, 0.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        *(({"delta": bad}, ValueError) for bad in ([0.0], np.nan, 1.0, -0.1)),
+        *(({"delta": None}, TypeError), ({"delta": 0.0, "confidence": 1.0}, ValueError)),
+    ],
+)
+def test_bad_parameters_are_named(options, error):
+    with pytest.raises(error, match=rf"^{list(options)[-1]} must"):
+        audit.lower_bound(np.zeros(10), np.ones(10), **options)
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -187,6 +187,7 @@ TAKES_DATA = {
     "EllipticalGaussianMechanism": lambda X: EllipticalGaussianMechanism([1.0, 2.0], 1.0, 1e-6).release(X),
     "quantile": lambda X: quantiles.quantile(X, 0.5, 0.0, 1.0, 1.0, 7),
     "secure_quantile": lambda X: quantiles.secure_quantile(X, 0.5, 2.0, 1.0, 1.0, 0.1),
+    "interval": lambda X: quantiles.interval(X, 0.5, 1.0),
 }
 VALUES_PASS = ("another shape", "one axis")  # are valid data for mechanisms that allow any shape
 

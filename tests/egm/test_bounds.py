@@ -22,6 +22,15 @@ def test_never_below_the_quantile(bound, weights, p):
     assert bound(p, weights) >= gx2.isf(p, weights)
 
 
+@pytest.mark.parametrize("unit", [1e-306, 1e-170, 1e160, 1e300])
+@pytest.mark.parametrize("bound", [bounds.bernstein, bounds.laurent_massart, bounds.chebyshev])
+def test_never_below_the_quantile_in_any_unit(bound, unit):
+    # for 200 equal weights: the squares of these units are not doubles
+    weights = np.full(200, unit)
+    assert bound(1e-3, weights) >= gx2.isf(1e-3, weights)
+    assert bound(1e-3, weights) == pytest.approx(unit * bound(1e-3, np.ones(200)), rel=1e-14, abs=0)
+
+
 @pytest.mark.parametrize("bound", [bounds.bernstein, bounds.laurent_massart, bounds.chebyshev])
 def test_scale_and_permutation(bound):
     weights, p = np.linspace(1, 2, 100), np.array([0.5, 0.1, 0.02])

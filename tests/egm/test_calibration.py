@@ -89,6 +89,17 @@ def test_epsilon_is_zero_where_the_noise_hides_everything():
     assert gaussian_epsilon(total_variation * 0.99, 3.0) > 0
 
 
+@pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.5])
+def test_epsilon_of_hardly_any_noise(delta):
+    """For tiny noise multipliers z, epsilon is 1 / (2 z^2), times at most 1 + 1e-13, or infinite above 1e308."""
+    z = np.array([1e-10, 1e-100, 1e-153, 7.2e-155, 7e-155, 1e-160, 1e-308, 5e-324])
+    found = gaussian_epsilon(delta, z)
+    np.testing.assert_allclose(found[1:4], 0.5 / z[1:4] / z[1:4], rtol=1e-13)
+    assert np.all(found[1:4] >= 0.5 / z[1:4] / z[1:4])
+    assert np.all(found[4:] == np.inf)
+    assert found[0] == gaussian_epsilon(delta, z[0])
+
+
 def test_classic_is_theorem_1():
     assert classic_noise_multiplier(0.5, 1e-5) == pytest.approx(2 * np.sqrt(2 * np.log(1.25e5)), rel=1e-15)
     with pytest.raises(ValueError, match=r"epsilon must be < 1 .* got 1\.0; use analytic_noise_multiplier"):
@@ -243,7 +254,7 @@ def test_noise_for_delta_near_one(epsilon, gap):
 def test_every_allowed_parameter_has_an_answer():
     """`analytic_noise_multiplier` gives enough noise for epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1.
 
-    For parameters from 1e-300 to 1e300, `gaussian_delta` is between 0 and 1, and `zcdp_epsilon` and `zcdp_rho` are not
+    For parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, and `zcdp_epsilon` and `zcdp_rho` are not
     negative. No result is NaN, and nothing warns.
     """
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
@@ -251,7 +262,7 @@ def test_every_allowed_parameter_has_an_answer():
     z = analytic_noise_multiplier(epsilon, delta)
     assert np.all(gaussian_delta(epsilon, z) <= delta)
     assert np.all(z > 0)
-    extreme = np.geomspace(1e-300, 1e300, 21)
+    extreme = np.append(np.geomspace(1e-300, 1e300, 21), [5e-324, 1e-310])
     curve = gaussian_delta(extreme[:, None], extreme)
     assert np.all((curve >= 0) & (curve <= 1))
     for convert in (zcdp_epsilon, zcdp_rho):

@@ -545,11 +545,22 @@ def test_methods_are_the_functions(form):
     assert again.sf(3.0) == gx2.sf(3.0, **FORMS["all"])
 
 
-def test_parameters_of_a_frozen_distribution_are_copies():
-    law = gx2.rv([1.0, -0.5], normal=0.2)
-    before = law.sf(1.0)
-    law.weights[0], law.dof[0], law.nc[0] = 9.0, 9.0, 9.0
-    assert law.sf(1.0) == before
+@pytest.mark.parametrize("size", [2, 3000])
+def test_parameters_of_a_frozen_distribution_are_copies(size):
+    """Nothing that is written into an argument of `gx2.rv` or an attribute changes the distribution.
+
+    3000 weights are gathered in clusters. The noncentralities, `given[2]`, are one number that is broadcast.
+    """
+    one = np.array(0.3)
+    given = np.linspace(1.0, 2.0, size), np.full(size, 2.0), np.broadcast_to(one, size)
+    law, same = gx2.rv(*given, normal=0.2), gx2.rv(*(each.copy() for each in given), normal=0.2)
+    given[0][:], given[1][:], one[...] = 9.0, np.nan, 9.0
+    for shown in (law.weights, law.dof, law.nc):
+        with pytest.raises(ValueError, match="read-only"):
+            shown[0] = 9.0
+    x = same.mean() + same.std()
+    assert (repr(law), law.stats(), law.sf(x)) == (repr(same), same.stats(), same.sf(x))
+    np.testing.assert_array_equal(law.rvs(3, random_state=1), same.rvs(3, random_state=1))
 
 
 @pytest.mark.parametrize(("dof", "nc"), [(1, 0.0), (2.5, 0.0), (3, 4.0)])
@@ -560,6 +571,25 @@ def test_stats_are_those_of_scipy(weight, dof, nc):
     shown = gx2.rv([weight], dof, nc, shift=5.0).stats("mvsk")
     np.testing.assert_allclose(shown, [weight * m + 5, weight**2 * v, sign * s, k], rtol=1e-12)
     assert gx2.rv([weight], dof, nc).stats("kv") == gx2.rv([weight], dof, nc).stats("mvsk")[:0:-2]
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-90, 1e120, 1e200])
+def test_stats_follow_the_unit(unit):
+    """The standard deviation, the skewness and the kurtosis are right where powers of the weights leave the doubles."""
+    form = {"weights": np.array([1.0, -0.3]), "dof": [2.0, 3.0], "nc": [0.0, 4.0]}
+    one, law = (gx2.rv(each * form["weights"], form["dof"], form["nc"], 0.7 * each) for each in (1.0, unit))
+    assert law.std() == pytest.approx(unit * one.std(), rel=1e-14, abs=0)
+    np.testing.assert_allclose(law.stats("msk"), np.array(one.stats("msk")) * [unit, 1, 1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("unit", [1e-90, 1e120])
+def test_stats_need_no_higher_powers_than_asked(unit):
+    np.testing.assert_allclose(gx2.rv([unit]).stats(), [unit, 2 * unit**2], rtol=1e-14)
+
+
+@pytest.mark.parametrize("dof", [1e-100, 1e200])
+def test_skewness_and_kurtosis_of_extreme_degrees_of_freedom(dof):
+    np.testing.assert_allclose(gx2.rv([2.0], dof).stats("sk"), stats.chi2(dof).stats("sk"), rtol=1e-14)
 
 
 def test_cumulants_add_up():
@@ -675,6 +705,51 @@ def test_special_quadratic_forms():
     assert parabola.normal == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize("curvature", [0.3, 1e-3, -1e-4, 1e-6, 1e-17, -1e-20, 1e-300])
+@pytest.mark.parametrize("slope", [1.0, 1e5])
+def test_small_curvature(curvature, slope):
+    """The tail of slope (curvature z^2 - z) agrees with the tails of z beyond the roots of this parabola.
+
+    z is a standard normal variable. The error grows with the constant 1 / (4 curvature) and with the distance from the
+    mean, as the Notes of `gx2.from_quadratic_form` say, unless the curvature is so small that it counts as 0.
+    """
+    law, x = gx2.from_quadratic_form([[slope * curvature]], linear=-slope), np.array([-0.2, 1.0, 5.0, 37.0])
+    found = law.sf(slope * x) if curvature > 0 else law.cdf(-slope * x)
+    with mp.workdps(400):
+        a = abs(mpf(slope * curvature) / slope)
+        roots = [(2 * y / (1 + mp.sqrt(1 + 4 * a * y)), (1 + mp.sqrt(1 + 4 * a * y)) / (2 * a)) for y in map(mpf, x)]
+        exact = np.array([float(mp.ncdf(-near) + mp.ncdf(-min(far, 1000))) for near, far in roots])
+    canceled = abs(1 / (4 * curvature)) if abs(curvature) > 1e-16 else 0.0
+    assert np.all(np.abs(found / exact - 1) < 1e-12 + 2.0**-53 * canceled * (1 + np.abs(x)))
+
+
+def test_small_curvature_beside_others():
+    """A term z^2 / 1e18 counts as its mean beside the linear term z, and not where there is no such term."""
+    x = np.array([-3.0, 0.5, 20.0])
+    tiny, none = (gx2.from_quadratic_form(np.diag([1.0, each]), linear=[0.0, 1.0]) for each in (1e-18, 0.0))
+    np.testing.assert_array_equal(tiny.sf(x), none.sf(x))
+    assert gx2.from_quadratic_form(np.diag([1e-18, 2e-18])).sf(3e-18) == pytest.approx(
+        gx2.sf(3.0, [1.0, 2.0]), rel=1e-13
+    )
+    assert gx2.from_quadratic_form([[1.0]], 1e17).stats() == (1e34, pytest.approx(4e34, rel=1e-15))
+    assert gx2.from_quadratic_form([[0.0]], linear=1e-200).normal == 1e-200
+
+
+@pytest.mark.parametrize(
+    ("curvatures", "linear"),
+    [([1e-7], 1.0), ([-1e-10], 1.0), ([1e-16], 1.0), ([1.0], 1e11), ([1e-11, 1.0], [1.0, 0.0])],
+)
+def test_curvature_whose_digits_are_lost_is_refused(curvatures, linear):
+    with pytest.raises(ValueError, match=r"^A must not be tiny, .* for the eigenvalue omega = -?1"):
+        gx2.from_quadratic_form(np.diag(curvatures), linear=linear)
+
+
+def test_square_of_a_large_number():
+    # Its points have as few digits as the constant of a parabola, so it is not refused.
+    law = gx2.from_quadratic_form([[1.0]], 1e8)
+    np.testing.assert_allclose(law.sf([1e16, 1e16 + 2e8]), stats.norm.sf([0.0, 1.0]), rtol=1e-7)
+
+
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 
@@ -699,6 +774,12 @@ def test_bad_values_are_named(function, name, bad):
 def test_bad_types_are_named(name, bad):
     with pytest.raises(TypeError, match=rf"^{name} must"):
         gx2.rv([1.0, -1.0], **{name: bad})
+
+
+@pytest.mark.parametrize("rng", [1, None, np.random], ids=["seed", "None", "module"])
+def test_bad_rng_is_named(rng):
+    with pytest.raises(TypeError, match=r"^rng must be a numpy\.random\.Generator"):
+        gx2.rvs([1.0], size=2, rng=rng)
 
 
 BAD_FORMS = {

@@ -236,6 +236,49 @@ def test_wrong_arguments_of_secure_quantiles():
             secure_quantile(values, 0.5, low, high, 1.0, 0.1)
 
 
+@pytest.mark.parametrize(
+    "counts", [[], 5, [[1, 2]], [-5, 10], [1.9, 2.9], [1, np.nan], [1, np.inf], [2**62, 2**62, 2**62], [2**53 - 1, 1]]
+)
+@PATHS
+def test_wrong_counts_are_named(path, counts):
+    with pytest.raises(ValueError, match=r"^counts(\[\d\])? must"):
+        interval(counts, 0.5, 1.0, np.random.default_rng(5) if path == "simulated" else None)
+
+
+@PATHS
+def test_counts_below_the_largest_sum_are_exact(path):
+    rng = np.random.default_rng(5) if path == "simulated" else None
+    # half of 2**53 - 1, rounded to an even number, is 2**52: the end of the second interval and the start of the third
+    assert interval([2**52 - 1, 1, 2**52 - 1], 0.5, 50.0, rng) in (1, 2)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan, np.inf, 1e-320, 1e-308, 9e-301])
+def test_wrong_epsilons_of_intervals_are_named(epsilon):
+    with pytest.raises(ValueError, match=r"^epsilon must"):
+        interval(COUNTS, 0.5, epsilon)
+    assert interval(COUNTS, 0.5, 1e-300) in range(len(COUNTS))
+
+
+def test_points_of_secure_quantiles_end_below_high():
+    """The last point of `secure_quantile` is below `high`, by at most a step, and a whole number of steps above `low`.
+
+    It is the median of values above `high`, drawn with hardly any noise. The ranges and steps are decimal numbers.
+    """
+    rng = np.random.default_rng(2)
+    for low, width, step in zip(*rng.integers(-50, 50, (1, 300)), *rng.integers(1, 100, (2, 300)), strict=True):
+        low, high, step = low / 10, (low + width) / 10, step / 10
+        last = secure_quantile(np.full(9, high + 1), 0.5, low, high, 1e6, step)
+        assert 0 < high - last <= step * (1 + 1e-12)
+        assert last == low + round((last - low) / step) * step
+    assert secure_quantile(np.full(2000, 9.0), 0.5, 1.0, 1.3, 100.0, 0.1) == 1.2
+
+
+@pytest.mark.parametrize(("low", "high", "step"), [(0.0, 1.0, 5e-324), (0.0, 1.0, 0.9e-8), (-1e308, 1e308, 1.0)])
+def test_too_small_steps_of_secure_quantiles_are_named(low, high, step):
+    with pytest.raises(ValueError, match=rf"^step must divide the range into at most 1e\+08 parts, got {step}"):
+        secure_quantile(VALUES, 0.5, low, high, 1.0, step)
+
+
 def test_epsilon_of_rho_is_the_inverse_of_the_cost():
     rho = np.array([0.0, 1 / 16, 2.0])
     assert epsilon_of_rho(rho) ** 2 / 8 == pytest.approx(rho, rel=1e-15)

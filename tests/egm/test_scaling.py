@@ -49,6 +49,17 @@ def test_mean_deviation_between_its_limits(sigma):
         np.testing.assert_allclose((scaling.mean_deviation(sigma, k) * sigma) ** 2, weights, rtol=1e-11)
 
 
+@pytest.mark.parametrize("k", [0, 1e-5, 30, 1e150])
+@pytest.mark.parametrize("sigma", [[1e-306, 1.0], [1e-200, 3e-200], [1e-150, 1e150, 1e150]])
+def test_mean_deviation_of_very_different_columns(sigma, k):
+    # the stationary point in logarithms, as weights may be too small for a double; for k = 0 it is Lemma 4.1
+    log_weights = 2 * (np.log(scaling.mean_deviation(sigma, k)) + np.log(sigma))
+    assert np.logaddexp.reduce(log_weights) == pytest.approx(0, abs=1e-12)
+    log_v = log_weights - np.logaddexp.reduce(2 * log_weights) / 2
+    log_v += np.log(np.sqrt(2) * k) if k else -np.inf
+    assert np.ptp(2 * log_weights + np.logaddexp(0, log_v) - 2 * np.log(sigma)) < 1e-10
+
+
 @pytest.mark.parametrize("k", [0.3, 20**0.5, 1000.0])
 def test_mean_deviation_of_two_coordinates_by_search(k):
     # Among w = (u, 1 - u), the scaling minimizes (1 + k sqrt(2) |w|) (sigma_1^2 / w_1 + sigma_2^2 / w_2).
@@ -75,6 +86,17 @@ def test_noise_factor_ignores_the_norm_of_b(sigma, factor):
     b = scaling.expected_norm(sigma)
     one, other = (scaling.noise_factor(scale * b, sigma, 1e-3) for scale in (1.0, factor))
     assert other == pytest.approx(one, rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-200, 1e150, 1e200, 1e300])
+def test_noise_factor_at_the_ends_of_the_doubles(unit):
+    b, sigma = np.array([1.0, 3.0]), np.array([2.0, 1.0])
+    assert scaling.noise_factor(unit * b, sigma, 0.1) == pytest.approx(scaling.noise_factor(b, sigma, 0.1), rel=1e-12)
+    if unit > 1e160:
+        assert scaling.noise_factor(b, unit * sigma, 0.1) == np.inf
+    else:
+        expected = unit * scaling.noise_factor(b, sigma, 0.1) * unit
+        assert scaling.noise_factor(b, unit * sigma, 0.1) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize(
