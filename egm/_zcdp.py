@@ -50,7 +50,7 @@ def zcdp_noise_multiplier(rho: ArrayLike) -> Floats:
     >>> round(float(calibration.zcdp_noise_multiplier(0.02)), 4)
     5.0
     """
-    return (1 / np.sqrt(2 * positive(rho=rho)))[()]
+    return (1 / np.sqrt(2 * np.minimum(positive(rho=rho), 8e307)))[()]  # more noise than needed beyond
 
 
 @overload
@@ -163,6 +163,7 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     epsilon, delta = np.broadcast_arrays(positive(epsilon=epsilon), probability(delta=delta))
     log_delta = np.log(delta)
     start = np.log(2 * np.maximum(-log_delta, 1e-3) / np.maximum(epsilon, 1e-300))
+    start = np.minimum(start, 1 - log_delta)  # where epsilon is next to 0
     with np.errstate(over="ignore"):
         u = _curve.least_of(
             lambda u, e, t: -(e + np.subtract(*_curve.conversion(u, t))) / (1 + np.exp(u)),

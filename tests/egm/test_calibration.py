@@ -254,8 +254,8 @@ def test_noise_for_delta_near_one(epsilon, gap):
 def test_every_allowed_parameter_has_an_answer():
     """`analytic_noise_multiplier` gives enough noise for epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1.
 
-    For parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, and `zcdp_epsilon` and `zcdp_rho` are not
-    negative. No result is NaN, and nothing warns.
+    For parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, `zcdp_epsilon` is not negative, and
+    `zcdp_rho` does not fall if epsilon grows, and is above 0 for delta > 1e-150. No result is NaN, and nothing warns.
     """
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
     delta = np.concatenate([np.geomspace(1e-300, 0.9, 12), 1 - np.geomspace(0.1, 1.2e-16, 12)])
@@ -265,5 +265,8 @@ def test_every_allowed_parameter_has_an_answer():
     extreme = np.append(np.geomspace(1e-300, 1e300, 21), [5e-324, 1e-310])
     curve = gaussian_delta(extreme[:, None], extreme)
     assert np.all((curve >= 0) & (curve <= 1))
-    for convert in (zcdp_epsilon, zcdp_rho):
-        assert np.all(convert(extreme[:, None], delta) >= 0)
+    assert np.all(zcdp_epsilon(extreme[:, None], delta) >= 0)
+    rho = zcdp_rho(np.sort(extreme)[:, None], delta)
+    assert np.all(rho[1:] >= rho[:-1] * (1 - 1e-11))
+    assert np.all(rho[:, delta > 1e-150] > 0)
+    assert zcdp_noise_multiplier(1e308) >= (1 / mp.sqrt(2 * mpf("1e308")))
