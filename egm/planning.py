@@ -413,7 +413,7 @@ def _half_widths(
         std = forecast.noise_std * math.sqrt(1 + forecast.error.clipping / forecast.error.noise)
         return half_lengths(std, forecast.bias, forecast.bias_std, tail)
     parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
-    return half_lengths(parts.std, parts.bias, parts.bias_std, tail)
+    return half_lengths(parts.std, parts.bias, parts.bias_std, tail, mechanism.noise_law, mechanism.noise_size)
 
 
 def _first(ratio: Callable[[float], float], low: float, high: float) -> float:

@@ -178,12 +178,12 @@ class RowSum(ABC):
         fail = 1 - scalar(probability, confidence=confidence)
         law, size = self._law()
         tail = fail / (len(self.estimate) if simultaneous else 1) / 2
-        z = float(-ndtri(tail)) if law == "gaussian" else max(float(-ndtri(tail)), coordinate_quantile(tail, size))
+        z = _quantile(tail, law, size)
 
         def half(variance: Array) -> Array:
-            if proved or law != "gaussian":
+            if proved:
                 return z * np.sqrt(variance + parts.bias_std**2) + parts.bias
-            return half_lengths(np.sqrt(variance), parts.bias, parts.bias_std, tail)
+            return half_lengths(np.sqrt(variance), parts.bias, parts.bias_std, tail, law, size)
 
         if of == "sum":
             of_count = parts.count_std * (np.abs(parts.center) + parts.bias_of_row)
@@ -268,7 +268,19 @@ class RowSum(ABC):
         return {"column": named, **{name: vector.tolist() for name, vector in vectors.items()}}
 
 
-def half_lengths(std: Array, bias: Array, bias_std: Array | float, tail: float) -> Array:
+def _quantile(tail: float, law: NoiseLaw, size: int) -> float:
+    """Return the quantile for `tail` of a normal variable or, if it is larger, of a coordinate of l2 noise.
+
+    The latter counts only if `law` is "l2". It is divided by its standard deviation, and `size` is the dimension in
+    which the noise is drawn.
+    """
+    z = float(-ndtri(tail))
+    return z if law == "gaussian" else max(z, coordinate_quantile(tail, size))
+
+
+def half_lengths(
+    std: Array, bias: Array, bias_std: Array | float, tail: float, law: NoiseLaw = "gaussian", size: int = 1
+) -> Array:
     r"""Return half of the length of intervals around estimates whose error has a bias of unknown sign.
 
     The error of an estimate is normal, with the standard deviation `std` and a mean between -B and B. B is not known:
@@ -284,8 +296,13 @@ def half_lengths(std: Array, bias: Array, bias_std: Array | float, tail: float) 
     of the bias. The second one stands for a failure on the other side, where the noise in the bias does not matter.
     Without this noise both are exact. With it they are not, since T depends on the noise; but quadrature shows that no
     interval fails more often than it may, for any B, `bias_std` and `tail`.
+
+    If `law` is "l2", the noise is l2 noise that was drawn in `size` dimensions. Then T is `bias` plus z times s, where
+    z is the larger one of the quantiles of this noise and of the normal law.
     """
-    both, z = np.hypot(std, bias_std), float(-ndtri(tail))
+    both, z = np.hypot(std, bias_std), _quantile(tail, law, size)
+    if law != "gaussian":
+        return z * both + bias
     up, down, ratio = bias / both, np.maximum(bias, 0.0) / both, both / std
     half = np.maximum(z * std / both, up + max(float(-ndtri(2 * tail)), 0.0))
     for _ in range(_STEPS):  # Newton's method; the left side is convex, so no step goes beyond the solution

@@ -127,6 +127,17 @@ def test_interval_without_a_bias_is_normal(basis):
         assert half == pytest.approx(1.959964 * curve(it, 1.0, column=j), rel=1e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"noise": "l2"}, {"noise": "best", "clip_probability": 0.2}], ids=str)
+@pytest.mark.parametrize("confidence", [0.6, 0.95, 1 - 1e-9])
+def test_an_interval_has_the_width_that_was_planned(options, confidence):
+    """With a public number of rows, the forecast half width of an interval is that of every release, for each noise."""
+    it = replace(DATA, **options)
+    low, high = it.release(np.zeros((DATA.n, 3)), rng=np.random.default_rng(1)).interval(confidence, of="mean")
+    for j, column in enumerate(SIGMA):
+        planned = curve(it, 1.0, measure="interval", column=column, confidence=confidence)
+        assert planned == pytest.approx((high[j] - low[j]) / 2, rel=1e-9)
+
+
 def test_interval_contains_the_mean_as_often_as_it_says():
     """The error of a mean is at most the forecast half width of the 90 % interval, in at least 90 % of all releases.
 
