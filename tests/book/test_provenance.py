@@ -90,6 +90,17 @@ def test_versions(shown, book, chapter):
     assert {record["packages"][name][0] for name in names} <= listed.keys()
 
 
+def test_imported_packages():
+    """All import statements of a notebook count, also inside a function or beside magics of IPython; text does not."""
+    code = [
+        "%matplotlib inline\nimport math, numpy as np\nfrom scipy.stats import norm",
+        "def late():\n    import sklearn.datasets\n",
+        "import os.path\n!ls\nx = 'import sympy'",
+    ]
+    cells = [nbformat.v4.new_markdown_cell("import pandas"), *map(nbformat.v4.new_code_cell, code)]
+    assert provenance.imported(nbformat.v4.new_notebook(cells=cells)) == {"numpy", "scipy", "sklearn"}
+
+
 def test_seeds(shown, chapter):
     """All random generators of a chapter are made from its parameter `seed`, and the provenance box shows the seed.
 
