@@ -265,7 +265,9 @@ def unread(**named: object) -> tuple[int, ...] | None:
     elif not hasattr(value, "__array__"):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     else:
-        _numeric(name, value[:0])  # type: ignore[index]  # the type of a series, and no entry
+        none = _numeric(name, value[:0])  # type: ignore[index]  # the type of a series, and no entry
+        if shape is not None and none.ndim != len(shape):  # a series of arrays
+            raise TypeError(f"{name} must be an array of real numbers, and must not hold arrays in its entries")
     return () if shape is None and isinstance(value, int | float) else shape
 
 

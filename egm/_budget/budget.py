@@ -13,7 +13,7 @@ from egm._budget import drawn, rules
 from egm._budget.journal import Journal, Memory
 from egm._budget.rules import Charge, DataMechanism, Mechanism, Rule, Spent
 from egm._types import ArrayLike, Floats, Neighbors, PathLike, RowSource
-from egm._validate import count, unread
+from egm._validate import count, finite, unread
 from egm.adaptive import AdaptiveDataMechanism, AdaptiveRelease
 from egm.mechanisms import (
     DataRelease,
@@ -610,11 +610,12 @@ class Budget:
         shape = unread(values=values)
         asked = rules.quantile_charge(shape or (), q, low, high, epsilon, step, self.neighbors)
         self._grant(rules.labelled(asked, label))
-        if isinstance(values, list | tuple):  # a list was charged for one column
-            rules.require_flat(values)
+        held = finite(values=values)
+        if held.shape != shape:  # it was charged for another number of columns
+            raise ValueError("values must be one column of numbers, or several as an array (n, k)")
         if rng is not None:
-            return quantile(values, q, low, high, epsilon, rng)  # type: ignore[no-any-return]  # a float or an array
-        return secure_quantile(values, q, low, high, epsilon, step)
+            return quantile(held, q, low, high, epsilon, rng)  # type: ignore[no-any-return]  # a float or an array
+        return secure_quantile(held, q, low, high, epsilon, step)
 
     def _require_kind(self, rng: Rng | None) -> None:
         """Raise ValueError if a budget for simulations gets no `rng`, or if any other budget gets one.

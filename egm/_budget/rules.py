@@ -51,7 +51,6 @@ __all__ = [
     "complete",
     "labelled",
     "quantile_charge",
-    "require_flat",
     "require_room",
     "require_rows",
     "sampled",
@@ -333,12 +332,6 @@ def quantile_charge(
     epsilon, columns = scalar(positive, epsilon=epsilon), math.prod(shape[1:])
     rho, mu_squared = columns * Fraction(epsilon) ** 2 / 8, columns * Fraction(_pure_mu_squared(epsilon))
     return Charge("secure_quantile", _up(rho), _up(mu_squared), _up(columns * Fraction(epsilon)), 0.0)
-
-
-def require_flat(values: Sequence[Any]) -> None:
-    """Raise a ValueError if the list `values` has several columns, that is, if an entry is itself a list or array."""
-    if any(np.ndim(value) for value in values):
-        raise ValueError("values must be one column if they are a list; give several as an array (n, k)")
 
 
 def require_room(X: ArrayLike) -> None:

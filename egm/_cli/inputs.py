@@ -506,9 +506,11 @@ def progress(
     """Yield the `blocks` unchanged, and show on a terminal how many rows have been read.
 
     The number is shown after one second, with its percentage of `count`, the number of all rows, unless that is None.
-    The function `rows_of` returns the number of rows in a block. If `args.stops` has received a signal such as Ctrl-C,
-    KeyboardInterrupt is raised before the next block.
+    If the number of rows is private, only the seconds are shown. The function `rows_of` returns the number of rows in a
+    block. If `args.stops` has received a signal such as Ctrl-C, KeyboardInterrupt is raised before the next block.
     """
+    private = getattr(args, "neighbors", None) == "add_remove" or getattr(args, "missing", None) == "drop_row"
+    start = time.monotonic()
     rows, shown, due = 0, 0, time.monotonic() + _PATIENCE if sys.stderr.isatty() else math.inf
     try:
         for block in blocks:
@@ -517,6 +519,7 @@ def progress(
             rows += rows_of(block)
             if time.monotonic() >= due:
                 line = f"{rows:,} rows" + (f", {100 * rows // count} %" if count else "")
+                line = f"{time.monotonic() - start:.0f} seconds" if private else line
                 print("\r" + line.ljust(shown), end="", file=sys.stderr, flush=True)
                 shown, due = len(line), time.monotonic() + _PAUSE
     finally:

@@ -102,8 +102,8 @@ _BUDGET = """\
 Keep the privacy budget of several releases from the same data in a file, the journal.
 
 `egm budget new` makes a journal with a total. With --budget, `egm sum`, `egm mean` and `egm adaptive` charge a release
-to it before they read any value, and refuse a release that would exceed the total. `egm budget show` prints the total,
-what is spent, what is left, and the releases so far."""
+to it before they read any value but the labels of --person, whose order they check, and refuse a release that would
+exceed the total. `egm budget show` prints the total, what is spent, what is left, and the releases so far."""
 
 _NEW = """\
 Make a new journal, a file that keeps the privacy budget of several releases from the same data.

@@ -745,6 +745,36 @@ def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
         assert budget.spent.epsilon == 0.5
 
 
+def test_several_columns_are_never_released_for_the_price_of_one():
+    """Values with another shape than they claim are refused: series of arrays cost nothing, and others their charge."""
+    pl = pytest.importorskip("polars")
+    X = np.ones((50, 4))
+
+    class Claims:
+        shape, dtype = (50,), X.dtype
+
+        def __array__(self, dtype=None, copy=None):
+            return X
+
+        def __getitem__(self, place):
+            return X[place]
+
+    series = pl.Series(X.tolist(), dtype=pl.Array(pl.Float64, 4))
+    for values, error, cost in ((series, TypeError, 0.0), (Claims(), ValueError, 0.5)):
+        budget = Budget(epsilon=1.0)
+        with pytest.raises(error, match="^values must be"):
+            budget.quantile(values, 0.5, 0, 10, 0.5, 1.0)
+        assert budget.spent.epsilon == cost
+    for mechanism, value in (
+        (GaussianMechanism(1.0, 0.1, 1e-7), series),
+        (GaussianDataMechanism([1.0], 50, 0.1, 1e-7), pl.DataFrame({"a": series})),
+    ):
+        budget = Budget(epsilon=1.0, delta=1e-6)
+        with pytest.raises(TypeError):
+            budget.release(mechanism, value)
+        assert not budget.history
+
+
 def test_noise_that_rounding_forbids_costs_nothing():
     """A release whose discrete noise would cost too much delta raises a ValueError, and its cost is not recorded.
 

@@ -1767,6 +1767,17 @@ def test_progress_is_shown_on_a_terminal_after_a_second(monkeypatch, clock, tick
     assert first == cleared.strip() == last == ""
 
 
+@pytest.mark.parametrize("option", [["--neighbors", "add_remove"], ["--missing", "drop_row"]], ids=str)
+def test_progress_does_not_show_a_private_number_of_rows(monkeypatch, clock, option):
+    np.save("data.npy", np.random.default_rng(1).normal(size=(3 * 87381, 3)))
+    monkeypatch.setattr(sys, "stderr", err := Terminal())
+    clock(2.0)
+    assert cli.main(["sum", "data.npy", *PLAIN, "--rows", "262143", *option, "--output", "out.csv"]) == 0
+    shown = [line.strip() for line in err.getvalue().split("\r") if line.strip()]
+    assert len(shown) > 1
+    assert all(re.fullmatch(r"[0-9]+ seconds", line) for line in shown)
+
+
 def test_progress_of_counting(monkeypatch, clock):
     """If the number of rows of a CSV file is not declared, `egm sum` reads it twice, and shows its progress both times.
 
