@@ -175,8 +175,8 @@ def _others(name: str, frame: Any) -> list[int]:
     for j, (column, dtype) in enumerate(empty.schema.items()):
         if _is_of_numpy(dtype):
             continue
-        none = empty[:, j].to_numpy()
-        if not dtype.is_numeric() and (none.dtype.kind not in "biuf" or none.ndim != 1):
+        none = None if dtype.is_numeric() else empty[:, j].to_numpy()
+        if none is not None and (none.dtype.kind not in "biuf" or none.ndim != 1):
             native = empty[:, j].to_native()
             raise _no_numbers(name, column, native.dtype if hasattr(native, "dtype") else native.type)
         found.append(j)

@@ -762,7 +762,7 @@ def test_several_columns_are_never_released_for_the_price_of_one():
     series = pl.Series(X.tolist(), dtype=pl.Array(pl.Float64, 4))
     for values, error, cost in ((series, TypeError, 0.0), (Claims(), ValueError, 0.5)):
         budget = Budget(epsilon=1.0)
-        with pytest.raises(error, match="^values must be"):
+        with pytest.raises(error, match=r"^values must be"):
             budget.quantile(values, 0.5, 0, 10, 0.5, 1.0)
         assert budget.spent.epsilon == cost
     for mechanism, value in (
