@@ -228,10 +228,13 @@ def _in_tail(form: Form, x: Real) -> Piece:
     `_lost_shares` at z = s x. Those of the derivatives by t are z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
+    height = np.exp(crossing.log_height(x)[0])
+    if height == 0:  # so are all means
+        none = np.empty(0, complex)
+        return crossing, none, (none, none, none, none)
     shift, mass, *_ = integrate(crossing, x, density=0.0)
-    height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
     z = (crossing.c + shift) * float(x)
-    share, square = (height * mass * image for image in _lost_shares(z))
+    share, square = (float(x) * height / np.pi * mass * image for image in _lost_shares(z))
     return crossing, shift, (share, square, z * square, z * share)
 
 

@@ -29,6 +29,10 @@ from egm._types import Array, Complex, Indices
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
 MOST_NODES = 8192
+_NEAR = 0.01  # most distance of a contour from the saddle point, in units in which the integrand falls like exp(-u^2/2)
+_EXACT = 1e-12  # least tolerance of the search for a saddle point
+CLOSE = 10.0  # theta from which c is so near 1 that 1 - c is not computed from the rounded c
+FAR = 100.0  # largest theta of an upper tail; beyond it, powers of 1 / (1 - c) would overflow
 _HALVINGS = 5
 _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of the exponent comes on top
 TOP = 1 - 0.5 * math.log(2 * math.pi)  # largest logarithm of a tail that the saddlepoint formula can give
@@ -66,7 +70,7 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
     if lower:
         return -math.exp(theta), 0.0, 1.0
     c, rest = 1 / (1 + math.exp(-theta)), 1 / (1 + math.exp(theta))
-    return c, 1 - c if theta < 10 else rest, rest
+    return c, 1 - c if theta < CLOSE else rest, rest
 
 
 @compiled("(f8[:, ::1], f8, f8, b1, f8[:, ::1])")
@@ -134,7 +138,8 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
     theta gives the point c = -exp(theta) if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)). K is the cumulant
-    function of the distribution in `table` and `normal`.
+    function of the distribution in `table` and `normal`. If the theta of an upper tail is larger than `FAR`, the result
+    is `FAR`.
 
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
@@ -146,15 +151,18 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
         variance += table[0, j] * table[0, j] * (table[2, j] / 2 + table[3, j])
     z = abs(x - mean) / math.sqrt(variance)
     theta = math.log((z + math.hypot(z, 2.0)) / (2 * math.sqrt(variance)))
-    low, high = -np.inf, np.inf
+    low, high, most = -np.inf, np.inf, np.inf if lower else FAR
     for _ in range(200):
+        theta = most if theta > most else theta
         c, pace, gain, loss, convex, concave, _ = cross(table, normal, theta, lower, at)
         plus, minus = -c * x if c * x < 0 else 0.0, c * x if c * x > 0 else 0.0
         more, less = gain + plus, 1 + loss + minus
         value = math.log(more / less) if more > 0 else -np.inf
-        if abs(value) <= 1e-4:
-            return theta
         slope = pace * ((gain + convex + plus) / more - (loss - concave + minus) / less)
+        off = value * pace * math.sqrt(convex + concave + 1)  # times 1 / slope: in units of the width of the integrand
+        near = abs(value) <= _EXACT or abs(off) <= _NEAR * slope
+        if (abs(value) <= 1e-4 and near) or (theta == most and value < 0):
+            return theta
         theta, low, high = newton(theta, value, slope, low, high)
     return np.nan
 
@@ -176,7 +184,8 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     spread, third, fourth = convex + concave + 1, third - 2, 6.0
     for j in range(table.shape[1]):
         fourth += at[1, j] ** 4 * (3 * table[2, j] + 12 * table[3, j] / at[0, j])
-    correction = fourth / (8 * spread**2) - 5 * third**2 / (24 * spread**3)
+    skew = third / spread / math.sqrt(spread)
+    correction = fourth / spread / spread / 8 - 5 * skew * skew / 24
     value = 1 - gain + loss + height - 0.5 * math.log(2 * math.pi * spread) + math.log1p(max(correction, -0.5))
     return value, -(spread + third / spread / 2) * pace
 
@@ -184,6 +193,8 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
 @compiled()
 def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array) -> float:
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
+
+    If the theta of an upper tail is larger than `FAR`, the result is `FAR`.
 
     The formula is an approximation of the tail in closed form. The saddle point is the point c that theta and `lower`
     give, as the docstring of the module says.
@@ -199,11 +210,12 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
     # For equal weights log(1 - c) has this solution, to a few percent.
     ratio = (TOP - log_p) / variance
     theta = math.log(ratio + math.sqrt(2 * ratio))
-    low, high = -np.inf, np.inf
+    low, high, most = -np.inf, np.inf, np.inf if lower else FAR
     for _ in range(200):
+        theta = most if theta > most else theta
         log_tail, slope = formula(table, normal, theta, lower, at)
         value = math.log((TOP - log_tail) / (TOP - log_p))
-        if abs(value) <= 3e-4:
+        if abs(value) <= 3e-4 or (theta == most and value < 0):
             return theta
         slope = -slope / (TOP - log_tail)
         theta, low, high = newton(theta, value, slope, low, high)

@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from egm._gx2.contour import AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
+from egm._gx2.contour import VAST, AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
 from egm._gx2.form import Form, Law, distinct, law_of
 from egm._gx2.tails import at_each, log_complement, log_tail_at, tail_and_density
 from egm._types import Array, ArrayLike, Floats
@@ -17,6 +17,7 @@ from egm._validate import real
 _FEW = 48  # up to this number of quantiles are computed one by one
 _NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
 _SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
+_LEAST = 1e-13  # least tolerance of the search: near the zero of a huge logarithm, theta moves by such steps
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
 
 
@@ -345,8 +346,11 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     theta = kernel().by_formula(form.table, form.normal, log_p, lower, at)
     if math.isnan(theta):
         raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p!r}", estimate=theta)
+    if not lower and theta == kernel().FAR and depth > VAST:  # at this c, the height is that at the saddle point
+        crossing = Crossing(form, theta, lower)
+        return (crossing.log_height(0.0)[0] - log_p) / crossing.c
     # The last round ends with a second-order step in x, whose error is the third power of 3e-5.
-    x = find_root(excess, theta, tolerance=3e-5 / depth)
+    x = find_root(excess, theta, tolerance=max(3e-5 / depth, _LEAST))
     return x if np.all(form.r > 0) else _polished(form, log_p, lower, x)
 
 

@@ -8,11 +8,13 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from egm._gx2.contour import Crossing, integrate, saddle
+from egm._gx2.contour import EPS, VAST, Crossing, integrate, saddle
 from egm._gx2.form import Law, Real, Side, law_of
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
+_END = 1.9e154  # of a normal variable: the logarithm of its tail is -inf in doubles beyond so many standard deviations
+_TINY = 1e-290  # least x of a lower tail, in units of twice the largest weight, at which a saddle point is searched
 Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
 
 
@@ -464,8 +466,10 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
     of the density, and the derivative of this logarithm by x. The estimated error is the error of the tail or
     `density_counts` times the error of the density, whichever is larger, plus a bound on the rounding error.
     """
-    _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     height, rounding = crossing.log_height(x)
+    if height < -VAST:
+        return height, rounding, height + math.log(abs(crossing.c)), -crossing.c
+    _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     log_tail = height + math.log(tail / math.pi)
     log_density = height + math.log(density / math.pi) + math.log(abs(crossing.c))
     return log_tail, error + rounding, log_density, -crossing.c * (1 + moment / density)
@@ -478,15 +482,43 @@ def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
     lower one if `crossing.lower` is true. The density at `x` may be infinite, because its error is not part of the
     estimate.
     """
-    _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     height, rounding = crossing.log_height(x)
+    if height < -VAST:
+        return height, rounding
+    _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     return height + math.log(tail / math.pi), error + rounding
 
 
 def tail_on(side: Side, x: Real) -> Estimate:
     """Compute the logarithm of a tail of Q at `x`, and its estimated error; `side` says which tail."""
-    y = side.scaled(x)
-    return log_tail_at(saddle(side.form, y, side.lower), y)
+    if _beyond_normal(side, x):
+        return -np.inf, 0.0
+    y, beyond = _from_end(side, x)
+    log_tail, error = log_tail_at(saddle(side.form, y, side.lower), y)
+    power = float(np.sum(side.form.k)) / 2 * beyond if beyond else 0.0
+    return log_tail + power, error + EPS * abs(power)
+
+
+def _beyond_normal(side: Side, x: Real) -> bool:
+    """Return whether the logarithms of the tail and of the density at `x` are -inf in double precision.
+
+    This is so if `side` computes the lower tail of a variable with a normal term, and `x` is so far out that the tail
+    of this term alone has such a logarithm. The other terms only make the tail smaller.
+    """
+    return bool(side.lower and side.scaled(x) < -_END * side.form.normal)
+
+
+def _from_end(side: Side, x: Real) -> tuple[Real, float]:
+    """Return `x` as a value y of the variable of ``side.form``, but at least `_TINY`; and the log of the factor.
+
+    Near the end of the support, a lower tail is proportional to y^(k/2), where k is the sum of the degrees of freedom.
+    The second number is the logarithm of the exact value, divided by the first number. It is 0 unless all weights are
+    so large that y^(k/2) has the accuracy of a double at `_TINY`.
+    """
+    y, form = side.scaled(x), side.form
+    if not side.lower or y >= _TINY or form.normal or form.r.min() < 1e20 * _TINY:
+        return y, 0.0
+    return _TINY, math.log(side.sign * (x - side.shift)) - math.log(form.unit) - math.log(_TINY)
 
 
 def _tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
@@ -554,9 +586,14 @@ def _log_density(law: Law, x: float) -> float:
     if x == law.shift and not law.normal and all(law.signs) and np.sum(law.dof) <= 2:
         return np.inf
     side = law.upper if x >= law.mean else law.lower
-    y = side.scaled(x)
-    density = _log_density_at_end(law) if x in (low, high) else tail_and_density(saddle(side.form, y, side.lower), y)[2]
-    return density - math.log(side.form.unit)
+    if x in (low, high):
+        return _log_density_at_end(law) - math.log(side.form.unit)
+    if _beyond_normal(side, x):
+        return -np.inf
+    y, beyond = _from_end(side, x)
+    density = tail_and_density(saddle(side.form, y, side.lower), y)[2]
+    power = (float(np.sum(side.form.k)) / 2 - 1) * beyond if beyond else 0.0
+    return density + power - math.log(side.form.unit)
 
 
 def _log_density_at_end(law: Law) -> float:

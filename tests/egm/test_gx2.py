@@ -208,6 +208,54 @@ def test_two_squares_with_equal_weights_are_exponential():
     np.testing.assert_allclose(gx2.logpdf(x, [1.0, 1.0]), -x / 2 - np.log(2), rtol=1e-13)
 
 
+@pytest.mark.parametrize("x", [1e12, 1e16, 1e20, 1e50, 1e100, 1e154, 1e200, 1.7e308])
+@pytest.mark.parametrize(("others", "factor"), [([], 1), ([0.5], 0.5**-0.5), ([-1.0, 0.25], 1.5**-0.5)])
+def test_far_beyond_the_largest_weight(x, others, factor):
+    # The largest weight, here 1, makes the tail. The other weights w multiply it by the product of (1 - w)^(-1/2).
+    weights = [1.0, *others]
+    with mp.workdps(30):
+        exact = mp.log(factor * mp.erfc(mp.sqrt(mpf(x) / 2)))
+        assert abs(float(mpf(float(gx2.logsf(x, weights))) / exact - 1)) <= 1e-15
+    assert gx2.sf(x, weights) == gx2.pdf(x, weights) == gx2.sf(1.0, np.divide(weights, x)) == 0
+    assert gx2.cdf(x, weights) == 1
+    if min(weights) > 0:
+        assert not np.any(gx2.clip_moments(x, weights))
+    if x <= 1e20:
+        np.testing.assert_allclose(gx2.conditional_means(x, weights) @ weights, x, rtol=1e-13)
+        assert not np.any(gx2.gradients(x, weights).weights)
+    else:
+        with pytest.raises(gx2.AccuracyError, match="beyond the largest weight"):
+            gx2.conditional_means(x, weights)
+
+
+@pytest.mark.parametrize("x", [1e20, 1e100, 1e300])
+@pytest.mark.parametrize("nc", [1e-3, 1.0, 1e3])
+def test_far_beyond_a_noncentral_weight(x, nc):
+    # For one degree of freedom, it is the tail of a normal variable at sqrt(x) - sqrt(nc).
+    z = np.sqrt(x) - np.sqrt(nc)
+    assert gx2.logsf(x, [1.0], 1, nc) == pytest.approx(-z * z / 2, rel=1e-14)
+
+
+@pytest.mark.parametrize("dof", [1e12, 1e100, 1e300])
+def test_many_degrees_of_freedom(dof):
+    # The lower tail at 1 is exp(-1/2) (1/2)^(dof/2) / Gamma(dof/2 + 1), up to a factor that is close to 1.
+    with mp.workdps(400):
+        exact = mpf(dof) / 2 * mp.log(mpf(0.5)) - mpf(0.5) - mp.loggamma(mpf(dof) / 2 + 1)
+    assert gx2.logcdf(1.0, [1.0], dof) == pytest.approx(float(exact), rel=1e-14)
+    assert gx2.sf(1.0, [1.0], dof) == 1
+    assert gx2.logsf(4 * dof, [1.0], dof) == pytest.approx(dof / 2 * (np.log(4) - 3), rel=1e-10)
+
+
+@pytest.mark.parametrize("x", [1e-280, 1e-295, 1e-307, 1e-310, 3e-323])
+@pytest.mark.parametrize("dof", [0.5, 1, 3])
+def test_subnormal_numbers(x, dof):
+    # Here the lower tail of Q = Y_1 + Y_2 / 2 is x^dof / (2^(dof / 2) Gamma(dof + 1)), and the density its derivative.
+    exact = dof * np.log(x / 2) + dof / 2 * np.log(2) - float(mp.loggamma(dof + 1))
+    assert gx2.logcdf(x, [1.0, 0.5], dof) == pytest.approx(exact, rel=1e-14)
+    assert gx2.logpdf(x, [1.0, 0.5], dof) == pytest.approx(exact + np.log(dof) - np.log(x), rel=1e-14)
+    assert gx2.sf(-x, [-1.0, -0.5], dof) == pytest.approx(gx2.cdf(x, [1.0, 0.5], dof), rel=1e-13)
+
+
 # --- laws -------------------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +266,7 @@ def test_round_trip(form):
 
 
 @forms
-@pytest.mark.parametrize("logp", [-1e3, -1e5, -1e6])
+@pytest.mark.parametrize("logp", [-1e3, -1e5, -1e6, -1e12, -1e16, -1e100, -1e306])
 def test_round_trip_beyond_doubles(form, logp):
     assert gx2.logsf(gx2.ilogsf(logp, **form), **form) == pytest.approx(logp, rel=1e-12)
 

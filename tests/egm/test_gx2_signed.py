@@ -759,6 +759,21 @@ def test_density_near_a_pole_is_refused(x):
         gx2.pdf(x, [1.0, -1.0], 0.25)
 
 
+@pytest.mark.parametrize("z", [1e3, 1e9, 1e12, 1e100, 1e154, 1e200])
+def test_far_tails_of_a_normal_term(z):
+    """Tails and density of a normal variable are those of SciPy at any distance, also with a positive weight of 1.
+
+    The point is `z` standard deviations below the mean, and the weight changes the tail there by (1 + 2 z)^(-1/2).
+    """
+    with np.errstate(over="ignore"):
+        tail, density = stats.norm.logcdf(-z), stats.norm.logpdf(z)
+    assert gx2.logsf(3 * z, [], normal=3.0) == pytest.approx(tail, rel=1e-14)
+    assert gx2.logpdf(-z, [], normal=1.0) == pytest.approx(density, rel=1e-14)
+    if z >= 1e9:
+        assert gx2.logcdf(-z, [1.0], normal=1.0) == pytest.approx(tail - np.log1p(2 * z) / 2, rel=1e-14)
+        assert gx2.cdf(-z, [1.0], normal=1.0) == gx2.pdf(-z, [1.0], normal=1.0) == 0
+
+
 @pytest.mark.parametrize("p", [0.5, 0.4999])
 def test_round_trip_near_a_pole(p):
     assert gx2.cdf(gx2.ppf(p, [1.0, -1.0]), [1.0, -1.0]) == pytest.approx(p, rel=1e-12)
