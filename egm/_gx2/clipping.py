@@ -79,7 +79,7 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
         If `x` is not a single number that is finite and > 0, or if `weights`, `dof` or `nc` are
         outside their ranges.
     AccuracyError
-        If a quadrature fails.
+        If a quadrature fails, as it does for less than 1e-6 degrees of freedom in total.
 
     See Also
     --------
@@ -262,6 +262,8 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     yield crossing, shift, (share, square, z * square, z * share)
     if log_by_formula(saddle(form, x, lower=True)) > np.log(_NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
         lowest = search(form, 2.5 * np.log(_NEGLIGIBLE), lower=True)  # E[x / Q; Q < lowest] is negligible, too
+        if lowest == 0:
+            raise AccuracyError("too few degrees of freedom for an integral over all values of Q", estimate=np.nan)
         for near, shift, mass, u in _below(form, lowest, float(x)):
             yield near, shift, ((u - 1) * mass, -((1 - u) ** 2) * mass, (u - 1) * u**3 * mass, -(u**3) / 2 * mass)
 

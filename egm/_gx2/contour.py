@@ -23,7 +23,9 @@ EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
 _WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
 VAST = 1e20  # beside a logarithm of this size, that of an integral along a contour, without its height, is negligible
+_CLEAR = 2.0  # most h of a hyperbola, in distances of c from the cut; 3 to 7 were worse for few degrees of freedom
 _REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
+_GROWTH = 1e3  # largest factor by which an integrand may grow along a contour, where h is not made smaller
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
 Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
 T = TypeVar("T")
@@ -266,8 +268,8 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     return best
 
 
-def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float]]:
-    """Yield the shapes (h, reach, tilt) of the contours that `integrate` tries in turn; see `kernel.quadrature`.
+def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float, float]]:
+    """Yield the shapes (h, reach, tilt, most) of the contours that `integrate` tries in turn; see `kernel.quadrature`.
 
     The first hyperbola follows the path of steepest descent to third order, if this path bends to the side on which
     exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the last contour is a straight line.
@@ -279,11 +281,15 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float]
     # makes the integrand die away, and the lower one further than many weights can bear.
     third = abs(crossing.skew) + 2 / spread / spread if crossing.lower else crossing.skew
     h, tilt = c / math.sqrt(spread), math.copysign(_TILT, x) if x else 0.0
+    most = _GROWTH
+    if not crossing.lower and h > _CLEAR * crossing.pace:
+        most *= h / (_CLEAR * crossing.pace)
+        h = _CLEAR * crossing.pace
     # Of the path of steepest descent, in units of h.
     bend = third * math.copysign(1.0, x) / spread / (3 * math.sqrt(spread))
     for reach in (min(max(_TILT / bend, 1.0), _REACH) if bend > 0 else _REACH, 1.0):
-        yield h, reach, tilt
-    yield h, 1.0, 0.0
+        yield h, reach, tilt, most
+    yield h, 1.0, 0.0, most
 
 
 def growth(crossing: Crossing, shift: Complex) -> Complex:

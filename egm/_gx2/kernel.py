@@ -378,7 +378,7 @@ def growth_at(
     return result
 
 
-@compiled("(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 3), f8, intp[::1], f8[::1], c16[:, ::1])")
+@compiled("(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 4), f8, intp[::1], f8[::1], c16[:, ::1])")
 def quadrature(
     table: Array,
     normal: float,
@@ -387,7 +387,7 @@ def quadrature(
     x: float,
     c: float,
     at: Array,
-    shape: tuple[float, float, float],
+    shape: tuple[float, float, float, float],
     density: float,
     ends: Indices,
     nodes: Array,
@@ -397,10 +397,11 @@ def quadrature(
 
     `at` was filled by `cross` at c, and `beyond` is the value of the power series with the coefficients `series` at c.
     `shape` holds h, reach and tilt, the constants of the hyperbola whose nodes s - c are reach h (i sinh(u / reach) +
-    tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is i h, and the curvature is h tilt / reach. Beyond u =
-    reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the vertical by the angle
-    whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums agree. `density` is a
-    factor, at most 1, by which the error of the integral of f(s) counts beside that of f(s) / s.
+    tilt (cosh(u / reach) - 1)); and the factor by which the integrand may grow along it. At u = 0 the derivative by u
+    is i h, and the curvature is h tilt / reach. Beyond u = reach the nodes spread exponentially, and the hyperbola
+    nears a line that is turned from the vertical by the angle whose tangent is tilt. The step of the trapezoid rule in
+    u is halved until the last two sums agree. `density` is a factor, at most 1, by which the error of the integral of
+    f(s) counts beside that of f(s) / s.
 
     The first result says how the quadrature ended: `DIED` if it is accurate, `GROWS` if the integrand grows or does not
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
@@ -408,7 +409,7 @@ def quadrature(
     rows of `kept` are filled with the nodes s - c and with their masses. The caller makes the arrays `kept`, `ends` and
     `nodes`, because code that makes arrays takes long to compile. `nodes` has `WHOLE` entries, which are 0.
     """
-    h, reach, tilt = shape
+    h, reach, tilt, most = shape
     together = _prepare(table, at, series.shape[0] > 0, ends)
     step, count, smallest, peak, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, np.inf, False
     for level in range(_HALVINGS + 1):
@@ -436,8 +437,9 @@ def quadrature(
                 pace = math.sqrt(slope / h * (slope / h) + rise / h * (rise / h))  # h squared may overflow
                 size = factor * pace / (1.0 if density == 1 else math.sqrt(square))
                 if size < NEGLIGIBLE:
+                    grows = real == -np.inf  # a square has overflowed
                     break
-                grows = not size <= 1e3 * smallest
+                grows = not size <= most * smallest
                 if grows:
                     break
                 smallest = size if size < smallest else smallest
@@ -481,9 +483,13 @@ def quadrature(
             break
     for i in range(count):
         kept[1, i] = complex(kept[1, i].real * step, kept[1, i].imag * step)
-    # Where the integrand grows before it falls, its parts cancel.
+    # Where the integrand grows before it falls, or an integral is small beside the integrand, parts cancel.
+    size = h / abs(c) / nodes[_FINE]
+    other = density * h / abs(c) / nodes[_FINE + 1] if density else 0.0
+    size = size if size > other else other
+    peak *= size if size > 1 else 1.0
     ended = GROWS if grows else DIED if error < _RTOL else ROUGH
-    return ended, count, error + _ROUNDING * peak, nodes[_FINE], nodes[_FINE + 1], nodes[_FINE + 2]
+    return ended, count, error + _ROUNDING * (2 * peak - 1), nodes[_FINE], nodes[_FINE + 1], nodes[_FINE + 2]
 
 
 @compiled()

@@ -70,7 +70,7 @@ def sf(
     -------
     tail : float or ndarray
         The probability :math:`P[Q > x]`, in the shape of `x`. Its relative error is at most 1e-12 for tails down to
-        1e-300.
+        1e-300, if no entry of `dof` is below 0.001.
     error : float or ndarray
         Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``.
 
@@ -79,7 +79,7 @@ def sf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -177,7 +177,7 @@ def logsf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -254,7 +254,7 @@ def cdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -335,7 +335,7 @@ def logcdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -389,7 +389,7 @@ def pdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -443,7 +443,7 @@ def logpdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------

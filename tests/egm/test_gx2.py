@@ -193,6 +193,38 @@ def test_equal_weights_are_chi2(dof, p):
         assert gx2.ppf(p, weights, dof / 3) == pytest.approx(2.5 * low, rel=1e-12)
 
 
+@pytest.mark.parametrize("dof", [1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.1])
+@pytest.mark.parametrize("x", [1e-300, 1e-100, 6e-18, 1e-5, 0.1, 2.0, 100.0])
+def test_few_degrees_of_freedom(dof, x):
+    """Tails for very few degrees of freedom are exact within their estimated error, or they are refused.
+
+    From 0.001 degrees of freedom on, the error is at most 1e-12. `x` is the point.
+    """
+    k, y = mpf(dof) / 2, mpf(x) / 2
+    for function, ends in ((gx2.sf, (y, mp.inf)), (gx2.cdf, (0, y))):
+        with mp.workdps(40):
+            exact = mp.gammainc(k, *ends, regularized=True)
+        try:
+            tail, error = function(x, [1.0], dof, full_output=True)
+        except gx2.AccuracyError:
+            assert dof < 2e-6 or (dof < 0.01 and x < 1e-150)
+            continue
+        off = abs(float(tail / exact - 1))
+        assert off <= error + 3e-16
+        assert off <= 1e-12 or dof < 1e-3
+
+
+@pytest.mark.parametrize("dof", [1e-5, 3e-4, 0.01, 0.1, 0.3])
+@pytest.mark.parametrize("x", [1e-20, 1e-7, 0.1, 3.0])
+def test_what_clipping_removes_for_few_degrees_of_freedom(dof, x):
+    # For one weight of 1, Q = Y, and E[L Y] = E[Y; Y > x] - sqrt(x) E[sqrt(Y); Y > x] by the incomplete gamma function.
+    with mp.workdps(60):
+        k, y = mpf(dof) / 2, mpf(x) / 2
+        exact = 2 * (mp.gammainc(k + 1, y) - mp.sqrt(y) * mp.gammainc(k + 0.5, y)) / mp.gamma(k)
+    _, lost, _ = gx2.clip_moments(x, [1.0], dof)
+    assert lost[0] == pytest.approx(float(exact), rel=1e-12)
+
+
 @pytest.mark.parametrize(("dof", "nc"), [(1, 0.5), (3, 4.0), (2.5, 40.0), (10, 200.0)])
 def test_one_noncentral_weight_is_ncx2(dof, nc):
     # scipy's ncx2 has a relative error of about 1e-12 in the upper tail down to 1e-10.

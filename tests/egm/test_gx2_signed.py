@@ -423,6 +423,8 @@ def test_estimated_error_covers_the_difference_of_contours(terms, normal, distan
 
 
 ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and normal term
+    (1.0939343692492832e-07, [-0.9986261374204112, 0.9993318858180056], [0.05, 4.9518329315675145e-06], 0.0, 0.0),
+    (0.000687178540450950, [0.10909652, -0.02485807], [0.28308186, 0.00149101], 0.0, 0.0),
     (14.88746588345019, [1.173, 0.206, 2.563], [0.3, 0.3, 1.0], [0.5, 50.0, 0.0], 1.0),
     (0.4954, [0.006, 0.233, 0.002], [1.0, 0.3, 1.0], [50.0, 0.5, 0.5], 0.01),
 ]
@@ -431,7 +433,7 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
 @pytest.mark.parametrize(
     ("x", "form"),
     [
-        # Here earlier versions were wrong by 2.5e-12 and 6e-13, with an estimate of 1e-13 and of 4e-14.
+        # Here earlier versions were wrong by up to 2.6e-8, with estimates that were smaller.
         *((x, dict(zip(("weights", "dof", "nc", "normal"), rest, strict=True))) for x, *rest in ONCE_WRONG),
         *((2.5, FORMS[name]) for name in FORMS if name not in ("negative", "many")),
     ],
