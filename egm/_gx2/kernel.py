@@ -125,12 +125,14 @@ def newton(u: float, value: float, slope: float, low: float, high: float) -> tup
     """Take one step from `u` towards the zero of an increasing function; the zero lies between `low` and `high`.
 
     `value` and `slope` are those of the function at `u`. The results are the next u, by Newton's method or, if that
-    leaves the bracket, by bisection; and the two ends of the new bracket, which may be infinite.
+    leaves the bracket or comes close to its other end, by bisection; and the two ends of the new bracket, which may be
+    infinite. If `slope` is too small, Newton's method alone could go to and fro between the two ends for ever.
     """
     low, high = (u, high) if value < 0 else (low, u)
     step = -value / slope if slope > 0 else -math.copysign(1.0, value)
     target = u + (math.copysign(30.0, step) if abs(step) > 30 else step)
-    return target if low < target < high else (low + high) / 2, low, high
+    inside = low < target < high and abs(target - u) < 0.9 * (high - low)
+    return target if inside else (low + high) / 2, low, high
 
 
 @compiled("(f8[:, ::1], f8, f8, b1, f8[:, ::1])")
@@ -214,10 +216,11 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
     for _ in range(200):
         theta = most if theta > most else theta
         log_tail, slope = formula(table, normal, theta, lower, at)
-        value = math.log((TOP - log_tail) / (TOP - log_p))
+        below = TOP - log_tail if TOP - log_tail > 1e-3 else 1e-3  # for few degrees of freedom, log_tail may exceed TOP
+        value = math.log(below / (TOP - log_p))
         if abs(value) <= 3e-4 or (theta == most and value < 0):
             return theta
-        slope = -slope / (TOP - log_tail)
+        slope = -slope / below
         theta, low, high = newton(theta, value, slope, low, high)
     return np.nan
 

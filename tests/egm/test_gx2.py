@@ -297,6 +297,20 @@ def test_round_trip(form):
     np.testing.assert_allclose(gx2.cdf(gx2.ppf(TAILS[:5], **form), **form), TAILS[:5], rtol=1e-12)
 
 
+@pytest.mark.parametrize("dof", [0.05, 0.111, 0.156, 0.2, [0.12, 3.0]])
+def test_round_trip_for_few_degrees_of_freedom(dof):
+    """The quantiles of Q are found for all probabilities, and are minus those of -Q.
+
+    `dof` are the degrees of freedom of one or two chi-square variables. The saddlepoint formula is not decreasing here.
+    """
+    p, weights = np.linspace(0.01, 0.99, 40), np.array([2.0, 1.0])[: np.size(dof)]
+    upper, lower = gx2.isf(p, weights, dof), gx2.ppf(p, weights, dof)
+    np.testing.assert_allclose(gx2.sf(upper, weights, dof), p, rtol=1e-12)
+    np.testing.assert_allclose(gx2.cdf(lower, weights, dof), p, rtol=1e-12)
+    np.testing.assert_array_equal(gx2.ppf(p, -weights, dof), -upper)
+    np.testing.assert_array_equal(gx2.isf(p, -weights, dof), -lower)
+
+
 @forms
 @pytest.mark.parametrize("logp", [-1e3, -1e5, -1e6, -1e12, -1e16, -1e100, -1e306])
 def test_round_trip_beyond_doubles(form, logp):
