@@ -177,8 +177,7 @@ class Crossing:
 
         The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration.
         """
-        k = np.minimum(self.form.k, 64.0)
-        return EPS * (64 + 5 * size + 6 * self._turns + min(math.sqrt(k @ k), 64.0))
+        return EPS * (64 + 5 * size + 6 * self._turns + self.form.roughness)
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:

@@ -333,7 +333,8 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     saddlepoint formula can give. This function of theta is nearly a straight line. A first search takes the saddlepoint
     formula in place of the tail.
     """
-    top, positive = kernel().TOP, not form.normal and bool(form.r.min() > 0)
+    top, definite = kernel().TOP, bool(np.all(form.r > 0))
+    positive = definite and not form.normal
     depth = top - log_p
     least = math.log(top / depth)  # the result of `excess` for a tail of 1
     at = np.empty((3, form.table.shape[1]))
@@ -363,7 +364,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         return (crossing.log_height(0.0)[0] - log_p) / crossing.c
     # The last round ends with a second-order step in x, whose error is the third power of 3e-5.
     x = find_root(excess, theta, tolerance=max(3e-5 / depth, _LEAST))
-    return x if np.all(form.r > 0) else _polished(form, log_p, lower, x)
+    return x if definite else _polished(form, log_p, lower, x)
 
 
 def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:

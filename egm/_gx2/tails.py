@@ -13,7 +13,9 @@ from egm._gx2.form import Law, Real, Side, law_of
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
-_END = 1.9e154  # of a normal variable: the logarithm of its tail is -inf in doubles beyond so many standard deviations
+# Beyond so many standard deviations, the logarithms of the tail and of the density of a normal variable are -inf in
+# doubles. With further terms of positive weight, the lower tail is smaller still.
+_END = 1.9e154
 _TINY = 1e-290  # least x of a lower tail, in units of twice the largest weight, at which a saddle point is searched
 Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
 
@@ -491,21 +493,12 @@ def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
 
 def tail_on(side: Side, x: Real) -> Estimate:
     """Compute the logarithm of a tail of Q at `x`, and its estimated error; `side` says which tail."""
-    if _beyond_normal(side, x):
-        return -np.inf, 0.0
     y, beyond = _from_end(side, x)
+    if side.lower and y < -_END * side.form.normal:
+        return -np.inf, 0.0
     log_tail, error = log_tail_at(saddle(side.form, y, side.lower), y)
     power = float(np.sum(side.form.k)) / 2 * beyond if beyond else 0.0
     return log_tail + power, error + EPS * abs(power)
-
-
-def _beyond_normal(side: Side, x: Real) -> bool:
-    """Return whether the logarithms of the tail and of the density at `x` are -inf in double precision.
-
-    This is so if `side` computes the lower tail of a variable with a normal term, and `x` is so far out that the tail
-    of this term alone has such a logarithm. The other terms only make the tail smaller.
-    """
-    return bool(side.lower and side.scaled(x) < -_END * side.form.normal)
 
 
 def _from_end(side: Side, x: Real) -> tuple[Real, float]:
@@ -588,9 +581,9 @@ def _log_density(law: Law, x: float) -> float:
     side = law.upper if x >= law.mean else law.lower
     if x in (low, high):
         return _log_density_at_end(law) - math.log(side.form.unit)
-    if _beyond_normal(side, x):
-        return -np.inf
     y, beyond = _from_end(side, x)
+    if side.lower and y < -_END * side.form.normal:
+        return -np.inf
     density = tail_and_density(saddle(side.form, y, side.lower), y)[2]
     power = (float(np.sum(side.form.k)) / 2 - 1) * beyond if beyond else 0.0
     return density + power - math.log(side.form.unit)
