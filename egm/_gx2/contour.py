@@ -271,9 +271,10 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float,
     """Yield the shapes (h, reach, tilt, most) of the contours that `integrate` tries in turn; see `kernel.quadrature`.
 
     The first hyperbola follows the path of steepest descent to third order, if this path bends to the side on which
-    exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the last contour is a straight line.
-    The contours go through the point c of `crossing`, and `x` is a point of the distribution, divided by the unit of
-    its `Form`.
+    exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the third contour is straight.
+    If the path bends to the other side, two more hyperbolas go there: many small weights of one sign may let the
+    integrand die away on this side, before exp(-s x) grows. The contours go through the point c of `crossing`, and `x`
+    is a point of the distribution, divided by the unit of its `Form`.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -284,11 +285,15 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float,
     if not crossing.lower and h > _CLEAR * crossing.pace:
         most *= h / (_CLEAR * crossing.pace)
         h = _CLEAR * crossing.pace
-    # Of the path of steepest descent, in units of h.
-    bend = third * math.copysign(1.0, x) / spread / (3 * math.sqrt(spread))
-    for reach in (min(max(_TILT / bend, 1.0), _REACH) if bend > 0 else _REACH, 1.0):
-        yield h, reach, tilt, most
+    # Of the path of steepest descent, in units of h; positive if the path bends to the right.
+    bend = third / spread / (3 * math.sqrt(spread))
+    reach = min(max(_TILT / abs(bend), 1.0), _REACH) if bend else _REACH
+    for wide in (reach if bend * x > 0 else _REACH, 1.0):
+        yield h, wide, tilt, most
     yield h, 1.0, 0.0, most
+    if not crossing.lower and bend * x <= 0:
+        for wide in (reach, 1.0):
+            yield h, wide, math.copysign(_TILT, bend), most
 
 
 def growth(crossing: Crossing, shift: Complex) -> Complex:

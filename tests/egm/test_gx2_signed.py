@@ -448,6 +448,20 @@ def test_estimated_error_covers_a_certified_one(x, form):
     assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("x", [-9.0, -5.0, -2.0, 0.0, 2.0])
+def test_many_small_weights_against_a_large_one(x, sign):
+    """Tails are found in the bulk of Q = 10 Y - R, where R is a sum of 100 000 small squares with the mean 10.
+
+    The tail at `x` lies in the interval of `gx2.certify`, also for -Q, and if the small squares are given one by one.
+    """
+    weights, dof = sign * np.array([10.0, -1e-4]), [1, 100_000]
+    proved = gx2.certify(sign * x, weights, dof)
+    for tail in (gx2.sf(sign * x, weights, dof), gx2.sf(sign * x, np.repeat(weights, dof))):
+        assert proved.low * (1 - 1e-12) <= tail <= proved.high * (1 + 1e-12)
+    assert gx2.isf(tail, weights, dof) == pytest.approx(sign * x, rel=1e-9, abs=1e-9)
+
+
 # --- derivatives ------------------------------------------------------------------------------------------------------
 
 SMALL = [name for name in FORMS if name not in ("harmonic", "many")]
