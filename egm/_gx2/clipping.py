@@ -79,7 +79,7 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
         If `x` is not a single number that is finite and > 0, or if `weights`, `dof` or `nc` are
         outside their ranges.
     AccuracyError
-        If a quadrature fails.
+        If a quadrature fails, as it does for less than 1e-6 degrees of freedom in total.
 
     See Also
     --------
@@ -228,10 +228,13 @@ def _in_tail(form: Form, x: Real) -> Piece:
     `_lost_shares` at z = s x. Those of the derivatives by t are z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
+    height = np.exp(crossing.log_height(x)[0])
+    if height == 0:  # so are all means
+        none = np.empty(0, complex)
+        return crossing, none, (none, none, none, none)
     shift, mass, *_ = integrate(crossing, x, density=0.0)
-    height = float(x) * np.exp(crossing.log_height(x)[0]) / np.pi
     z = (crossing.c + shift) * float(x)
-    share, square = (height * mass * image for image in _lost_shares(z))
+    share, square = (float(x) * height / np.pi * mass * image for image in _lost_shares(z))
     return crossing, shift, (share, square, z * square, z * share)
 
 
@@ -259,6 +262,8 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     yield crossing, shift, (share, square, z * square, z * share)
     if log_by_formula(saddle(form, x, lower=True)) > np.log(_NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
         lowest = search(form, 2.5 * np.log(_NEGLIGIBLE), lower=True)  # E[x / Q; Q < lowest] is negligible, too
+        if lowest == 0:
+            raise AccuracyError("too few degrees of freedom for an integral over all values of Q", estimate=np.nan)
         for near, shift, mass, u in _below(form, lowest, float(x)):
             yield near, shift, ((u - 1) * mass, -((1 - u) ** 2) * mass, (u - 1) * u**3 * mass, -(u**3) / 2 * mass)
 

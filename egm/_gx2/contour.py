@@ -19,10 +19,13 @@ import numpy as np
 from egm._gx2.form import Form, Long, Real
 from egm._types import Array, Complex, Indices
 
-_EPS = 2.2e-16
+EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
 _WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
+VAST = 1e20  # beside a logarithm of this size, that of an integral along a contour, without its height, is negligible
+_CLEAR = 2.0  # most h of a hyperbola, in distances of c from the cut; 3 to 7 were worse for few degrees of freedom
 _REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
+_GROWTH = 1e3  # largest factor by which an integrand may grow along a contour, where h is not made smaller
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
 Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
 T = TypeVar("T")
@@ -152,9 +155,13 @@ class Crossing:
         size += abs(self.c * float(x))
         if size < _SMALL:
             return height - self.c * float(x) + self.beyond, self._rounding(size)
-        form, c = self.form, np.longdouble(self.c)
+        form, c, rest = self.form, np.longdouble(self.c), np.longdouble(self.pace)
+        if self.lower or self.theta < kernel().CLOSE:
+            rest = 1 - c
+        else:
+            c = 1 - rest
         y = c * form.exact_r
-        slack, near = 1 - y if self.lower else (1 - c) + c * form.table[1], y > -1
+        slack, near = 1 - y if self.lower else rest + c * form.table[1], y > -1
         terms = form.k * np.where(near, _minus_log1p_less_mean(y, slack), -np.log(slack)) / 2
         y, less = np.where(near, y, 1.0), np.where(near, form.means, 0.0).sum()
         if not form.central:
@@ -170,7 +177,7 @@ class Crossing:
 
         The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration.
         """
-        return _EPS * (64 + 5 * size + 6 * self._turns + min(math.sqrt(self.form.k @ self.form.k), 64.0))
+        return EPS * (64 + 5 * size + 6 * self._turns + self.form.roughness)
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
@@ -240,6 +247,8 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     """
     x, form, compiled = float(x), crossing.form, kernel()
     best: Quadrature | None = None
+    if not crossing.lower and crossing.theta == compiled.FAR:
+        raise AccuracyError(f"no quadrature so far beyond the largest weight, for {x!r} units", estimate=np.nan)
     arguments = form.table, form.normal, form.series, crossing.beyond, x, crossing.c, crossing.at
     ends, kept = np.empty(form.table.shape[1], np.intp), np.empty((3, compiled.MOST_NODES), complex)
     for shape in _shapes(crossing, x):
@@ -258,23 +267,33 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     return best
 
 
-def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float]]:
-    """Yield the shapes (h, reach, tilt) of the contours that `integrate` tries in turn; see `kernel.quadrature`.
+def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float, float]]:
+    """Yield the shapes (h, reach, tilt, most) of the contours that `integrate` tries in turn; see `kernel.quadrature`.
 
     The first hyperbola follows the path of steepest descent to third order, if this path bends to the side on which
-    exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the last contour is a straight line.
-    The contours go through the point c of `crossing`, and `x` is a point of the distribution, divided by the unit of
-    its `Form`.
+    exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the third contour is straight.
+    If the path bends to the other side, two more hyperbolas go there: many small weights of one sign may let the
+    integrand die away on this side, before exp(-s x) grows. The contours go through the point c of `crossing`, and `x`
+    is a point of the distribution, divided by the unit of its `Form`.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
     # makes the integrand die away, and the lower one further than many weights can bear.
-    third = abs(crossing.skew) + 2 / spread**2 if crossing.lower else crossing.skew
+    third = abs(crossing.skew) + 2 / spread / spread if crossing.lower else crossing.skew
     h, tilt = c / math.sqrt(spread), math.copysign(_TILT, x) if x else 0.0
-    bend = third * math.copysign(1.0, x) / (3 * spread**1.5)  # of the path of steepest descent, in units of h
-    for reach in (min(max(_TILT / bend, 1.0), _REACH) if bend > 0 else _REACH, 1.0):
-        yield h, reach, tilt
-    yield h, 1.0, 0.0
+    most = _GROWTH
+    if not crossing.lower and h > _CLEAR * crossing.pace:
+        most *= h / (_CLEAR * crossing.pace)
+        h = _CLEAR * crossing.pace
+    # Of the path of steepest descent, in units of h; positive if the path bends to the right.
+    bend = third / spread / (3 * math.sqrt(spread))
+    reach = min(max(_TILT / abs(bend), 1.0), _REACH) if bend else _REACH
+    for wide in (reach if bend * x > 0 else _REACH, 1.0):
+        yield h, wide, tilt, most
+    yield h, 1.0, 0.0, most
+    if not crossing.lower and bend * x <= 0:
+        for wide in (reach, 1.0):
+            yield h, wide, math.copysign(_TILT, bend), most
 
 
 def growth(crossing: Crossing, shift: Complex) -> Complex:

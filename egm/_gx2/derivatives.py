@@ -76,7 +76,7 @@ def gradients(
         If `x` is not a single number inside the support of Q, or if another argument is outside
         its range.
     AccuracyError
-        If a quadrature fails.
+        If a quadrature fails, as it does beyond about 1e43 times the largest weight.
 
     See Also
     --------
@@ -186,7 +186,7 @@ def conditional_means(
         If `x` is not a single number inside the support of Q, or if another argument is outside
         its range.
     AccuracyError
-        If a quadrature fails.
+        If a quadrature fails, as it does beyond about 1e43 times the largest weight.
 
     Notes
     -----

@@ -29,6 +29,10 @@ from egm._types import Array, Complex, Indices
 NEGLIGIBLE = 1e-17  # relative size at which the integrand counts as having died away
 _STEP = 0.2  # step of the first trapezoid rule, in units in which the integrand falls like exp(-u^2/2)
 MOST_NODES = 8192
+_NEAR = 0.01  # most distance of a contour from the saddle point, in units in which the integrand falls like exp(-u^2/2)
+_EXACT = 1e-12  # least tolerance of the search for a saddle point
+CLOSE = 10.0  # theta from which c is so near 1 that 1 - c is not computed from the rounded c
+FAR = 100.0  # largest theta of an upper tail; beyond it, powers of 1 / (1 - c) would overflow
 _HALVINGS = 5
 _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of the exponent comes on top
 TOP = 1 - 0.5 * math.log(2 * math.pi)  # largest logarithm of a tail that the saddlepoint formula can give
@@ -66,7 +70,7 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
     if lower:
         return -math.exp(theta), 0.0, 1.0
     c, rest = 1 / (1 + math.exp(-theta)), 1 / (1 + math.exp(theta))
-    return c, 1 - c if theta < 10 else rest, rest
+    return c, 1 - c if theta < CLOSE else rest, rest
 
 
 @compiled("(f8[:, ::1], f8, f8, b1, f8[:, ::1])")
@@ -121,12 +125,14 @@ def newton(u: float, value: float, slope: float, low: float, high: float) -> tup
     """Take one step from `u` towards the zero of an increasing function; the zero lies between `low` and `high`.
 
     `value` and `slope` are those of the function at `u`. The results are the next u, by Newton's method or, if that
-    leaves the bracket, by bisection; and the two ends of the new bracket, which may be infinite.
+    leaves the bracket or comes close to its other end, by bisection; and the two ends of the new bracket, which may be
+    infinite. If `slope` is too small, Newton's method alone could go to and fro between the two ends for ever.
     """
     low, high = (u, high) if value < 0 else (low, u)
     step = -value / slope if slope > 0 else -math.copysign(1.0, value)
     target = u + (math.copysign(30.0, step) if abs(step) > 30 else step)
-    return target if low < target < high else (low + high) / 2, low, high
+    inside = low < target < high and abs(target - u) < 0.9 * (high - low)
+    return target if inside else (low + high) / 2, low, high
 
 
 @compiled("(f8[:, ::1], f8, f8, b1, f8[:, ::1])")
@@ -134,7 +140,8 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
     theta gives the point c = -exp(theta) if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)). K is the cumulant
-    function of the distribution in `table` and `normal`.
+    function of the distribution in `table` and `normal`. If the theta of an upper tail is larger than `FAR`, the result
+    is `FAR`.
 
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
@@ -146,15 +153,18 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
         variance += table[0, j] * table[0, j] * (table[2, j] / 2 + table[3, j])
     z = abs(x - mean) / math.sqrt(variance)
     theta = math.log((z + math.hypot(z, 2.0)) / (2 * math.sqrt(variance)))
-    low, high = -np.inf, np.inf
+    low, high, most = -np.inf, np.inf, np.inf if lower else FAR
     for _ in range(200):
+        theta = most if theta > most else theta
         c, pace, gain, loss, convex, concave, _ = cross(table, normal, theta, lower, at)
         plus, minus = -c * x if c * x < 0 else 0.0, c * x if c * x > 0 else 0.0
         more, less = gain + plus, 1 + loss + minus
         value = math.log(more / less) if more > 0 else -np.inf
-        if abs(value) <= 1e-4:
-            return theta
         slope = pace * ((gain + convex + plus) / more - (loss - concave + minus) / less)
+        off = value * pace * math.sqrt(convex + concave + 1)  # times 1 / slope: in units of the width of the integrand
+        near = abs(value) <= _EXACT or abs(off) <= _NEAR * slope
+        if (abs(value) <= 1e-4 and near) or (theta == most and value < 0):
+            return theta
         theta, low, high = newton(theta, value, slope, low, high)
     return np.nan
 
@@ -176,7 +186,8 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     spread, third, fourth = convex + concave + 1, third - 2, 6.0
     for j in range(table.shape[1]):
         fourth += at[1, j] ** 4 * (3 * table[2, j] + 12 * table[3, j] / at[0, j])
-    correction = fourth / (8 * spread**2) - 5 * third**2 / (24 * spread**3)
+    skew = third / spread / math.sqrt(spread)
+    correction = fourth / spread / spread / 8 - 5 * skew * skew / 24
     value = 1 - gain + loss + height - 0.5 * math.log(2 * math.pi * spread) + math.log1p(max(correction, -0.5))
     return value, -(spread + third / spread / 2) * pace
 
@@ -184,6 +195,8 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
 @compiled()
 def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array) -> float:
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
+
+    If the theta of an upper tail is larger than `FAR`, the result is `FAR`.
 
     The formula is an approximation of the tail in closed form. The saddle point is the point c that theta and `lower`
     give, as the docstring of the module says.
@@ -199,13 +212,15 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
     # For equal weights log(1 - c) has this solution, to a few percent.
     ratio = (TOP - log_p) / variance
     theta = math.log(ratio + math.sqrt(2 * ratio))
-    low, high = -np.inf, np.inf
+    low, high, most = -np.inf, np.inf, np.inf if lower else FAR
     for _ in range(200):
+        theta = most if theta > most else theta
         log_tail, slope = formula(table, normal, theta, lower, at)
-        value = math.log((TOP - log_tail) / (TOP - log_p))
-        if abs(value) <= 3e-4:
+        below = TOP - log_tail if TOP - log_tail > 1e-3 else 1e-3  # for few degrees of freedom, log_tail may exceed TOP
+        value = math.log(below / (TOP - log_p))
+        if abs(value) <= 3e-4 or (theta == most and value < 0):
             return theta
-        slope = -slope / (TOP - log_tail)
+        slope = -slope / below
         theta, low, high = newton(theta, value, slope, low, high)
     return np.nan
 
@@ -366,7 +381,7 @@ def growth_at(
     return result
 
 
-@compiled("(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 3), f8, intp[::1], f8[::1], c16[:, ::1])")
+@compiled("(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 4), f8, intp[::1], f8[::1], c16[:, ::1])")
 def quadrature(
     table: Array,
     normal: float,
@@ -375,7 +390,7 @@ def quadrature(
     x: float,
     c: float,
     at: Array,
-    shape: tuple[float, float, float],
+    shape: tuple[float, float, float, float],
     density: float,
     ends: Indices,
     nodes: Array,
@@ -385,10 +400,11 @@ def quadrature(
 
     `at` was filled by `cross` at c, and `beyond` is the value of the power series with the coefficients `series` at c.
     `shape` holds h, reach and tilt, the constants of the hyperbola whose nodes s - c are reach h (i sinh(u / reach) +
-    tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is i h, and the curvature is h tilt / reach. Beyond u =
-    reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the vertical by the angle
-    whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums agree. `density` is a
-    factor, at most 1, by which the error of the integral of f(s) counts beside that of f(s) / s.
+    tilt (cosh(u / reach) - 1)); and the factor by which the integrand may grow along it. At u = 0 the derivative by u
+    is i h, and the curvature is h tilt / reach. Beyond u = reach the nodes spread exponentially, and the hyperbola
+    nears a line that is turned from the vertical by the angle whose tangent is tilt. The step of the trapezoid rule in
+    u is halved until the last two sums agree. `density` is a factor, at most 1, by which the error of the integral of
+    f(s) counts beside that of f(s) / s.
 
     The first result says how the quadrature ended: `DIED` if it is accurate, `GROWS` if the integrand grows or does not
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
@@ -396,7 +412,7 @@ def quadrature(
     rows of `kept` are filled with the nodes s - c and with their masses. The caller makes the arrays `kept`, `ends` and
     `nodes`, because code that makes arrays takes long to compile. `nodes` has `WHOLE` entries, which are 0.
     """
-    h, reach, tilt = shape
+    h, reach, tilt, most = shape
     together = _prepare(table, at, series.shape[0] > 0, ends)
     step, count, smallest, peak, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, np.inf, False
     for level in range(_HALVINGS + 1):
@@ -424,8 +440,9 @@ def quadrature(
                 pace = math.sqrt(slope / h * (slope / h) + rise / h * (rise / h))  # h squared may overflow
                 size = factor * pace / (1.0 if density == 1 else math.sqrt(square))
                 if size < NEGLIGIBLE:
+                    grows = real == -np.inf  # a square has overflowed
                     break
-                grows = not size <= 1e3 * smallest
+                grows = not size <= most * smallest
                 if grows:
                     break
                 smallest = size if size < smallest else smallest
@@ -469,9 +486,13 @@ def quadrature(
             break
     for i in range(count):
         kept[1, i] = complex(kept[1, i].real * step, kept[1, i].imag * step)
-    # Where the integrand grows before it falls, its parts cancel.
+    # Where the integrand grows before it falls, or an integral is small beside the integrand, parts cancel.
+    size = h / abs(c) / nodes[_FINE]
+    other = density * h / abs(c) / nodes[_FINE + 1] if density else 0.0
+    size = size if size > other else other
+    peak *= size if size > 1 else 1.0
     ended = GROWS if grows else DIED if error < _RTOL else ROUGH
-    return ended, count, error + _ROUNDING * peak, nodes[_FINE], nodes[_FINE + 1], nodes[_FINE + 2]
+    return ended, count, error + _ROUNDING * (2 * peak - 1), nodes[_FINE], nodes[_FINE + 1], nodes[_FINE + 2]
 
 
 @compiled()

@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from egm._gx2.contour import AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
+from egm._gx2.contour import VAST, AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
 from egm._gx2.form import Form, Law, distinct, law_of
 from egm._gx2.tails import at_each, log_complement, log_tail_at, tail_and_density
 from egm._types import Array, ArrayLike, Floats
@@ -17,6 +17,7 @@ from egm._validate import real
 _FEW = 48  # up to this number of quantiles are computed one by one
 _NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
 _SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
+_LEAST = 1e-13  # least tolerance of the search: near the zero of a huge logarithm, theta moves by such steps
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
 
 
@@ -61,7 +62,7 @@ def isf(
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails.
+        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
 
     See Also
     --------
@@ -126,7 +127,7 @@ def ppf(
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails.
+        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
 
     See Also
     --------
@@ -183,7 +184,7 @@ def ilogsf(
     ValueError
         If `logp` is positive or NaN, or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails.
+        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
 
     See Also
     --------
@@ -310,13 +311,18 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 
 
 def _log_upper_at_mean(law: Law) -> float:
-    """Return the logarithm of the upper tail of Q at its mean by the saddlepoint formula, but at most -0.001.
+    """Return about the logarithm of the upper tail of Q at its mean, but at most -0.001.
 
     A quantile whose upper tail has a larger logarithm than this is searched by its lower tail, because a tail that is
-    close to 1 makes the search inaccurate.
+    close to 1 makes the search inaccurate. If all weights are negative, the result is log(1 - p) with the tail p of -Q,
+    so that the quantiles of Q and of -Q are found by the same search. The saddlepoint formula gives the tail, unless
+    there are so few degrees of freedom that it is wrong by a factor of two.
     """
-    side = law.upper
-    return min(log_by_formula(saddle(side.form, side.form.mean, side.lower)), -1e-3)
+    side = law.lower if law.signs == (True, False) else law.upper
+    mean = saddle(side.form, side.form.mean, side.lower)
+    log_tail = log_by_formula(mean) if side.form.k.sum() >= 1 else log_tail_at(mean, side.form.mean)[0]
+    log_tail = min(log_tail, -1e-3)
+    return log_tail if side is law.upper else log_complement(log_tail)
 
 
 def search(form: Form, log_p: float, lower: bool) -> float:
@@ -327,16 +333,24 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     saddlepoint formula can give. This function of theta is nearly a straight line. A first search takes the saddlepoint
     formula in place of the tail.
     """
-    top = kernel().TOP
+    top, definite = kernel().TOP, bool(np.all(form.r > 0))
+    positive = definite and not form.normal
     depth = top - log_p
+    least = math.log(top / depth)  # the result of `excess` for a tail of 1
     at = np.empty((3, form.table.shape[1]))
 
     def excess(theta: float) -> tuple[float, float, float]:
         crossing = Crossing(form, theta, lower)
+        if positive and crossing.x <= 0:
+            return least, -least, 0.0
         log_tail, _, log_density, density_slope = tail_and_density(crossing, crossing.x, _SLOPE)
         tail_slope = (1 if lower else -1) * math.exp(log_density - log_tail)  # d log tail / dx
-        step = (log_p - log_tail) / tail_slope
-        x = crossing.x + step - step * (step * (density_slope - tail_slope)) / 2  # the square of a step may underflow
+        x, step, bend = crossing.x, (log_p - log_tail) / tail_slope, density_slope - tail_slope
+        if positive:  # the step is in log x, of which the logarithm of the tail is nearly linear if x is small
+            step, bend = step / x, bend * x + 1
+            x *= math.exp(min(step - step * step * bend / 2, 700.0))
+        else:
+            x += step - step * (step * bend) / 2  # the square of a step may underflow
         slope = tail_slope * crossing.spread * crossing.pace / crossing.c
         return math.log((top - log_tail) / depth), -slope / (top - log_tail), x
 
@@ -345,9 +359,12 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     theta = kernel().by_formula(form.table, form.normal, log_p, lower, at)
     if math.isnan(theta):
         raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p!r}", estimate=theta)
+    if not lower and theta == kernel().FAR and depth > VAST:  # at this c, the height is that at the saddle point
+        crossing = Crossing(form, theta, lower)
+        return (crossing.log_height(0.0)[0] - log_p) / crossing.c
     # The last round ends with a second-order step in x, whose error is the third power of 3e-5.
-    x = find_root(excess, theta, tolerance=3e-5 / depth)
-    return x if np.all(form.r > 0) else _polished(form, log_p, lower, x)
+    x = find_root(excess, theta, tolerance=max(3e-5 / depth, _LEAST))
+    return x if definite else _polished(form, log_p, lower, x)
 
 
 def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:

@@ -8,11 +8,15 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from egm._gx2.contour import Crossing, integrate, saddle
+from egm._gx2.contour import EPS, VAST, Crossing, integrate, saddle
 from egm._gx2.form import Law, Real, Side, law_of
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
+# Beyond so many standard deviations, the logarithms of the tail and of the density of a normal variable are -inf in
+# doubles. With further terms of positive weight, the lower tail is smaller still.
+_END = 1.9e154
+_TINY = 1e-290  # least x of a lower tail, in units of twice the largest weight, at which a saddle point is searched
 Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
 
 
@@ -68,7 +72,7 @@ def sf(
     -------
     tail : float or ndarray
         The probability :math:`P[Q > x]`, in the shape of `x`. Its relative error is at most 1e-12 for tails down to
-        1e-300.
+        1e-300, if no entry of `dof` is below 0.001.
     error : float or ndarray
         Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``.
 
@@ -77,7 +81,7 @@ def sf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -175,7 +179,7 @@ def logsf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -252,7 +256,7 @@ def cdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -333,7 +337,7 @@ def logcdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -387,7 +391,7 @@ def pdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -441,7 +445,7 @@ def logpdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails.
+        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -464,8 +468,10 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
     of the density, and the derivative of this logarithm by x. The estimated error is the error of the tail or
     `density_counts` times the error of the density, whichever is larger, plus a bound on the rounding error.
     """
-    _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     height, rounding = crossing.log_height(x)
+    if height < -VAST:
+        return height, rounding, height + math.log(abs(crossing.c)), -crossing.c
+    _, _, error, (tail, density, moment) = integrate(crossing, x, density_counts)
     log_tail = height + math.log(tail / math.pi)
     log_density = height + math.log(density / math.pi) + math.log(abs(crossing.c))
     return log_tail, error + rounding, log_density, -crossing.c * (1 + moment / density)
@@ -478,15 +484,34 @@ def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
     lower one if `crossing.lower` is true. The density at `x` may be infinite, because its error is not part of the
     estimate.
     """
-    _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     height, rounding = crossing.log_height(x)
+    if height < -VAST:
+        return height, rounding
+    _, _, error, (tail, *_) = integrate(crossing, x, density=0.0)
     return height + math.log(tail / math.pi), error + rounding
 
 
 def tail_on(side: Side, x: Real) -> Estimate:
     """Compute the logarithm of a tail of Q at `x`, and its estimated error; `side` says which tail."""
-    y = side.scaled(x)
-    return log_tail_at(saddle(side.form, y, side.lower), y)
+    y, beyond = _from_end(side, x)
+    if side.lower and y < -_END * side.form.normal:
+        return -np.inf, 0.0
+    log_tail, error = log_tail_at(saddle(side.form, y, side.lower), y)
+    power = float(np.sum(side.form.k)) / 2 * beyond if beyond else 0.0
+    return log_tail + power, error + EPS * abs(power)
+
+
+def _from_end(side: Side, x: Real) -> tuple[Real, float]:
+    """Return `x` as a value y of the variable of ``side.form``, but at least `_TINY`; and the log of the factor.
+
+    Near the end of the support, a lower tail is proportional to y^(k/2), where k is the sum of the degrees of freedom.
+    The second number is the logarithm of the exact value, divided by the first number. It is 0 unless all weights are
+    so large that y^(k/2) has the accuracy of a double at `_TINY`.
+    """
+    y, form = side.scaled(x), side.form
+    if not side.lower or y >= _TINY or form.normal or form.r.min() < 1e20 * _TINY:
+        return y, 0.0
+    return _TINY, math.log(side.sign * (x - side.shift)) - math.log(form.unit) - math.log(_TINY)
 
 
 def _tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
@@ -554,9 +579,14 @@ def _log_density(law: Law, x: float) -> float:
     if x == law.shift and not law.normal and all(law.signs) and np.sum(law.dof) <= 2:
         return np.inf
     side = law.upper if x >= law.mean else law.lower
-    y = side.scaled(x)
-    density = _log_density_at_end(law) if x in (low, high) else tail_and_density(saddle(side.form, y, side.lower), y)[2]
-    return density - math.log(side.form.unit)
+    if x in (low, high):
+        return _log_density_at_end(law) - math.log(side.form.unit)
+    y, beyond = _from_end(side, x)
+    if side.lower and y < -_END * side.form.normal:
+        return -np.inf
+    density = tail_and_density(saddle(side.form, y, side.lower), y)[2]
+    power = (float(np.sum(side.form.k)) / 2 - 1) * beyond if beyond else 0.0
+    return density + power - math.log(side.form.unit)
 
 
 def _log_density_at_end(law: Law) -> float:

@@ -193,6 +193,38 @@ def test_equal_weights_are_chi2(dof, p):
         assert gx2.ppf(p, weights, dof / 3) == pytest.approx(2.5 * low, rel=1e-12)
 
 
+@pytest.mark.parametrize("dof", [1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.1])
+@pytest.mark.parametrize("x", [1e-300, 1e-100, 6e-18, 1e-5, 0.1, 2.0, 100.0])
+def test_few_degrees_of_freedom(dof, x):
+    """Tails for very few degrees of freedom are exact within their estimated error, or they are refused.
+
+    From 0.001 degrees of freedom on, the error is at most 1e-12. `x` is the point.
+    """
+    k, y = mpf(dof) / 2, mpf(x) / 2
+    for function, ends in ((gx2.sf, (y, mp.inf)), (gx2.cdf, (0, y))):
+        with mp.workdps(40):
+            exact = mp.gammainc(k, *ends, regularized=True)
+        try:
+            tail, error = function(x, [1.0], dof, full_output=True)
+        except gx2.AccuracyError:
+            assert dof < 2e-6 or (dof < 0.01 and x < 1e-150)
+            continue
+        off = abs(float(tail / exact - 1))
+        assert off <= error + 3e-16
+        assert off <= 1e-12 or dof < 1e-3
+
+
+@pytest.mark.parametrize("dof", [1e-5, 3e-4, 0.01, 0.1, 0.3])
+@pytest.mark.parametrize("x", [1e-20, 1e-7, 0.1, 3.0])
+def test_what_clipping_removes_for_few_degrees_of_freedom(dof, x):
+    # For one weight of 1, Q = Y, and E[L Y] = E[Y; Y > x] - sqrt(x) E[sqrt(Y); Y > x] by the incomplete gamma function.
+    with mp.workdps(60):
+        k, y = mpf(dof) / 2, mpf(x) / 2
+        exact = 2 * (mp.gammainc(k + 1, y) - mp.sqrt(y) * mp.gammainc(k + 0.5, y)) / mp.gamma(k)
+    _, lost, _ = gx2.clip_moments(x, [1.0], dof)
+    assert lost[0] == pytest.approx(float(exact), rel=1e-12)
+
+
 @pytest.mark.parametrize(("dof", "nc"), [(1, 0.5), (3, 4.0), (2.5, 40.0), (10, 200.0)])
 def test_one_noncentral_weight_is_ncx2(dof, nc):
     # scipy's ncx2 has a relative error of about 1e-12 in the upper tail down to 1e-10.
@@ -208,6 +240,54 @@ def test_two_squares_with_equal_weights_are_exponential():
     np.testing.assert_allclose(gx2.logpdf(x, [1.0, 1.0]), -x / 2 - np.log(2), rtol=1e-13)
 
 
+@pytest.mark.parametrize("x", [1e12, 1e16, 1e20, 1e50, 1e100, 1e154, 1e200, 1.7e308])
+@pytest.mark.parametrize(("others", "factor"), [([], 1), ([0.5], 0.5**-0.5), ([-1.0, 0.25], 1.5**-0.5)])
+def test_far_beyond_the_largest_weight(x, others, factor):
+    # The largest weight, here 1, makes the tail. The other weights w multiply it by the product of (1 - w)^(-1/2).
+    weights = [1.0, *others]
+    with mp.workdps(30):
+        exact = mp.log(factor * mp.erfc(mp.sqrt(mpf(x) / 2)))
+        assert abs(float(mpf(float(gx2.logsf(x, weights))) / exact - 1)) <= 1e-15
+    assert gx2.sf(x, weights) == gx2.pdf(x, weights) == gx2.sf(1.0, np.divide(weights, x)) == 0
+    assert gx2.cdf(x, weights) == 1
+    if min(weights) > 0:
+        assert not np.any(gx2.clip_moments(x, weights))
+    if x <= 1e20:
+        np.testing.assert_allclose(gx2.conditional_means(x, weights) @ weights, x, rtol=1e-13)
+        assert not np.any(gx2.gradients(x, weights).weights)
+    else:
+        with pytest.raises(gx2.AccuracyError, match="beyond the largest weight"):
+            gx2.conditional_means(x, weights)
+
+
+@pytest.mark.parametrize("x", [1e20, 1e100, 1e300])
+@pytest.mark.parametrize("nc", [1e-3, 1.0, 1e3])
+def test_far_beyond_a_noncentral_weight(x, nc):
+    # For one degree of freedom, it is the tail of a normal variable at sqrt(x) - sqrt(nc).
+    z = np.sqrt(x) - np.sqrt(nc)
+    assert gx2.logsf(x, [1.0], 1, nc) == pytest.approx(-z * z / 2, rel=1e-14)
+
+
+@pytest.mark.parametrize("dof", [1e12, 1e100, 1e300])
+def test_many_degrees_of_freedom(dof):
+    # The lower tail at 1 is exp(-1/2) (1/2)^(dof/2) / Gamma(dof/2 + 1), up to a factor that is close to 1.
+    with mp.workdps(400):
+        exact = mpf(dof) / 2 * mp.log(mpf(0.5)) - mpf(0.5) - mp.loggamma(mpf(dof) / 2 + 1)
+    assert gx2.logcdf(1.0, [1.0], dof) == pytest.approx(float(exact), rel=1e-14)
+    assert gx2.sf(1.0, [1.0], dof) == 1
+    assert gx2.logsf(4 * dof, [1.0], dof) == pytest.approx(dof / 2 * (np.log(4) - 3), rel=1e-10)
+
+
+@pytest.mark.parametrize("x", [1e-280, 1e-295, 1e-307, 1e-310, 3e-323])
+@pytest.mark.parametrize("dof", [0.5, 1, 3])
+def test_subnormal_numbers(x, dof):
+    # Here the lower tail of Q = Y_1 + Y_2 / 2 is x^dof / (2^(dof / 2) Gamma(dof + 1)), and the density its derivative.
+    exact = dof * np.log(x / 2) + dof / 2 * np.log(2) - float(mp.loggamma(dof + 1))
+    assert gx2.logcdf(x, [1.0, 0.5], dof) == pytest.approx(exact, rel=1e-14)
+    assert gx2.logpdf(x, [1.0, 0.5], dof) == pytest.approx(exact + np.log(dof) - np.log(x), rel=1e-14)
+    assert gx2.sf(-x, [-1.0, -0.5], dof) == pytest.approx(gx2.cdf(x, [1.0, 0.5], dof), rel=1e-13)
+
+
 # --- laws -------------------------------------------------------------------------------------------------------------
 
 
@@ -217,8 +297,22 @@ def test_round_trip(form):
     np.testing.assert_allclose(gx2.cdf(gx2.ppf(TAILS[:5], **form), **form), TAILS[:5], rtol=1e-12)
 
 
+@pytest.mark.parametrize("dof", [0.05, 0.111, 0.156, 0.2, [0.12, 3.0]])
+def test_round_trip_for_few_degrees_of_freedom(dof):
+    """The quantiles of Q are found for all probabilities, and are minus those of -Q.
+
+    `dof` are the degrees of freedom of one or two chi-square variables. The saddlepoint formula is not decreasing here.
+    """
+    p, weights = np.linspace(0.01, 0.99, 40), np.array([2.0, 1.0])[: np.size(dof)]
+    upper, lower = gx2.isf(p, weights, dof), gx2.ppf(p, weights, dof)
+    np.testing.assert_allclose(gx2.sf(upper, weights, dof), p, rtol=1e-12)
+    np.testing.assert_allclose(gx2.cdf(lower, weights, dof), p, rtol=1e-12)
+    np.testing.assert_array_equal(gx2.ppf(p, -weights, dof), -upper)
+    np.testing.assert_array_equal(gx2.isf(p, -weights, dof), -lower)
+
+
 @forms
-@pytest.mark.parametrize("logp", [-1e3, -1e5, -1e6])
+@pytest.mark.parametrize("logp", [-1e3, -1e5, -1e6, -1e12, -1e16, -1e100, -1e306])
 def test_round_trip_beyond_doubles(form, logp):
     assert gx2.logsf(gx2.ilogsf(logp, **form), **form) == pytest.approx(logp, rel=1e-12)
 

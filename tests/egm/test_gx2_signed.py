@@ -423,6 +423,8 @@ def test_estimated_error_covers_the_difference_of_contours(terms, normal, distan
 
 
 ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and normal term
+    (1.0939343692492832e-07, [-0.9986261374204112, 0.9993318858180056], [0.05, 4.9518329315675145e-06], 0.0, 0.0),
+    (0.000687178540450950, [0.10909652, -0.02485807], [0.28308186, 0.00149101], 0.0, 0.0),
     (14.88746588345019, [1.173, 0.206, 2.563], [0.3, 0.3, 1.0], [0.5, 50.0, 0.0], 1.0),
     (0.4954, [0.006, 0.233, 0.002], [1.0, 0.3, 1.0], [50.0, 0.5, 0.5], 0.01),
 ]
@@ -431,7 +433,7 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
 @pytest.mark.parametrize(
     ("x", "form"),
     [
-        # Here earlier versions were wrong by 2.5e-12 and 6e-13, with an estimate of 1e-13 and of 4e-14.
+        # Here earlier versions were wrong by up to 2.6e-8, with estimates that were smaller.
         *((x, dict(zip(("weights", "dof", "nc", "normal"), rest, strict=True))) for x, *rest in ONCE_WRONG),
         *((2.5, FORMS[name]) for name in FORMS if name not in ("negative", "many")),
     ],
@@ -444,6 +446,20 @@ def test_estimated_error_covers_a_certified_one(x, form):
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)
     assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("x", [-9.0, -5.0, -2.0, 0.0, 2.0])
+def test_many_small_weights_against_a_large_one(x, sign):
+    """Tails are found in the bulk of Q = 10 Y - R, where R is a sum of 100 000 small squares with the mean 10.
+
+    The tail at `x` lies in the interval of `gx2.certify`, also for -Q, and if the small squares are given one by one.
+    """
+    weights, dof = sign * np.array([10.0, -1e-4]), [1, 100_000]
+    proved = gx2.certify(sign * x, weights, dof)
+    for tail in (gx2.sf(sign * x, weights, dof), gx2.sf(sign * x, np.repeat(weights, dof))):
+        assert proved.low * (1 - 1e-12) <= tail <= proved.high * (1 + 1e-12)
+    assert gx2.isf(tail, weights, dof) == pytest.approx(sign * x, rel=1e-9, abs=1e-9)
 
 
 # --- derivatives ------------------------------------------------------------------------------------------------------
@@ -838,6 +854,21 @@ def test_density_near_a_pole_is_refused(x):
     """
     with pytest.raises(gx2.AccuracyError):
         gx2.pdf(x, [1.0, -1.0], 0.25)
+
+
+@pytest.mark.parametrize("z", [1e3, 1e9, 1e12, 1e100, 1e154, 1e200])
+def test_far_tails_of_a_normal_term(z):
+    """Tails and density of a normal variable are those of SciPy at any distance, also with a positive weight of 1.
+
+    The point is `z` standard deviations below the mean, and the weight changes the tail there by (1 + 2 z)^(-1/2).
+    """
+    with np.errstate(over="ignore"):
+        tail, density = stats.norm.logcdf(-z), stats.norm.logpdf(z)
+    assert gx2.logsf(3 * z, [], normal=3.0) == pytest.approx(tail, rel=1e-14)
+    assert gx2.logpdf(-z, [], normal=1.0) == pytest.approx(density, rel=1e-14)
+    if z >= 1e9:
+        assert gx2.logcdf(-z, [1.0], normal=1.0) == pytest.approx(tail - np.log1p(2 * z) / 2, rel=1e-14)
+        assert gx2.cdf(-z, [1.0], normal=1.0) == gx2.pdf(-z, [1.0], normal=1.0) == 0
 
 
 @pytest.mark.parametrize("p", [0.5, 0.4999])
