@@ -58,7 +58,7 @@ def finer_tail(crossing, y):
         for shape in contour._shapes(crossing, y)
         if kernel.quadrature(*arguments, shape, 0.0, ends, np.zeros(kernel.WHOLE), kept)[0] == kernel.DIED
     )
-    h, reach, tilt = next(shapes, (crossing.c, 1.0, contour._TILT))
+    h, reach, tilt, _ = next(shapes, (crossing.c, 1.0, contour._TILT, 0.0))
     step, total, previous = kernel._STEP / FINER, 0.5 * h / abs(crossing.c), np.inf
     for start in range(1, 400_000, 512):
         u = step * np.arange(start, start + 512) / reach
