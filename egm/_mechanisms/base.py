@@ -85,25 +85,6 @@ class Mechanism:
     def __sklearn_clone__(self: M) -> M:
         return self  # it never changes; scikit-learn's `clone` asks for this method
 
-    def check_noise(self, value: object) -> None:
-        """Check nothing, because a mechanism without a delta loses no part of delta by rounding to integers.
-
-        Parameters
-        ----------
-        value : object
-            Value that would be released. It is not read.
-
-        Notes
-        -----
-        A mechanism with a delta has its own method of this name. That method raises a ValueError if
-        rounding to integers would use too much of delta in a secure release.
-
-        Examples
-        --------
-        >>> from egm import LaplaceMechanism
-        >>> LaplaceMechanism(sensitivity=1, epsilon=0.5).check_noise(1234)
-        """
-
 
 def fix(mechanism: object, /, **values: Any) -> None:
     """Set fields of `mechanism`, a frozen dataclass, to the keyword arguments `values` of the same names.

@@ -139,6 +139,30 @@ class LaplaceMechanism(Mechanism):
         """
         unread(value=value)
 
+    def check_noise(self, value: object) -> None:
+        """Raise an error if the noise of a secure release would be too large for 64-bit integers.
+
+        Parameters
+        ----------
+        value : object
+            Value that would be released. No number is read.
+
+        Raises
+        ------
+        ValueError
+            If the noise is more than 2**36 times the sensitivity, as for an `epsilon` below 2**-32.
+
+        Examples
+        --------
+        >>> from egm import LaplaceMechanism
+        >>> LaplaceMechanism(sensitivity=1, epsilon=0.5).check_noise(1234)
+        """
+        self._unit(math.prod(unread(value=value) or (1,)))
+
+    def _unit(self, size: int) -> float:
+        """Return the unit to whose multiples a secure release rounds a value of `size` numbers; see `unit_of`."""
+        return unit_of(self.sensitivity, 16 * (1 + 2**-20 * size) / self.epsilon)
+
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
         """Release a value plus Laplace noise.
 
@@ -160,8 +184,7 @@ class LaplaceMechanism(Mechanism):
         ------
         ValueError
             If a number in `value` is not finite or larger than the largest double. A secure release
-            also raises this error for an epsilon below 2**-32, for which the noise is always too
-            large for 64-bit integers.
+            also raises this error if `check_noise` does.
         TypeError
             If `value` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
@@ -194,7 +217,7 @@ class LaplaceMechanism(Mechanism):
         if rng is not None:
             noisy = value.astype(float) + samplers.simulated_laplace(scale, rng)
             return Release(noisy, np.sqrt(2) * scale, simulated=True, noise_law="laplace")
-        unit = unit_of(self.sensitivity, 16 * (1 + 2**-20 * value.size) / self.epsilon)
+        unit = self._unit(value.size)
         on_lattice = math.ceil(self.sensitivity / unit) + value.size  # rounding can move each entry by one more
         spread = math.nextafter(on_lattice / self.epsilon, math.inf)
         estimate = from_lattice(value, unit, samplers.secure_laplace(spread, value.size))

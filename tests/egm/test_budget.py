@@ -775,6 +775,13 @@ def test_several_columns_are_never_released_for_the_price_of_one():
         assert not budget.history
 
 
+def test_laplace_noise_that_is_too_large_costs_nothing():
+    budget = Budget(epsilon=1.0)
+    with pytest.raises(ValueError, match=r"noise must be at most 2\*\*36 times the sensitivity"):
+        budget.release(LaplaceMechanism(1.0, 1e-12), 5.0)
+    assert budget.history == ()
+
+
 def test_noise_that_rounding_forbids_costs_nothing():
     """A release whose discrete noise would cost too much delta raises a ValueError, and its cost is not recorded.
 
