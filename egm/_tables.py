@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _SHOWN = 5  # names shown in a message
-_COPIED = 1 << 20  # numbers copied at a time
+_COPIED, _VIEWED = 1 << 20, 1 << 22  # numbers in a block: of a copy, or of a view of the data frame
 _NO_FRAMES = frozenset({"builtins", "numpy", "egm", "dask"})  # packages without data frames for narwhals
 
 
@@ -504,9 +504,11 @@ def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray
     def chosen(rows: Any) -> Any:
         return rows if place is None else rows[:, place]
 
-    empty, step = chosen(frame[:0]), max(1, _COPIED // max(1, frame.shape[1]))
+    empty = chosen(frame[:0])
     others = _others("X", empty)
     at_once = _at_once(empty, others)
+    first, again = (_numbers(chosen(frame[:1]), others, at_once) for _ in range(2))
+    step = max(1, (_VIEWED if np.shares_memory(first, again) else _COPIED) // max(1, frame.shape[1]))
     for start in range(0, max(1, len(frame)), step):
         block = _numbers(chosen(frame[start : start + step]), others, at_once)
         with np.errstate(over="ignore", invalid="ignore"):
