@@ -497,8 +497,8 @@ def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray
     """Yield blocks of rows of `frame`, a data frame of the library narwhals, as arrays with chosen columns.
 
     `place` has the indices of these columns in the wanted order, or is None for all columns as they are. Only one block
-    is copied at a time. Raise ValueError for an entry that is infinite or, unless `gaps` is true, missing, and
-    TypeError for a column that holds neither numbers nor booleans.
+    is copied at a time; blocks are larger if they are views, which copy nothing. Raise ValueError for an entry that is
+    infinite or, unless `gaps` is true, missing, and TypeError for a column that holds neither numbers nor booleans.
     """
 
     def chosen(rows: Any) -> Any:

@@ -316,6 +316,7 @@ def test_missing_and_infinite_values_are_named_by_row_and_column(library, dtype,
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_tables, "_COPIED", 300)
+        patch.setattr(_tables, "_VIEWED", 300)
         for refuse in (mechanism().release, adaptive.release, lambda held: mechanism().release(iter([held]))):
             with pytest.raises(ValueError, match=rf"^X\[{row}, 'visits'\] must be finite$"):
                 refuse(held)
