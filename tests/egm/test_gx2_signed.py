@@ -245,6 +245,74 @@ def test_published_error_of_a_classification():
     assert round(float(laws[0].cdf(0.0) + laws[1].sf(0.0)) / 2, 4) == 0.2776
 
 
+# the form of a figure of Das (2025), "New methods to compute the generalized chi-square distribution", Journal of
+# Statistical Computation and Simulation 95
+COMPARED = {"weights": [1.0, -5.0, 2.0], "dof": [1, 2, 3], "nc": [2.0, 3.0, 7.0], "normal": 10.0, "shift": 5.0}
+LOWER = [
+    *(0.01392500440113, 0.01929168137715, 0.02657931965587, 0.03640079972138, 0.04952618632383, 0.06690244895889),
+    *(0.08966282367825, 0.119115335281, 0.1566936736055, 0.2038425235699, 0.2617913771425, 0.3311574251489),
+    0.4113602726121,
+]
+UPPER = [
+    *(0.4365559502317, 0.3731300291183, 0.3117897995246, 0.2544930744588, 0.202835207933, 0.1578711910463),
+    *(0.1200501333073, 0.08926104368856, 0.06495784729285, 0.04631882479789, 0.03240043242516, 0.02226000918375),
+    0.01503772865268,
+]
+
+
+def test_published_tails_of_a_figure():
+    """Tails agree with those that are plotted in a figure of Das (2025), whose numbers are in the toolbox gx2.
+
+    In the middle, the points divide the distances from the median to the quantiles 0.01 and 0.99 into 14 equal parts.
+    Then the difference is at most 1e-13. Further out, they divide the logarithm of the distance from zero into 19 equal
+    parts. There the logarithms of the tails are compared, as the figure shows them; the last of the published values
+    has only 10 correct digits.
+    """
+    low, median, high = gx2.ppf([0.01, 0.5, 0.99], **COMPARED)
+    below, above = np.linspace(low, median, 15)[1:-1], np.linspace(median, high, 15)[1:-1]
+    np.testing.assert_allclose(gx2.cdf(below, **COMPARED), LOWER, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(gx2.sf(above, **COMPARED), UPPER, rtol=0, atol=1e-13)
+    below, above = -np.geomspace(-low, 10**4.7, 20)[1:7], np.geomspace(high, 10**4.5, 20)[1:6]
+    lower = [-2.808620902414096, -4.02330086609734, -5.837728350595254, -8.530822566792189, -12.50246713152919]
+    upper = [-3.207539557279097, -5.154037686446483, -8.19043509120567, -12.80596175147792, -19.687229306727538]
+    found = gx2.logcdf(below, **COMPARED) / np.log(10)
+    np.testing.assert_allclose(found, [*lower, -18.324338854498716], rtol=2e-9)
+    np.testing.assert_allclose(gx2.logsf(above, **COMPARED) / np.log(10), upper, rtol=2e-9)
+
+
+@pytest.mark.parametrize(
+    ("x", "tail", "published"),
+    [
+        *((0.008084572766502885, "cdf", 6.71088252942787e-07), (0.03752526267752975, "cdf", 1.4493051794789733e-05)),
+        *((0.17417684022240848, "cdf", 0.00031553388136625944), (0.8084572766502887, "cdf", 0.0070406887623499365)),
+        *((3.7525262677529754, "cdf", 0.1474404208075346), (9.084572766502886, "sf", 0.4246459997212198)),
+        *((20.774182798182107, "sf", 0.03169667018513159), (53.288109330105314, "sf", 1.229822555017187e-06)),
+        *((93.40135800823099, "sf", 4.952313655096343e-13), (125.29480251985095, "sf", 1.85972145551611e-18)),
+    ],
+)
+def test_published_tails_of_noncentral_chi2(x, tail, published):
+    """Tails of one noncentral chi-square variable agree with the numbers in a figure of Das (2025), to 1e-14."""
+    assert getattr(gx2, tail)(x, [1.0], 4, 5.0) == pytest.approx(published, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("step", "published"),
+    [(0, 1.071734393201875), (4, 12.09814392867973), (8, 136.5684328574875), (18, 58469.48562350951)],
+)
+def test_published_discriminability(step, published):
+    """The discriminability of two normal distributions agrees with Das (2025), also for an error of 10**-185589277.
+
+    Discriminability d' is defined by the least error rate of a classification, which is the upper tail of a standard
+    normal variable at d' / 2. The means differ by 10**(5 step / 19) in each coordinate.
+    """
+    covariance = np.array([[1.0, 0.5, 0.7], [0.5, 2.0, 1.0], [0.7, 1.0, 3.0]])
+    difference = 10 ** (5 * step / 19) * np.ones(3)
+    normal_vector = np.linalg.solve(covariance, difference)
+    law = gx2.from_quadratic_form(np.zeros((3, 3)), np.zeros(3), covariance, linear=normal_vector)
+    error = law.logsf(normal_vector @ difference / 2)
+    assert error == pytest.approx(special.log_ndtr(-published / 2), rel=1e-13)
+
+
 @pytest.mark.parametrize("form", [DAVIES, README], ids=["Davies", "chi2comb"])
 def test_agrees_with_chi2comb(chi2comb, form):
     terms = [chi2comb.ChiSquared(*term) for term in zip(form["weights"], form.get("nc"), form["dof"], strict=True)]
