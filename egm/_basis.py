@@ -103,7 +103,7 @@ class Basis:
 
     @property
     def _content(self) -> tuple[Any, ...]:
-        """Return what equal bases have in common: shape and bytes of the factors, but not `name` or `sigma`."""
+        """Return what makes two bases equal: the shape, and the factors as bytes, but not `name` or `sigma`."""
         return self.shape, tuple(None if factor is None else factor.tobytes() for factor in self.factors)
 
     @property
@@ -208,7 +208,10 @@ class Basis:
         return std_along(self, covariance)
 
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
-        """Return `rows`, each multiplied along every axis of the basis by the matrix that `factors` has for it."""
+        """Return `rows`, each multiplied from the right along every axis by the matrix that `factors` has for the axis.
+
+        None leaves an axis as it is.
+        """
         rows = finite(rows=rows)
         if rows.shape[-1:] != (self.size,):
             raise ValueError(f"rows must have the {self.size} columns of the basis, got shape {rows.shape}")
@@ -315,7 +318,7 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
 def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
     """Return the covariance matrix of the coordinates along `basis`, where `covariance` is that of the columns.
 
-    A coordinate with next to no variance may get a negative one by rounding. It gets one of the size of the rounding.
+    A variance that is less than the rounding errors, or negative because of them, is raised to their size.
     """
     found = _rotated(basis, covariance)
     variances = np.diagonal(found)
@@ -337,9 +340,9 @@ def std_along(basis: BasisLike, covariance: ArrayLike) -> Array:
 
 
 def of_columns(basis: BasisLike | None, std: Array) -> Array:
-    """Return the standard deviations of the columns, from those in `std` of uncorrelated coordinates along `basis`.
+    """Return the standard deviations of the columns of rows whose coordinates along `basis` are uncorrelated.
 
-    If `basis` is None, the coordinates are the columns, and the result is `std`.
+    `std` has the standard deviations of the coordinates. If `basis` is None, the coordinates are the columns.
     """
     return std if basis is None else np.sqrt(basis.variances(std**2))
 
@@ -356,10 +359,10 @@ def as_basis(basis: object, d: int) -> BasisLike:
 
 
 def checked(basis: object) -> BasisLike | str:
-    """Check the argument `basis` of a mechanism whose number of columns is not known yet, and return it.
+    """Check the argument `basis` of a mechanism whose number of columns is not known yet.
 
-    The result is a `Basis` or an `Operator`, or the name of a transform. Raise a ValueError for a basis that is not
-    orthogonal, or an unknown name.
+    The name of a transform is returned unchanged, and anything else as a `Basis` or an `Operator`. Raise a ValueError
+    for a basis that is not orthogonal, or an unknown name.
     """
     if isinstance(basis, str):
         _named(basis, 1)

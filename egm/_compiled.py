@@ -37,10 +37,10 @@ def compiled(signature: str | None = None, **options: Any) -> Callable[[F], F]:
 
 
 def _prefetch(context: Any, X: Any, index: Any) -> Any:
-    """Return what numba asks for: the types of the result and of the arguments of `prefetch`, and a function.
+    """Define for numba the function ``prefetch(X, index)``, which makes the processor load an entry of `X` in advance.
 
-    The arguments are the context of numba and the types of the arguments of `prefetch`. The function that is returned
-    writes the instruction for LLVM, the compiler behind numba.
+    Here `context` is an object of numba, and `X` and `index` are the types of the arguments. The result is a pair: the
+    types of the result and the arguments, and a function that writes the instruction for LLVM, numba's compiler.
     """
 
     def written(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -91,10 +91,10 @@ def ordered(columns: Columns, **named: object) -> Any:
 
 
 def ordered_square(columns: Columns, **named: object) -> Any:
-    """Return a square table; if its rows and columns have names, put both in the order of the names in `columns`.
+    """Return a square table, such as a covariance matrix, with rows and columns in the order of the names in `columns`.
 
-    The table is passed by keyword, and errors show its name. Raise ValueError if its names are not those in `columns`,
-    or if its rows are in another order than its columns.
+    The table is passed by keyword, and errors show its name. A table without names is returned unchanged. Raise
+    ValueError if the names are not those in `columns`, or if the rows are in another order than the columns.
     """
     ((name, table),) = named.items()
     labels = column_names(table)
@@ -196,7 +196,7 @@ def _numbers(frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
 
 
 def _cast(frame: Any, others: list[int]) -> Any:
-    """Return `frame`, a data frame of the library narwhals, with the columns that `others` lists made doubles."""
+    """Return `frame`, a data frame of the library narwhals, with the columns of indices `others` cast to doubles."""
     import narwhals.stable.v2 as nw
 
     with np.errstate(over="ignore"):  # a long double may be too large
@@ -205,9 +205,9 @@ def _cast(frame: Any, others: list[int]) -> Any:
 
 
 def _at_once(frame: Any, others: list[int]) -> bool:
-    """Return whether a library converts `frame`, with the columns `others` as doubles, to an array of numbers.
+    """Return whether all columns of `frame` together become an array of numbers, with those in `others` as doubles.
 
-    pandas makes an array of objects of columns with some types. The types alone decide, and no row is read.
+    For columns of some types, pandas makes an array of objects instead. The types alone decide, and no row is read.
     """
     return _cast(frame[:0], others).to_numpy().dtype.kind in "iuf"
 
@@ -382,9 +382,10 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
 
     The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An object without names
     is returned unchanged. Columns of `X` that are not in `columns` are left out. If `gaps` is true, a missing entry of
-    a data frame becomes NaN. Raise ValueError if `X` lacks one of the `columns` and its names do not only number
-    its columns, if `columns` is None and there are two or more real names, or if an entry of a data frame is infinite
-    or, unless `gaps` is true, missing. Raise TypeError if a column of a data frame holds neither numbers nor booleans.
+    a data frame becomes NaN. Names that only number the columns are accepted; for other names raise ValueError
+    if one of the `columns` is not among them, or if `columns` is None and there are two or more. Also raise ValueError
+    for a data frame with an infinite entry or, unless `gaps` is true, a missing one, and TypeError if a column of a
+    data frame holds neither numbers nor booleans.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
@@ -422,7 +423,7 @@ class Part:
 
     @property
     def label_types(self) -> Any:
-        """Return the function of the other table from names of columns to types of labels, or None if it has none."""
+        """Return the other table's function from names of columns to types of their labels, or None without one."""
         return getattr(self._table, "label_types", None)
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
@@ -437,9 +438,9 @@ class Part:
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with only the columns in `columns`, or `X` itself if it has no other columns or no names.
 
-    If `columns` is None, or if `X` lacks one of them, all columns of `X` but those in `labels` are kept. No row is
-    read. Raise ValueError if one of the `labels` is not a column of `X`, except for a table that is read in blocks: its
-    file may have more columns than the table.
+    If `columns` is None, or if `X` lacks one of them (which `check` may refuse), all columns of `X` but those in
+    `labels` are kept. No row is read. Raise ValueError if one of the `labels` is not a column of `X`, except for a
+    table that is read in blocks: its file may have more columns than the table.
     """
     names = column_names(X)
     if names is None:

@@ -236,10 +236,10 @@ def unread(**named: object) -> tuple[int, ...] | None:
     """Check the type of an argument that may be private, and return its shape, without reading a value.
 
     The argument is passed by keyword, and errors show its name. Raise TypeError if the type shows that it does not hold
-    real numbers. For a list, even one of rows, the result is (length,); it is None if the shape is not yet known.
+    real numbers. The result is (length,) for a list, even one of rows, and None if the shape is not yet known.
 
-    Because no value is read, a budget can record the cost of a release after this check. (The type of an array or of a
-    column can depend on the values, too, if a library has inferred the type from them.)
+    No value is read, so this check can come before a budget records the cost of a release. (The type of an array or
+    of a column can depend on the values, too, if a library has inferred the type from them.)
     """
     ((name, value),) = named.items()
     if isinstance(value, list | tuple):

@@ -52,10 +52,10 @@ def few_names(names: Sequence[str]) -> str:
 def checked(
     path: Path, names: Sequence[str], pairs: Iterator[tuple[Array, list[Labels]]], missing: str
 ) -> Iterator[tuple[Array, list[Labels]]]:
-    """Yield `pairs`, each a block of rows and a list of its labels, unchanged; raise a FileError at a wrong value.
+    """Yield `pairs` unchanged, each a block of rows and a list of its labels; raise a FileError at a wrong value.
 
-    A value is wrong if it is infinite, or if it is NaN and `missing` is not "nan". The message names the file at
-    `path`, and the row and the column of the value, one of `names`.
+    A value in a block is wrong if it is infinite, or if it is NaN and `missing` is not "nan". The message has the
+    `path` of the file, the row of the value, and the name of its column, which is one of `names`.
     """
     start = 0
     for block, labels in pairs:

@@ -43,7 +43,7 @@ class _Text:
     given: Given
 
     def records(self, blanks: bool = False) -> Generator[str, None, None]:
-        """Yield the records of the file, and unpack a file whose name ends in .gz.
+        """Yield the records of the file, which is unpacked if its name ends in .gz.
 
         The blank lines at the end of the file are left out unless `blanks` is true.
         """
@@ -76,8 +76,8 @@ class _Text:
     def _whole(self, line: str, lines: Iterator[str]) -> str:
         """Return the record that begins with `line`: as long as a quote is open, the next of the `lines` is appended.
 
-        This ends when the record is longer than a cell may be. Otherwise a quote that is never closed would bring the
-        whole file into memory.
+        No line is appended to a record that is longer than a cell may be. Otherwise a quote that is never closed would
+        bring the whole file into memory.
         """
         record, is_open = line, line.count('"') % 2 and self._is_open(line)
         while is_open and len(record) <= csv.field_size_limit() and (line := next(lines, "")):
@@ -214,8 +214,8 @@ def table(path: Path, given: Given) -> Source:
 def _has_names(text: _Text, cells: list[str]) -> bool:
     """Return whether `cells`, the cells of line 1 of the file `text`, are names of columns and not values.
 
-    The argument `header` of `egm.files.rows` decides this or, if it is "auto", the cells. Raise a FileError if they
-    could be both.
+    The argument `header` of `egm.files.rows` decides. If it is "auto", the cells decide; raise a FileError if they
+    could be either.
     """
     given, path = text.given, text.path
     if given.header != "auto":
@@ -235,8 +235,7 @@ def _has_names(text: _Text, cells: list[str]) -> bool:
 def _may_be_names(numbers: list[float]) -> bool:
     """Return whether `numbers`, the cells of line 1, may be names of columns, as years may be.
 
-    They may be if no two of them are equal and, besides, all are whole numbers or they are in ascending or descending
-    order.
+    They may be if all are whole and no two of them equal, or if they increase or decrease from cell to cell.
     """
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))

@@ -61,10 +61,11 @@ class Source:
     """Describe a table in a file before columns are chosen.
 
     `names` is the list of the names of all columns. `count` is the number of rows, or None if it is not known. The
-    function `read` takes the indices of the columns that hold values and of those that hold labels, and yields pairs: a
-    block of rows of the values, and a list of arrays of labels. The function `counts` yields whole numbers whose sum is
-    the number of rows. `require` takes the arguments of `read`, and raises a FileError for a column of the wrong type,
-    without reading a row. `label_type` takes the index of a column of labels, and returns NumPy's type for them.
+    function `read` takes the indices of the columns that hold values and of those that hold labels, such as ids of
+    persons, and yields pairs: a block of rows of the values, and a list of arrays of labels. The function `counts`
+    yields whole numbers whose sum is the number of rows. `require` takes the arguments of `read`, and raises a
+    FileError for a column of the wrong type, without reading a row. `label_type` takes the index of a column of labels,
+    and returns NumPy's type for them.
     """
 
     names: list[str]
@@ -80,7 +81,7 @@ def reading(path: Path, encoding: str | None = None) -> Iterator[None]:
     """Turn errors of a `with` block that reads the file at `path` into a FileError that names the file.
 
     The errors are those of the operating system, of a damaged gzip file, and of text that is not in the `encoding`.
-    None stands for UTF-8 where the user cannot choose; otherwise the message says that --encoding can name another.
+    None means UTF-8, which the user cannot change; for another value the message mentions the option --encoding.
     """
     try:
         yield

@@ -55,11 +55,11 @@ def shuffled(
 ) -> list[Sum]:
     """Divide each block of rows of `X` into numbered pieces; for each number, sum the pieces from all blocks.
 
-    A person's rows are summed together if `divided` puts them into pieces with one number in all blocks. `X` is a dask
+    If `divided` puts all rows of a person into pieces with the same number, they are summed together. `X` is a dask
     array (n, d) or a dask frame. `of_part` makes an object of each block, and ``divided(object, count)`` divides the
-    object into a list of `count` pieces. `together` takes a list of pieces with one number, and returns their sum as a
-    pair (total, number of rows); the result is the list of these pairs. If `divided` is None, `together` sums the
-    object of each block alone. The functions must be picklable, and depend on their arguments alone.
+    object into a list of `count` pieces. `together` takes the list of all pieces with the same number, and returns
+    their sum as a pair (total, number of rows); the result is the list of these pairs. If `divided` is None, `together`
+    sums the object of each block alone. The functions must be picklable, and depend on their arguments alone.
     """
     import dask
 

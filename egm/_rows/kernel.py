@@ -77,7 +77,7 @@ def _careful_norm(y: Array) -> float:
 
 @compiled()
 def _surely_short(clip_norm: float) -> float:
-    """Return a squared norm up to which a row is surely not clipped to `clip_norm`, so that no root is computed.
+    """Return a bound on squared norms: a row up to it is surely not clipped to `clip_norm`, so no root is computed.
 
     This holds for computed squared norms of at least 1e-280, which have lost no digits by underflow.
     """
@@ -170,7 +170,7 @@ def add_rows(
 
 @compiled()
 def _at_a_time(d: int) -> int:
-    """Return how many rows of `d` numbers are rotated at a time: a multiple of 4, and at least 4."""
+    """Return how many rows of `d` numbers are rotated along a basis at a time: a multiple of 4, and at least 4."""
     return max(4, min(_TOGETHER[0], _TOGETHER[1] // d // 4 * 4))
 
 

@@ -80,8 +80,8 @@ class Lattice:
     The integer 1 stands for the length `unit`, and the integer vector of a row has at most the norm `radius`: 2**40, or
     less if the noise would not fit into 64-bit integers. A row is also shortened by the factor `shrink`, slightly below
     1, so that rounding errors cannot make its vector too long. `unrotated` is None, or an object that adds up rows
-    before they are rotated along the basis of a mechanism; then `radius` bounds the norm that a row's vector would have
-    after the rotation and scaling that the method `rotated` applies to sums.
+    without rotating them along the basis of a mechanism. Then the method `rotated` rotates and scales the sum, and
+    `radius` bounds the norm that the vector of a single row would have after these steps.
     """
 
     def __init__(self, clip_norm: float, d: int, noise: float, unrotated: Unrotated | None = None) -> None:
@@ -103,7 +103,8 @@ class Lattice:
     def rounded(self) -> int:
         """Return how many entries of a sum are rounded once more after all rows have been added.
 
-        These are all d entries if rows are summed before they are rotated along a basis, and otherwise none.
+        These are all d entries if rows are summed before they are rotated along a basis, and otherwise none. This
+        rounding adds to the sensitivity.
         """
         return self.unrotated.scaling.size if self.unrotated else 0
 
@@ -196,9 +197,9 @@ class Lattice:
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
         """Return the function that `_part` calls to add up rows, with or without a basis: add(X, total, clipped).
 
-        It adds to `total` and `clipped`, and returns an integer, as `egm._rows.kernel.add_rows` does. `center`,
-        `scaling` and `basis` say, as for the method `sum`, how a row is centered and scaled. `X` holds doubles or,
-        without a basis, float32.
+        It adds to `total` and `clipped` as `egm._rows.kernel.add_rows` does, and returns -1 or, in the flattened `X`,
+        the index of an entry that is not finite. `center`, `scaling` and `basis` say, as for the method `sum`, how a
+        row is centered and scaled. `X` holds doubles or, without a basis, float32.
         """
         from egm._rows import kernel  # compiles
 

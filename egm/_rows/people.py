@@ -114,7 +114,10 @@ def _require_alike(found: str, known: str) -> None:
 
 
 def require_person(person: object, per_person: PerPerson) -> None:
-    """Raise ValueError if `person` is given to a mechanism without `per_person`, or the other way round."""
+    """Raise ValueError if `person` is given to a mechanism without `per_person`, or the other way round.
+
+    `person` says whose each row is, and `per_person` what becomes of the rows of one person.
+    """
     if (person is None) != (per_person is None):
         if person is None:
             raise ValueError(f"person must be given, because the mechanism has per_person = {per_person!r}")
@@ -122,9 +125,9 @@ def require_person(person: object, per_person: PerPerson) -> None:
 
 
 def _is_name(label: object, X: Any) -> bool:
-    """Return whether `label` is the name of a column of `X`, and not an array of labels or None.
+    """Return whether `label` is meant as the name of a column of `X`, and is not an array of labels or None.
 
-    A tuple can be either; it is a name if a column of `X` has it.
+    A tuple counts as a name only if a column of `X` has it.
     """
     if isinstance(label, tuple):
         return label in (_tables.column_names(X) or ())

@@ -80,7 +80,7 @@ class Unrotated:
 
     @property
     def _spare(self) -> int:
-        """Return how many of the 63 bits of a signed integer are left unused by the entries of a row's vector."""
+        """Return an s for which the sum of the integer vectors of 2**s rows surely fits into 64 bits."""
         return 62 - self.bits - math.ceil(-math.log2(np.min(self.relative)))
 
     @property
@@ -100,7 +100,7 @@ class Unrotated:
 
     @cached_property
     def rule(self) -> tuple[Any, ...]:
-        """Return the arguments from `alpha` to `often` of the function `egm._rows.unrotated_kernel.add_unrotated`."""
+        """Return the arguments `alpha` to `often` of `egm._rows.unrotated_kernel.add_unrotated`, which adds up rows."""
         d, relative, U, (entries, plan) = self.scaling.size, self.relative, self.basis.matrix, self.basis.plan
         # More directions than these would cost more than the rotation of a row, or add nothing to the bound.
         most = min(np.count_nonzero(relative < 1), np.sum(plan[:, 1]))
@@ -128,10 +128,11 @@ class Unrotated:
 
 
 def unrotated(basis: BasisLike | None, scaling: Array, clip_norm: float) -> Unrotated | None:
-    """Return the `Unrotated` for a mechanism with this basis, scaling and clip norm, or None if rows must be rotated.
+    """Return the `Unrotated` for a mechanism with this basis, scaling and clip norm, or None if there is none.
 
-    Rows are rotated one by one if the basis is an operator or has many vectors, if its matrix is not orthogonal up to
-    rounding, or if the entries of `scaling` differ so much that integer vectors would need too many digits.
+    There is none without a basis. There is also none, and rows are rotated one by one, if the basis is an operator or
+    has many vectors, if its matrix is not orthogonal up to rounding, if the entries of `scaling` differ so much that
+    integer vectors would need too many digits, or if the largest is extreme in comparison with the clip norm.
     """
     if not isinstance(basis, Basis) or basis.size > _MOST_COLUMNS:
         return None

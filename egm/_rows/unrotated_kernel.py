@@ -43,10 +43,10 @@ def _centered(row: Array, center: Array, alpha: float, y: Array, narrow: Singles
 
 @compiled(fastmath={"reassoc", "contract"})
 def _subtract(y: Singles, directions: Singles, less: Array, bound: Array) -> None:
-    """Lower the upper bounds of the squared norms of four rows, with the help of four vectors of the basis.
+    """Lower the upper bounds of the squared norms that four rows have after rotation and scaling.
 
     From the entry of `bound` for each row, the sum over the vectors of less * (product of vector and row)**2 is
-    subtracted. `y` has the four rows, and `directions` the four vectors; both have the shape (4, d). `less` has a
+    subtracted. `y` has the rows, and `directions` four vectors of the basis; both have the shape (4, d). `less` has a
     number for each vector, and `bound` one for each row.
     """
     y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
@@ -103,8 +103,9 @@ def add_unrotated(
     and 1 is added to `clipped` if ||A y|| > 1.
 
     `directions`, `less` and `slack`, from `egm._rows.unrotated.Unrotated.rule`, serve to recognize most rows with
-    ||A y|| <= 1 without computing this norm. The integers of so many rows as `often` says, a multiple of four, are
-    added up in doubles, which is exact, before they are added to `total`.
+    ||A y|| <= 1 without computing this norm. The integers of `often` rows, a multiple of four, are added up in doubles,
+    which is exact, before they are added to `total`.
+
     The result is -1 or the index, in the flattened X, of an entry that is not finite; then `total` and `clipped` are
     not valid.
     """
