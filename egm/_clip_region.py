@@ -1,9 +1,8 @@
 """Find the clip region and the scaling for which the expected error of a noisy sum of normal rows is least.
 
-A mechanism with the scaling b and the clip norm C shortens rows to an ellipsoid whose semi-axes are C / b. The variance
-of the noise and the error by clipping depend on the semi-axes alone, and the expected error is a strictly convex
-function of them (chapter 15 of the book). So it has one minimum, and its gradient at a point bounds how far this point
-is from the minimum.
+A mechanism with the scaling b and the clip norm C shortens rows to an ellipsoid whose semi-axes are C / b. The expected
+error depends on b and C only through the semi-axes, and is a strictly convex function of them (chapter 15 of the book).
+So it has one minimum, and its gradient at a point bounds how far the error at this point is above the minimum.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
 
 
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
-    """Bound how far the logarithm of the noise factor is above its minimum, from two shares of each coordinate.
+    """Bound how far the logarithm of a scaling's noise factor is above its minimum, from two shares of each coordinate.
 
     With the shares tau = `noise_share` in the variance of the noise and pi = `ratio` * tau in the squared norm of a row
     at the clipping radius, the bound is log(1 + sum((pi - tau)**2 / tau)). It is accurate even if pi and tau nearly

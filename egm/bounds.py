@@ -335,7 +335,10 @@ def theorem4_limit(sigma: ArrayLike) -> float:
 
 
 def _scaled(weights: ArrayLike) -> tuple[float, Array]:
-    """Check `weights`, and return the largest of them and their quotients by it, whose squares do not underflow."""
+    """Check `weights`, and return the largest of them and all of them divided by it.
+
+    The sum of the squares of these quotients neither overflows nor is 0.
+    """
     weights = vector(weights=weights)
     unit = float(np.max(weights))
     return unit, weights / unit

@@ -1,8 +1,9 @@
 r"""Find the epsilon, or the number of rows, that a release needs for a given accuracy: the inverse of the forecast.
 
 A mechanism forecasts the error of a release for its epsilon and its number of rows. `solve` goes
-the other way, and returns the mechanism with the least epsilon (or rho, or number of rows) for
-which the forecast error is at most a target. `curve` computes the error for several values.
+the other way, and returns the mechanism with the least epsilon (or number of rows, or rho, the
+budget of an adaptive mechanism) for which the forecast error is at most a target. `curve` computes
+the error for several values of one of these.
 
 The error is one of four measures, for one column or, with "sum" and "mean", for all columns
 together. The forecast assumes that the user's guesses of the center and the standard deviations are
@@ -75,8 +76,8 @@ def solve(
     Parameters
     ----------
     mechanism : mechanism
-        Mechanism of `egm.mechanisms`, or an `egm.adaptive.AdaptiveDataMechanism`. The value of its
-        field `for_` is not used.
+        Mechanism of `egm.mechanisms`, except a GroupedDataMechanism, or an
+        `egm.adaptive.AdaptiveDataMechanism`. The value of the field that `for_` names is not used.
     target : float
         Largest error that is accepted, > 0, in the units of the data; without a unit for the
         measure "relative".
@@ -111,7 +112,7 @@ def solve(
         the least error that was found. The error is also raised if a parameter is outside its range,
         or does not fit the mechanism.
     TypeError
-        If `mechanism` is not a mechanism, or a number is not a real number.
+        If `mechanism` is of another type, or a number is not a real number.
 
     Warns
     -----
@@ -126,8 +127,9 @@ def solve(
     -----
     The result always meets the target. A value that is smaller by a factor of 1 - 1e-6, or a number
     of rows that is smaller by one, does not meet it. The exception is the smallest value of all,
-    which is returned if it is enough: 1e-6 for epsilon, 2 for the number of rows, and the least
-    budget or number of rows with which an AdaptiveDataMechanism runs.
+    which is returned if it is enough: 1e-6 for epsilon, 2 for the number of rows, and 1e-9 for rho.
+    An AdaptiveDataMechanism without `ranges` has instead the least rho or number of rows with which
+    it runs.
 
     The search tries values with a ratio of 4 or less until it has two neighbors of which only the
     larger one meets the target, and then looks between these two. It goes up from the smallest value
@@ -226,8 +228,8 @@ def curve(
     Parameters
     ----------
     mechanism : mechanism
-        Mechanism of `egm.mechanisms`, or an `egm.adaptive.AdaptiveDataMechanism`. The value of the
-        field that `of` names is not used.
+        Mechanism of `egm.mechanisms`, except a GroupedDataMechanism, or an
+        `egm.adaptive.AdaptiveDataMechanism`. The value of the field that `of` names is not used.
     values : array_like
         Values, > 0, that this field gets, one after the other.
     of : {"epsilon", "n", "rho"}, default "epsilon"
@@ -253,7 +255,7 @@ def curve(
     ValueError
         If a parameter is outside its range, or does not fit the mechanism.
     TypeError
-        If `mechanism` is not a mechanism, or a number is not a real number.
+        If `mechanism` is of another type, or a number is not a real number.
 
     See Also
     --------

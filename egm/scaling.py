@@ -41,7 +41,7 @@ def elliptical(sensitivities: ArrayLike) -> Array:
     Returns
     -------
     ndarray, shape (d,)
-        The multipliers :math:`b_j = \sqrt{\Delta_j / \sum_i \Delta_i}`, with :math:`\|b\| = 1`.
+        The scaling :math:`b_j = \sqrt{\Delta_j / \sum_i \Delta_i}`, with :math:`\|b\| = 1`.
 
     Raises
     ------
@@ -50,8 +50,8 @@ def elliptical(sensitivities: ArrayLike) -> Array:
 
     Notes
     -----
-    This is the scaling with which Algorithm 2 of the report [1]_ has the least total variance of
-    noise ([1]_, Theorem 3; [2]_, Lemma 3.2).
+    Algorithm 2 of the report [1]_ multiplies coordinate j by :math:`b_j / \Delta_j`, and has the
+    least total variance of noise with this scaling ([1]_, Theorem 3; [2]_, Lemma 3.2).
 
     References
     ----------

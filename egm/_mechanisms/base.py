@@ -110,9 +110,9 @@ def ordinary(noise: T, **parameters: Any) -> T:
 
 
 def match(columns: Columns, **named: Array) -> None:
-    """Raise a ValueError unless `columns` is None or has exactly one name for each entry of the vector in `named`.
+    """Raise a ValueError unless `columns` is None or has exactly one name for each entry of a vector.
 
-    The error message shows the keyword of the vector.
+    The vector is the one keyword argument, and the error message shows its keyword.
     """
     ((name, vector),) = named.items()
     if columns is not None and len(columns) != vector.size:
@@ -143,8 +143,8 @@ def calibrate(mechanism: Any, size: int) -> float:
 def _has_l2(epsilon: float, delta: float, size: int) -> bool:
     """Return whether a mechanism may use l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s.
 
-    It may if l2 noise with `size` coordinates can be calibrated for `epsilon` and `delta`, and if a secure draw, which
-    rounds the random variance of the noise, costs less than a quarter of `delta`.
+    It may if l2 noise with `size` coordinates can be calibrated for `epsilon` and `delta`, and if a secure draw costs
+    less than a quarter of `delta`: it draws normal noise with a random variance, and rounds this variance.
     """
     return 1e-6 <= epsilon <= 1e4 and size <= 10**6 and lattice.delta_of(lattice.l2_distance(size), epsilon) < delta / 4
 
@@ -178,7 +178,7 @@ def room(law: NoiseLaw, noise: float) -> float:
     """Return the standard deviation for which 64-bit integers must have room, so that they can hold noise of `law`.
 
     `noise` is the standard deviation of each coordinate, in any unit. The result is `noise` or, for l2 noise, 16 times
-    `noise`, because l2 noise is normal noise with a random standard deviation.
+    `noise`, because l2 noise is normal noise with a random standard deviation, which can be far above its mean.
     """
     return noise if law == "gaussian" else 16 * noise
 

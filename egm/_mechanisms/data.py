@@ -622,9 +622,10 @@ class GaussianDataMechanism(Mechanism):
         -------
         ndarray, shape (d,)
             Expected squared errors by noise and clipping together, in squared units of the data, if
-            the mean differs from `center` by `center_std` and the standard deviations from `sigma`
-            by the factor `sigma_factor`. The sum of these errors is ``error().total``. With a
-            `basis`, the signs of the distances `center_std` are taken to be random.
+            the mean differs from `center` by `center_std` and the standard deviations are `sigma`,
+            either multiplied or divided by `sigma_factor`, each with probability 1/2. The sum of
+            these errors is ``error().total``. With a `basis`, the signs of the distances
+            `center_std` are taken to be random.
 
         Examples
         --------
@@ -728,8 +729,8 @@ class GaussianDataMechanism(Mechanism):
     def _lost(self) -> tuple[Array, Array]:
         """Return the variance and the squared mean of what clipping takes from each coordinate of a row.
 
-        The mean is assumed to differ from `center` by `center_std`, and `sigma` to be too small by `sigma_factor`. Both
-        results have the shape (d,).
+        The mean is assumed to differ from `center` by `center_std`, and the true standard deviations are taken to be
+        `sigma` times `sigma_factor`. Both results have the shape (d,).
         """
         offset, factors = self._doubts
         return forecast.loss_of_a_row(factors[0] * self.sigma, self.b, self.clip_norm, offset)
@@ -1005,9 +1006,9 @@ class GaussianDataMechanism(Mechanism):
         rows. The number of rows, `rows`, is multiplied by `weight`, and the number of clipped rows by `clipped_weight`,
         before noise is added. The sum, both weights and `drawn` are in multiples of `unit`.
 
-        The estimate is in the units of the data: the noisy sum divided by the scaling, plus the center times the number
-        of rows. The noisy counts are in a dictionary with the keys "count" and "clipped", each only if its weight is
-        not 0.
+        The estimate is in the units of the data: the noisy sum divided by the scaling, plus the center times the noisy
+        number of rows, or times `n` if that number is public. The noisy counts are in a dictionary with the keys
+        "count" and "clipped", each only if its weight is not 0.
         """
         d = self.sigma.size
         joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]
@@ -1121,9 +1122,9 @@ class GaussianDataMechanism(Mechanism):
 def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, ...]) -> tuple[Whole, int]:
     """Replace the rows of each person by their sum, their mean or the first of them, then clip and sum what is left.
 
-    The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism. The result is
-    that of `egm._rows.sums.clipped_sum` for these sums, means or first rows, with its further arguments in `rule`: the
-    pair (sum, number of vectors that were summed).
+    The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism. Return the
+    pair (sum, number of vectors that were summed), which `egm._rows.sums.clipped_sum` computes. The tuple `rule` has
+    the arguments of that function after the first one.
     """
     kept = people.gathered(source, how, rule[-1] != "error")
     return sums.clipped_sum((block.values for block in kept), *rule)

@@ -226,7 +226,7 @@ class EllipticalGaussianMechanism(Mechanism):
         return secure(value, unit * self.sensitivities / self.b, self._secure_std(unit), self.noise_law)
 
     def check_noise(self, value: object) -> None:
-        """Raise an error if rounding to integers would use too much of delta in a secure release.
+        """Raise an error if a secure release would be refused because of its rounding to integers.
 
         Parameters
         ----------

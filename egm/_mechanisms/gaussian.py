@@ -193,7 +193,7 @@ class GaussianMechanism(Mechanism):
         return secure(value, np.full(value.shape, unit), std, self.noise_law)
 
     def check_noise(self, value: object) -> None:
-        """Raise an error if a secure release would lose too much of delta by its integer arithmetic.
+        """Raise an error if a secure release would be refused because of its rounding to integers.
 
         Parameters
         ----------

@@ -321,7 +321,7 @@ class GroupedDataMechanism(Mechanism):
         people.require_keys(X, by, self.keys)
 
     def check_noise(self, X: object) -> None:
-        """Raise an error if a secure release would lose too much of delta by its integer arithmetic.
+        """Raise an error if a secure release would be refused because of its rounding to integers.
 
         Parameters
         ----------
@@ -456,10 +456,10 @@ def _of_groups(
 ) -> tuple[Whole, Whole]:
     """Return the sums (groups, d) of the rows of each group in `keys`, and how many rows of each group were summed.
 
-    `egm._rows.sums.group_sums` clips and sums the rows; `rule` has those arguments of `group_sums` that follow
-    `groups`. If `how` is not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered`, with
-    the arguments `how` and `most`, first replaces the rows of each person by fewer rows: one for each of the person's
-    first `most` groups if `how` is "sum" or "mean", or at most k rows if `how` is k.
+    `egm._rows.sums.group_sums` clips and sums the rows, and `rule` has its arguments after the first two. If `how` is
+    not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered` first replaces the rows of
+    each person: if `how` is "sum" or "mean", by one row for each of the person's first `most` groups (or of all groups,
+    if `most` is None); if `how` is a number k, by the first k rows.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)

@@ -43,9 +43,9 @@ _LEAST_WEIGHT = 1 / 10  # of the number of rows over the clip norm, if a person 
 
 @dataclass(frozen=True)
 class Joint:
-    """Describe the vector that is released at once: a sum of clipped rows, perhaps with numbers of rows.
+    """Compute the sensitivity of what is released at once: a sum of clipped rows, perhaps with numbers of rows.
 
-    `counted` says whether the number of all rows is part of the vector, and `clipped` whether the number of shortened
+    `counted` says whether the number of all rows is part of the release, and `clipped` whether the number of shortened
     rows is. `reach_squared` is k**2 if a person may have k rows, or m for one row in each of m groups. `groups` says
     whether there are several groups of rows, each with its own sum.
     """
@@ -68,7 +68,7 @@ class Joint:
         return np.maximum(2.0 * clip_norm, math.sqrt(2) * joint if self.groups else joint)
 
     def weight(self, clip_norm: float, ratio: float) -> float:
-        """Return the weight w of the number of rows for which the error of the sum is least; 0 if it is not released.
+        """Return the weight w of the number of rows for which the sum's error is least; 0 if no number is released.
 
         The released sum is the noisy sum of centered rows plus the center times the noisy number of rows. With the
         sensitivity s, noise of variance A s**2 is in the first term, and of variance B s**2 / w**2 in the second, where
@@ -111,7 +111,7 @@ class Joint:
 
 
 def _root(square: int) -> float:
-    """Return the root of the integer `square`, rounded up slightly if the root is not a whole number."""
+    """Return the root of the integer `square`, exact or slightly larger: a sensitivity must not be too small."""
     root = math.isqrt(square)
     if root**2 == square:
         return float(root)

@@ -48,7 +48,8 @@ class Parts:
     together; `bias` is a bound of the mean of what clipping took, `bias_std` the standard deviation of the noise in
     this bound; and `spread` is a standard deviation of the rows. These four have the shape (d,), or (2, d) if they
     differ for the lower and the upper ends of intervals. `count_std` is the standard deviation of the noise in the
-    number of rows, or 0 if this number is public. `bias` contains this number times `bias_of_row`.
+    number of rows, or 0 if this number is public. The number of rows times `bias_of_row` is a part of
+    `bias`; noise in this number changes that part, too.
     """
 
     def __init__(
@@ -269,10 +270,9 @@ class RowSum(ABC):
 
 
 def _quantile(tail: float, law: NoiseLaw, size: int) -> float:
-    """Return the quantile for `tail` of a normal variable or, if it is larger, of a coordinate of l2 noise.
+    """Return how many standard deviations a normal variable of mean zero exceeds with the probability `tail`.
 
-    The latter counts only if `law` is "l2". It is divided by its standard deviation, and `size` is the dimension in
-    which the noise is drawn.
+    If `law` is "l2", return the number for one coordinate of l2 noise in `size` dimensions, if that number is larger.
     """
     z = float(-ndtri(tail))
     return z if law == "gaussian" else max(z, coordinate_quantile(tail, size))
