@@ -77,17 +77,17 @@ def quantile(
     :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`). Algorithm 2 of [2]_ draws such
     quantiles.
 
-    The rank of the drawn point differs from :math:`q n` by more than :math:`t` with a probability
-    of at most
+    The rank of the drawn point, the number of values that do not exceed it, differs from
+    :math:`q n` by more than :math:`t` with a probability of at most
 
     .. math::
 
         \frac{high - low}{g} \exp\Bigl( -\frac{\varepsilon (t - s)}{2} \Bigr),
 
-    where :math:`g` is the total length of the gaps between values in which the rank differs from
-    :math:`q n` by at most :math:`s < t`. So the error in rank grows only with the logarithm of the
-    length of the range. The caller should first move equal values apart a little, because they leave
-    gaps of length zero. A column takes a time of O(n log n).
+    where :math:`g` is the total length of those gaps between values whose points have a rank that
+    differs from :math:`q n` by at most :math:`s < t`. So the error in rank grows only with the
+    logarithm of the length of the range. The caller should first move equal values apart a little,
+    because they leave gaps of length zero. A column takes a time of O(n log n).
 
     References
     ----------

@@ -1,16 +1,16 @@
 """Choose between a search for center and spread and a sum of rows clipped to declared ranges, for `egm.adaptive`.
 
 The rows are standardized: an entry within its declared range is between -1 and 1. If each entry is cut to [-1, 1], the
-sum of the rows has noise that depends on the budget and on the number of columns alone. A search has far less noise if
-the rows are near each other, more if they are not, and a bias if many rows are far from the others.
+sum of these clipped rows has noise that depends on the budget and on the number of columns alone. A search has far less
+noise if the rows are near each other, more if they are not, and a bias if many rows are far from the others.
 
 1. If the budget is below `least`, a public number, all the budget goes into the sum of the clipped rows.
 2. Otherwise a quarter of the budget buys a first mean of the clipped rows, and a little more buys the median of the
    distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If it is
    not much smaller than that of the clipped sum, the rest of the budget goes into another mean of the clipped rows, and
    both means are averaged. Then only the cost of the median is lost.
-3. A mean of the rows, clipped to the norm that the search would choose, is asked for, too. If it differs from the first
-   mean by more than noise explains, many rows are far from the others, and the clipped rows are summed as in step 2.
+3. Now the rows are clipped around the first mean, to the norm that the search would choose. If their noisy mean differs
+   from the first one by more than noise explains, many rows are far from the others, and the sum is made as in step 2.
 4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks how
    many rows are longer than normal rows would be. If they make the expected error too large, the clipped rows are
    summed as in step 2. The second time, the expected error must be at least 1.5 times that of the clipped sum, because
@@ -62,7 +62,7 @@ Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the no
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
     """Return the least budget rho for which a search is considered for `n` rows with `d` columns.
 
-    With less, the rows are clipped to their ranges and summed. This budget pays for a first mean of the clipped rows,
+    With less, the rows are clipped to their ranges and summed. The least budget pays for a mean of the clipped rows,
     the median distance from this mean, a second mean near it, and the search that may follow. `sigma_range` is the
     range of the standard deviations of the standardized columns.
     """
@@ -81,7 +81,7 @@ def released(
     learn: bool = False,
     unseen: float = 0.0,
 ) -> LastRound:
-    """Release the mean of standardized `rows`: by a search, or of entries cut to [-1, 1] if that is not much worse.
+    """Release the mean of standardized `rows`, with entries cut to [-1, 1] if a search promises no far smaller error.
 
     The search finds center and spread of the rows, so that less noise is needed. The result is a `LastRound`.
     `sigma_range` is the range of the standard deviations of the columns, `public` is a public basis or None, and
@@ -127,7 +127,7 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
     `first` is the first noisy mean of the clipped rows, where the search begins, and `radius` is a noisy median of the
     distances of the rows from this mean. The error of the search is forecast for normal rows with this median. The
     second noisy mean is that of the rows clipped around `first` to the best norm for normal rows; it agrees if noise
-    explains its distance from `first`. If the result is true, the center of the search has been moved to this mean.
+    explains its distance from `first`. If the result is true, the center of the search has moved to the second mean.
     """
     rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)

@@ -53,12 +53,12 @@ class Correction:
 
 
 def correct(parts: Array, variance: Array, chance: Array, noise: Array, ratio: float) -> Correction:
-    """Choose either the columns of a sum of clipped rows to be corrected, or a larger clip norm without a correction.
+    """Choose which columns of a sum of clipped rows to correct, or a larger clip norm if that costs less error.
 
-    The vector `parts` is the noisy sum of the clipped parts, and `variance` has the variances of its noise. `chance`
-    has the variances that the entries of `parts` would have if the law of the rows were symmetric around a center that
-    is not exactly known. `noise` has the standard deviations of the noise in the sum of the clipped rows. The larger
-    clip norm is `ratio` times the one to which the rows are clipped.
+    The vector `parts` is the noisy sum of what clipping removes, and `variance` has the variances of its noise.
+    `chance` has the variances that the entries of `parts` would have if the law of the rows were symmetric around a
+    center that is not exactly known. `noise` has the standard deviations of the noise in the sum of the clipped rows.
+    The larger clip norm is `ratio` times the one to which the rows are clipped.
     """
     deviations = max(_CLEAR[0], math.sqrt(2 * math.log(parts.size)) + _CLEAR[1])
     clear = np.abs(parts) > deviations * np.sqrt(chance)

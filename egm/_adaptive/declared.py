@@ -108,8 +108,8 @@ class Declared:
     def _sigma_range(self) -> tuple[float, float]:
         """Return the declared or default range of the standard deviations of the columns: the smallest and the largest.
 
-        If ranges of the columns are declared, the unit of a standard deviation is half the range of its column. A
-        default is used only in this case.
+        The default is used only if ranges of the columns are declared. Then the unit of a standard deviation is half
+        the range of its column.
         """
         return self.sigma_range or _SIGMA_RANGE
 

@@ -118,7 +118,7 @@ class ExpectedRows:
         So the entry is wrong by a typical amount.
 
         The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
-        of the search. If `step` is "locate", the probability that the noise is much longer than usual is added to the
+        of the search. If `step` is "locate", the probability that the noise ends this step too early is added to the
         attribute `failure`.
         """
         self.account.spend(step, rho)
@@ -173,10 +173,10 @@ class ExpectedRows:
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of the matrices y y^T over vectors y from the rows, and how noisy it is.
 
-        The vector y is (x - center) / spread for a row x. The mean is that of vectors which are not shortened to
-        `clip_norm`, and the noise in it is drawn with a fixed seed. The second result is the standard deviation of the
-        noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
-        `step`, the name of a step of the search.
+        The vector y is (x - center) / spread for a row x. A private answer shortens y to `clip_norm`, which determines
+        the noise. Here y is not shortened, and the noise is drawn with a fixed seed. The second result is the standard
+        deviation of the noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is
+        recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         covariance = self._second_moments()
@@ -231,8 +231,8 @@ class ExpectedRows:
 
         The numbers are one for each row: a distance or an absolute difference, which `radius` and `spreads` define. The
         private quantile is drawn at random. So it can be smaller than the smallest of the numbers, or larger than the
-        largest. The attribute `failure` is explained at the class. `rho` is the cost of the quantile. `intervals` is
-        the number of intervals from which the private quantile is drawn; for several quantiles of equal cost, it is the
-        number of the intervals of all quantiles together.
+        largest, and the search may fail. `rho` is the cost of the quantile. `intervals` is the number of intervals from
+        which the private quantile is drawn; for several quantiles of equal cost, it is the number of the intervals of
+        all quantiles together.
         """
         self.failure += intervals * math.exp(-math.sqrt(8 * rho) * self.n * min(q, 1 - q) / 2)

@@ -19,9 +19,9 @@ budget. The effective dimension is (sum s^2)^2 / sum s^4 for the standard deviat
 5. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
    counted before step 4. The answers bound what clipping takes, for all data in the declared ranges.
 6. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
-   has biased it. Then the difference is added to the forecast of the error. The check is not made after step 3, which
-   shows more, because a biased last center alone also moves the mean. Without step 3 it is made if n sqrt(rho) is
-   small, or if the effective dimension is large.
+   has biased it. Then the difference is added to the forecast of the error. After step 3, which shows more, this is not
+   checked, because the difference may come from a bias of the last center alone. Without step 3 it is checked if
+   n sqrt(rho) is small, or if the effective dimension is large.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class _Clip:
 
     `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
     rows as normal rows have, and `shift` estimates a further distance, for the long rows in excess of these. If `model`
-    is false, `tail` is a model of the norms, and `shift` estimates the whole distance. Then the forecast contains its
-    upper estimate, while `one_sided`, which decides between a search and a clipped sum, may be a lower one.
+    is false, `tail` is a model of the norms, and `shift` estimates the whole distance. Then the forecast contains the
+    upper estimate of `shift`, while `one_sided`, which decides whether the search is given up, may be the lower one.
     """
 
     norm: float
@@ -193,10 +193,11 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
 
 
 def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
-    """Return the result of `last_round`, or None if the squared error that is expected of the sum is above `limit`.
+    """Return the result of `last_round`, or None if the squared error that is expected of the sum is too large.
 
-    If the result is None, the sum is not released, and a part of the budget is left. `search` is the finished search.
-    Before the sum, the share `unseen` of the remaining budget is spent on noisy numbers of long rows.
+    The error is too large above `limit` or, if many rows are long, above 1.5 times `limit`. Then the sum is not
+    released, and a part of the budget is left. `search` is the finished search. Before the sum, the share `unseen` of
+    the remaining budget is spent on noisy numbers of long rows.
     """
     it, seen = _looked(search, limit)
     if seen is not None:
@@ -253,8 +254,8 @@ class _LastRound:
 
     When the object is made, a private query corrects the standard deviations of the search by one common factor. The
     scaling `b` and other attributes follow from the search: `weights` has the variance of each entry of a scaled row,
-    `effective` is the effective dimension of the scaled rows, and `unit` is the root mean square of the norm of a
-    centered row, in the units of the data, divided by that after scaling.
+    `effective` is the effective dimension, (sum w)^2 / sum w^2 for these variances w, and `unit` is the root mean
+    square of the norm of a centered row, in the units of the data, divided by that after scaling.
     """
 
     def __init__(self, search: Search, doubt: float | None = None, limit: float = math.inf) -> None:
@@ -382,11 +383,11 @@ class _LastRound:
     # Tail -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> Tail | None:
-        """Return None if there are not too many long rows; otherwise return a `Tail` fitted to the numbers of rows.
+        """Return a `Tail` fitted to the numbers of rows if there are too many long rows; otherwise return None.
 
-        There are too many long rows if chance and noise do not explain their number for normal rows. To find this out,
-        the search asks how many rows have norms in each of many ranges, and gets noisy answers. A `Tail` is a model of
-        the number of rows with a norm above t, for each t.
+        There are too many if chance and noise do not explain their number for normal rows. To find this out, the search
+        asks how many rows have norms in each of many ranges, and gets noisy answers. A `Tail` is a model of the number
+        of rows with a norm above t, for each t.
         """
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
@@ -415,8 +416,8 @@ class _LastRound:
         A `Tail` is a model of the number of rows with a norm above t, for each t. This one is needed if the noise alone
         could explain the numbers of rows in all ranges of very large norms, but too many rows are longer than normal
         rows. The most likely range is the one with the largest number of rows in proportion to the noise. If a further
-        query does not find half of the long rows beyond its lower end, the most likely range below it is taken. The
-        methods `ask` and `raised` must have been called before.
+        query finds beyond its lower end neither half of the long rows nor clearly more rows than noise, the most likely
+        range below it is taken. The methods `ask` and `raised` must have been called before.
         """
         shells, high, cost = self.shells, self.shells.edges.size, self.doubt / 2
         known = float(np.mean([found for _, found, _ in self.asked]))
@@ -507,8 +508,9 @@ class _LastRound:
 
         A `_Clip` has the clip norm, says how far clipping may move the sum of the rows, and may have a correction of
         the sum. The first try is the clip norm of least forecast error for normal rows, or a larger one if it clips too
-        much of them. If the effective dimension is large enough, `corrected` may find a clip norm and a correction. If
-        it does not, the first clip norm is increased, a limited number of times, until only few rows are longer.
+        much of them. If the variance is spread over enough dimensions, `corrected` may find a clip norm and a
+        correction. If it does not, the first clip norm is increased, a limited number of times, until only few rows are
+        longer.
         """
         search, n = self.search, self.n
         rho = search.account.left
@@ -528,10 +530,11 @@ class _LastRound:
     def corrected(self, clip_norm: float, radial: Radial) -> _Clip | None:
         """Measure the parts that clipping removes from the rows; return a clip norm and a correction as a `_Clip`.
 
-        The first norm that is tried is `clip_norm`, and `radial` is the law of the norms of normal rows. A noisy sum of
-        the clipped parts, up to a larger norm, shows how the sum of the rows is to be corrected. If there are more than
-        a few rows beyond the larger norm, or if a correction would be too noisy, both norms are increased. The result
-        is None if too many rows are longer than all norms that are tried, or if the budget is too small.
+        The first norm that is tried is `clip_norm`, and `radial` is the law of the norms of normal rows. Rows are first
+        clipped to a larger norm; the noisy sum of the parts that clipping to the smaller one then removes shows how the
+        sum of the rows is to be corrected. If there are more than a few rows beyond the larger norm, or if a correction
+        would be too noisy, both norms are increased. The result is None if too many rows are longer than all norms that
+        are tried, or if the budget is too small.
         """
         search, n, back = self.search, self.n, self.n / self.b
         counting, cost = ((a / self.effective + b) * search.rho for a, b in (_BEYOND, _ASIDE))
@@ -555,14 +558,14 @@ class _LastRound:
         """Ask, at the given cost, how many rows are longer than each of the ascending `norms` except the first.
 
         If too many rows seem to be longer than norms[1], they are counted once more, at the same cost, and the means of
-        both counts decide. Otherwise noise alone would too often lead to a clip norm that is larger than necessary.
-        `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first result is the
-        least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is len(norms) - 2,
-        or None if clearly too many rows are longer than the last norm. The second result has a column for each
-        norm except the first, with the three numbers of a `_Shift`: how far clipping to this norm moves the sum. For
-        this, only the number of longer rows in excess of that expected of normal rows counts. The upper estimate adds
-        one standard deviation of the noise to this excess, because the long rows of one skewed column can be longer
-        than is assumed.
+        both counts decide. With one count, noise alone would too often lead to a clip norm that is larger than
+        necessary. `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first
+        result is the least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is
+        len(norms) - 2, or None if clearly too many rows are longer than the last norm. The second result has a column
+        for each norm except the first, with the three numbers of a `_Shift`: how far clipping to this norm moves the
+        sum. For this, only the number of longer rows in excess of that expected of normal rows counts. The upper
+        estimate adds one standard deviation of the noise to this excess, because the long rows of one skewed column can
+        be longer than is assumed.
         """
         off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
         expected = self.n * np.array([self.share(norm) for norm in norms[1:]])
@@ -586,8 +589,8 @@ class _LastRound:
         The results are the last clip norm, whether only few rows are longer than it, and how far clipping these rows
         moves the sum. `noise` is the root mean square of the norm of the noise for the clip norm 1. If a `tail` (a
         model of the norms) is given, the first clip norm is not `clip_norm` but one that few rows of this model exceed.
-        In many dimensions and without a `tail`, only the number of longer rows in excess of that expected of normal
-        rows counts.
+        In many dimensions and without a `tail`, the rows are few if only few are in excess of those expected of normal
+        rows; otherwise all longer rows count for this.
 
         For each clip norm that is tried, the attribute `asked` gets the clip norm, the noisy number of longer rows, and
         the standard deviation of its noise.
@@ -632,10 +635,10 @@ class _LastRound:
         In the units of a column, clipping takes at most `near` from a row whose length is at most E, because its length
         becomes shorter by at most E - C. From a longer row it takes at most the distance from the center to the end of
         the declared range. So what it takes from all rows is at most the number of rows beyond C times `near`, plus the
-        number of rows beyond E times the rest of this distance. Along a basis, the whole distance is taken, not the
-        rest, because a correction of the sum can take up to `near` more from a longer row. E is chosen so that few rows
-        are expected beyond it, and so small that the first product is small beside the noise in the second. The two
-        queries together have the given `cost`, which is divided so that the noise in the sum of both products is least.
+        number of rows beyond E times (this distance - `near`). Along a basis, `near` is not subtracted, because a
+        correction of the sum can take up to `near` more from a longer row. E is chosen so that few rows are expected
+        beyond it, and so small that the first product is small beside the noise in the second. The two queries together
+        have the given `cost`, which is divided so that the noise in the sum of both products is least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)
@@ -666,8 +669,8 @@ class _LastRound:
 
         `step` is the vector by which the released mean differs from the last center. `noise_std` is the standard
         deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
-        its mean if nothing but noise and that error moves the sum. The second result is the largest difference that
-        chance explains.
+        its mean if only noise and the error of the center move the sum. The second result is the largest difference
+        that chance explains.
         """
         return unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, *_MOVED)
 

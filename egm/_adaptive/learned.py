@@ -52,10 +52,10 @@ def correlation(moments: Array, std: float, n: int) -> Array:
 def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> Array:
     """Return the least allowed unit for the measurement of the variance along each eigenvector, shape (d,).
 
-    The eigenvectors are the columns of `vectors`. The coordinates of the rows are divided by the units, so that a
-    smaller unit could make rows seem very long. `moments` is a noisy matrix of second moments of `n` rows with
-    standardized columns, `std` is the standard deviation of the noise in an entry above the diagonal, and `spread` has
-    the standard deviations of the columns of the data.
+    The columns of `vectors` are the eigenvectors of an estimated covariance matrix. The coordinates of the rows along
+    them are divided by the units, and a smaller unit could make rows seem very long. `moments` is a noisy matrix of
+    second moments of `n` rows with standardized columns, `std` is the standard deviation of the noise in an entry above
+    the diagonal, and `spread` has the standard deviations of the columns of the data.
     """
     edge = _edge(len(moments), std / _unit(moments, std), n)
     bounds: Array = np.sqrt(_UNKNOWN * edge * np.sum((spread[:, None] * vectors) ** 2, axis=0))

@@ -44,8 +44,8 @@ class Outcome(NamedTuple):
     def estimate(self, n: int, bounds: tuple[Any, Any]) -> Array:
         """Return the estimate of the sum in the units of the data, clipped to what `bounds` of the means allow.
 
-        `n` is the number of rows or, if it is private, what stands for it. A noisy number may be too small, so the sum
-        is then clipped to what a number allows that is wrong by `_FARTHEST` standard deviations of the noise.
+        `n` is the number of rows or, if it is private, the noisy number, but at least 2. The noisy number may be wrong;
+        so the sum is then clipped to what is possible for a number within `_FARTHEST` standard deviations of it.
         """
         if self.of_count is None:
             estimate: Array = n * (self.middle + self.half * self.found.mean)

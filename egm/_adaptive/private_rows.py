@@ -149,7 +149,7 @@ class _Coordinates:
 
     @property
     def given(self) -> bool:
-        """Return whether the map changes no row whose entries are at most 1e150 in size."""
+        """Return whether rows stay as they are given, except that entries beyond 1e150 in size are cut."""
         return self.middle is None and self.basis is None
 
     def __call__(self, block: Array) -> Array:
@@ -170,7 +170,8 @@ def _quietly(
 ) -> Any:
     """Return function(rows, *given) for the coordinates of a `block` of rows, without floating-point warnings.
 
-    A warning could reveal a single row, and with dask it would appear in the log of another process.
+    If `coordinates` is None, the rows are the block itself. A warning could reveal a single row, and with dask it would
+    appear in the log of another process.
     """
     with np.errstate(all="ignore"):
         return function(block if coordinates is None else coordinates(block), *given)

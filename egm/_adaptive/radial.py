@@ -99,9 +99,9 @@ class Radial:
 
         The errors are root mean squared errors in the units of the data, an array with one entry for each coordinate.
         The standard deviation of the noise in entry j of the mean is noise * C / b[j], where b[j] is the factor by
-        which entry j of a row is scaled. A clip norm is not considered if clipping could move the mean by more than
-        `one_sided` times the root of the mean squared error of all entries together, in the case that the parts that
-        clipping removes from all rows point in one direction.
+        which entry j of a row is scaled. The parts that clipping removes from the rows could all point in one
+        direction. A clip norm is not considered if they would then move the mean by more than `one_sided` times the
+        root of the mean squared error of all entries together.
         """
         C, first, second, share = self._tried
         back = np.sum(self.copies * (self.sigma**2 + self.offset**2)) / self.mean

@@ -15,8 +15,8 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
    columns; for a public basis, step 2 is left out. To learn a basis, the noisy second moments of the columns, divided
    by their standard deviations, give a covariance matrix, and its eigenvectors are the basis (`learned.py`). The mean
    squares along the basis are measured, and again after step 4.
-4. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of the report, at most twice. The shares of the
-   budget for this are those for which the final mean has the least predicted error. Only little is clipped, so that
+4. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of Poulsen's report, at most twice. The shares of
+   the budget for this are those for which the final mean has the least predicted error. Only little is clipped, so that
    the center stays good even if the clipped parts of all rows point in one direction. Then the mean squares of the
    columns correct the medians of step 2, from which the spread of a column that is mostly zero cannot be seen.
 """
@@ -115,10 +115,10 @@ class Answers(Protocol):
 def _pace(n: int, d: int, rho: float, diameter: float) -> float:
     """Return the factor, below 1, by which one step of the search should multiply the center's distance from the rows.
 
-    In general it is the factor with which many steps together reduce the distance at the least cost. But if the noisy
-    mean of one step costs at most 0.5 % of the budget `rho` also for a smaller factor, of 0.01 or more, the smallest
-    such factor is returned. The number of rows is `n`, and the number of columns is `d`. `diameter` is 2 if a row is
-    replaced, and 1 if a row is added or removed.
+    One candidate is the factor with which many steps together reduce the distance at the least cost. The other one is
+    the smallest factor, of 0.01 or more, for which the noisy mean of one step costs at most 0.5 % of the budget `rho`.
+    The smaller candidate is returned. The number of rows is `n`, and the number of columns is `d`. `diameter` is 2 if a
+    row is replaced, and 1 if a row is added or removed.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts, diameter) + SURE**2 / 8) / -np.log(parts))]
@@ -404,9 +404,9 @@ class Search:
         """Correct the standard deviations of the columns by mean squares, also if the tails of some columns are long.
 
         A standard deviation from a median is too small for a column that is zero in most rows, and the root mean square
-        that `reweigh` measures is larger than is best for the scaling of a column with a long tail. So the result is
-        1.15 times the old standard deviation, but at least two thirds of the root mean square, and at most all of it.
-        If the budget is too small for `reweigh`, the result is that of `remeasure`.
+        that `reweigh` measures is larger than is best for the scaling of a column with a long tail. So the new standard
+        deviation is 1.15 times the old one, but at least two thirds of the root mean square, and at most all of it. If
+        the budget is too small for `reweigh`, `remeasure` is called instead.
         """
         if not self.measurable:
             self.remeasure()
@@ -539,9 +539,9 @@ class Search:
     def refine(self, step: str, rho: float) -> None:
         """Move the center to the noisy mean of the rows, at the cost `rho`, and set `center_std`, its standard error.
 
-        The rows are scaled and clipped as in Algorithm 3 of the report. The clip norm is so large that clipping does
-        little harm, even if the parts that it removes from all rows point in one direction. The cost is recorded under
-        `step`, the name of this step of the search.
+        The rows are scaled and clipped as in Algorithm 3 of Poulsen's report. The clip norm is so large that clipping
+        does little harm, even if the parts that it removes from all rows point in one direction. The cost is recorded
+        under `step`, the name of this step of the search.
         """
         b = self.calibrated()
         clip_norm, center_std = Radial(self.sigma, self.center_std, b).best(self.n, self.noise(rho), _LITTLE)

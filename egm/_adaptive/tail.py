@@ -54,10 +54,10 @@ class Tail:
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
         the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
         clearly above the noise. `std` is the standard deviation of the noise in each number. The power of the tail is
-        fitted to the numbers up to edges[last], if they fall clearly. Otherwise it is the power with which, from
-        edges[last] to edges[last + 1], the number of rows falls to what the noise can hide, but at least a fixed power.
-        If `ends` is true, it was checked that few rows are beyond edges[last + 1], and a smaller fitted power is
-        increased to that power, up to a limit.
+        fitted to the numbers up to edges[last], if they fall clearly. Otherwise it is a second power, or a fixed one if
+        that is larger: with the second power the number of rows falls, from edges[last] to edges[last + 1], to what the
+        noise can hide. If `ends` is true, it was checked that few rows are beyond edges[last + 1]; then a fitted power
+        below the second one is increased to the second one, up to a limit.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -128,11 +128,11 @@ class Tail:
         return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
 
     def square(self, n: int) -> float:
-        """Return an upper estimate of the mean of the squared norm over all `n` rows.
+        """Return an upper estimate of the mean squared norm of all `n` rows, if none is beyond the last of the `edges`.
 
-        Rows below the first of the `edges` count as if their norm were this edge. Rows beyond the last edge, of which
-        little is known, count as if their norm were the last edge. Between two edges the number of rows with a larger
-        norm is taken to be linear in the norm, which gives more rows than a power of the norm.
+        Rows below the first edge count as if their norm were this edge. Rows beyond the last edge, of which little is
+        known, count as if their norm were the last edge. Between two edges the number of rows with a larger norm is
+        taken to be linear in the norm, which gives more rows than a power of the norm.
         """
         t = np.geomspace(1.0, self.edges[-1] / self.edges[0], _POINTS)
         share = np.minimum(np.interp(t, self.edges / self.edges[0], self.rows) / n, 1.0)
@@ -171,10 +171,10 @@ class Tail:
         return float(np.exp(np.interp(math.log(max(rows, 1e-300)), *logs)))
 
     def clip_norm(self, noise: float) -> float:
-        """Return the clip norm C for which noise * C**2 + first**2 + second is least.
+        """Return the clip norm C of least squared error of the sum, estimated as noise * C**2 + first**2 + second.
 
-        Here first and second are the two results of ``excess(C)``, and `noise` is the squared error of the sum due to
-        noise for C = 1.
+        Here first and second are the two results of ``excess(C)``, and `noise` is the squared error due to noise for
+        C = 1.
         """
         t, first, second = self._excesses()
         return float(self.edges[0] * t[np.argmin(noise * t**2 + first**2 + second)])

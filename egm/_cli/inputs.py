@@ -301,8 +301,8 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
 
     Raise a `Mistake`, an error for the user, if there are no rows, if the number is private and --rows is missing, or
     if the number is public and differs from that in the file. A file that does not say how many rows it has is counted
-    only if --rows is missing, or if the number is public and the release is charged to a budget: then a wrong number
-    costs nothing. With --person or --by, the value of --rows is returned without a check.
+    only if --rows is missing, or if the number is public and the release is charged to a budget: so a wrong number is
+    found before the charge. With --person or --by, the value of --rows is returned without a check.
     """
     if labels_of(args):
         return int(args.rows)

@@ -105,14 +105,14 @@ def _cost(cost: Loss | float) -> dict[str, float]:
 
 
 def _sample(charge: Charge) -> dict[str, float]:
-    """Return the sampling probability and number of releases of `charge`, a recorded cost; {} without samples."""
+    """Return the entries "sampling_probability" and "count" (of releases) for the cost `charge`; {} without samples."""
     if charge.sampling_probability is None:
         return {}
     return {"sampling_probability": charge.sampling_probability, "count": charge.count}
 
 
 def _known(number: float) -> float | None:
-    """Return `number`, or None if it is infinite."""
+    """Return the cost `number`, or None if it is infinite, which means that it is not known."""
     return number if math.isfinite(number) else None
 
 

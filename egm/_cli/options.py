@@ -452,10 +452,10 @@ def require_options_that_fit(args: Namespace) -> None:
 def _solved(args: Namespace) -> tuple[str, ...]:
     """Return the names of the options of `egm plan` that must be left out, because their values are to be found.
 
-    They are --epsilon and --rho, or --rows, as --solve-for in `args` says. If --target-error is given, set --solve-for
-    and --measure to their defaults in `args`, unless they are given, and raise a `Mistake` (an error for the user) if
-    one of the returned options is given. Otherwise return an empty tuple, and raise a `Mistake` if --solve-for,
-    --measure or --column is given.
+    If --target-error is given, they are "epsilon" and "rho", or "rows", as --solve-for in `args` says. Then set
+    --solve-for and --measure to their defaults in `args` if they are missing, and raise a `Mistake` (an error for the
+    user) if one of the returned options is given. Without --target-error return an empty tuple, and raise a `Mistake`
+    if --solve-for, --measure or --column is given.
     """
     if args.target_error is None:
         for name in _ONLY_WITH_TARGET:

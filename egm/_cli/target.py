@@ -47,7 +47,7 @@ def _mechanism(
 ) -> tuple[GaussianDataMechanism | AdaptiveDataMechanism, Literal["epsilon", "rho"]]:
     """Return the mechanism that the options `args` describe, and the name of the field that holds its budget.
 
-    The option that `egm plan` has to find is missing. In its place the mechanism gets 2 rows or a budget of 1.
+    The option that `egm plan` has to find is missing. As a placeholder, the mechanism gets 2 rows or a budget of 1.
     """
     if not args.adaptive:
         epsilon = 1.0 if args.epsilon is None else args.epsilon
@@ -66,9 +66,9 @@ def _enough(
 ) -> tuple[dict[str, float], float]:
     """Set the budget in `args` to the least number with three significant digits that meets the target of `egm plan`.
 
-    The search begins at `least`, the value of the field `budget` of `mechanism` that `egm.planning.solve` has found,
-    and `question` has the arguments of `egm.planning.curve`. A rho is set as an epsilon if `args` has a delta. The
-    results are a dictionary with this budget by its name, and the error.
+    The search begins at `least`, which `egm.planning.solve` has found for the field of `mechanism` that `budget` names.
+    `question` has the arguments of `egm.planning.curve`. A rho is set as an epsilon if `args` has a delta. The results
+    are a dictionary with the budget by its name, and the error with this budget.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
     value = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least
