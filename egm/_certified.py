@@ -113,14 +113,17 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
 
 
 def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, start: float) -> Enclosure:
-    """Enclose the noise scale for which the smallest delta at `epsilon` is `delta`, by bisection from `start`.
+    """Enclose the smallest noise scale that suffices for (epsilon, delta)-privacy, by bisection from `start`.
 
-    ``curve(epsilon, scale)`` takes two balls, and returns a ball that contains the smallest delta.
+    ``curve(epsilon, scale)`` takes two balls, and returns a ball with the smallest delta for noise of this scale.
     """
     flint, bits = ball_arithmetic(), _FIRST_BITS
 
     def suffices(scale: float) -> bool:
-        """Return True if the smallest delta at this noise scale is proved to be <= `delta`, and False if >= `delta`."""
+        """Return True if the smallest delta at this noise scale is proved to be <= `delta`, and False if >= `delta`.
+
+        Raise an ArithmeticError if neither is proved.
+        """
         nonlocal bits
         while bits <= _MOST_BITS:
             with flint.ctx.workprec(bits):
@@ -145,7 +148,10 @@ def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, 
 
 
 def _gaussian_delta(epsilon: Ball, z: Ball) -> Ball:
-    """Return a ball that contains the smallest delta of Gaussian noise with the noise multiplier `z`, for `epsilon`."""
+    """Return a ball that contains the smallest delta for which Gaussian noise is (epsilon, delta)-private.
+
+    `z` is the standard deviation of the noise for a query of l2-sensitivity 1.
+    """
     root, half = (epsilon * 0 + 2).sqrt(), epsilon * 0 + 0.5
     a, b = (1 / (2 * z) - epsilon * z) / root, (1 / (2 * z) + epsilon * z) / root
     scaled = (b * b).hypgeom_u(half, half) / epsilon.pi().sqrt()  # exp(b^2) erfc(b), where epsilon = b^2 - a^2
@@ -153,9 +159,9 @@ def _gaussian_delta(epsilon: Ball, z: Ball) -> Ball:
 
 
 def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
-    """Return a ball that contains the smallest delta of l2 noise of the scale `s` in `d` dimensions, for `epsilon`.
+    """Return a ball that contains the smallest delta for which l2 noise in `d` dimensions is (epsilon, delta)-private.
 
-    The density of l2 noise at x is proportional to exp(-|x| / s).
+    The query has l2-sensitivity 1, and the density of the noise at x is proportional to exp(-|x| / s).
     """
     flint = ball_arithmetic()
     cosine = epsilon * s
@@ -175,7 +181,7 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
         return flint.arb.pi().sqrt() * (half + flint.arb(0.5)).gamma() * (2 / z) ** half * z.bessel_i(half)
 
     def density(phi: Ball, _: bool) -> Ball:
-        """Return the integrand of the first of the two integrals whose quotient is delta, at the complex ball `phi`.
+        """Return, at the complex ball `phi`, the integrand of the numerator of delta, a quotient of two integrals.
 
         The second argument, a flag of flint, is not needed, because the integrand is analytic everywhere.
         """

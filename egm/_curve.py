@@ -92,7 +92,7 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
 
 
 def _two_terms(a: Array, b: Array) -> Array:
-    """Compute sqrt(2 pi) times the first result of `curve_at`, as a difference of two normal probabilities.
+    """Compute the smallest delta of Gaussian noise, up to a factor, as a difference of two normal probabilities.
 
     For the noise multiplier z, `a` is 1/(2z) - epsilon z, and `b` is 1/(2z) + epsilon z. Then delta
     is ``Phi(a) - exp(epsilon) Phi(-b)``, where Phi is the standard normal distribution function.

@@ -45,7 +45,10 @@ class Enclosure:
 
     @property
     def relative_width(self) -> float:
-        """Return the length of the interval, divided by the least absolute value in it; infinity if that is 0."""
+        """Return the length of the interval, divided by the least absolute value in it.
+
+        It is 0 for an interval of one number, and infinity for any other that contains 0.
+        """
         if self.low == self.high:
             return 0.0
         least = 0.0 if self.low <= 0 <= self.high else min(abs(self.low), abs(self.high))
@@ -87,7 +90,7 @@ def rounded(ball: Any) -> Enclosure:
 def _down(number: Any) -> float:
     """Return the largest double that is not above `number`, a real ball of flint with the radius 0.
 
-    The result may be minus infinity.
+    The result is minus infinity if `number` is below all finite doubles, infinite or NaN.
     """
     largest, tiny = sys.float_info.max, math.ulp(0.0)
     if not -largest <= number < math.inf:

@@ -26,10 +26,10 @@ _ORDER = 16  # terms kept of the series of a cluster
 class Group(NamedTuple):
     """Hold a cluster of close weights, or one weight, as balls (intervals that contain the exact numbers).
 
-    `twice` is two times the center of the cluster. `half` and `shift` are half of the sums of the degrees of freedom
-    k_j and of the noncentralities nc_j. e_j is the relative distance of a weight from the center: `spread` is a bound
-    on all |e_j|, and `moments` has the pairs of the sums of k_j e_j^p / 2 and of nc_j e_j^p / 2, for p = 1 ...
-    `_ORDER`. For one weight `moments` is empty.
+    `twice` is two times the center of the cluster. `half` is half of the sum of the degrees of freedom k_j, and `shift`
+    half of the sum of the noncentralities nc_j. e_j is the relative distance of a weight from the center: `spread` is a
+    bound on all |e_j|, and `moments` has, for each p = 1 ... `_ORDER`, the sum of k_j e_j^p / 2 and that of nc_j e_j^p
+    / 2. For one weight `moments` is empty.
     """
 
     twice: Ball
@@ -44,8 +44,9 @@ class Law:
     """Hold the parameters of Q, a weighted sum of chi-square variables and a normal one, divided by a power of two.
 
     `groups` has the weights in balls, and `variance` is that of the normal term. `largest` is twice the largest weight,
-    or 0 if no weight is positive; `least` is twice the least weight, or 0 if no weight is negative. `twice`, `half` and
-    `shift` have these three fields of all `groups` in doubles, and `tau` is the standard deviation of the normal term.
+    or 0 if no weight is positive; `least` is twice the least weight, or 0 if no weight is negative. For each group,
+    `twice` has twice its center, `half` half of the sum of its degrees of freedom, and `shift` half of that of its
+    noncentralities, in doubles. `tau` is the standard deviation of the normal term.
     """
 
     groups: tuple[Group, ...]

@@ -176,17 +176,17 @@ class _Variable:
     def outside(self, y: Ball) -> float | None:
         """Return P[Q <= x] if it is 0 or 1 because Q takes no values on one side of x, and otherwise None.
 
-        `y` is the scaled point x.
+        `y` is (x - shift) / 2 ** exponent.
         """
         if self.normal == 0 and np.all(self.weights > 0) and y <= 0:
             return 0.0
         return 1.0 if self.normal == 0 and np.all(self.weights < 0) and y >= 0 else None
 
     def tail(self, y: Ball, bits: float) -> tuple[Ball, bool]:
-        """Return a ball that contains a tail of Q at the scaled point `y`, and whether this is the upper tail.
+        """Return a ball that contains a tail of Q at a point x, and whether this is the upper tail.
 
-        The tail is the upper one if `y` is above the mean of Q, and otherwise the lower one. About `bits` bits of it
-        are certain.
+        `y` is (x - shift) / 2 ** exponent. The tail is the upper one if x is above the mean of Q, and otherwise the
+        lower one. About `bits` bits of the tail are certain.
         """
         mirrored = bool(y < 0)
         law = self.law(mirrored)
@@ -195,13 +195,13 @@ class _Variable:
         return contour_of(law, size, upper, bits).enclose(size), upper != mirrored
 
     def density(self, y: Ball, bits: float) -> Ball:
-        """Return a ball that contains the density of Q at the scaled point `y`, with about `bits` certain bits."""
+        """Return a ball with the density of Q at x, for `y` = (x - shift) / 2 ** exponent, to about `bits` bits."""
         law, size = self.law(bool(y < 0)), abs(y)
         value = contour_of(law, size, float(size) > law.mean, bits).enclose(size, density=True)
         return value * ball_arithmetic().arb(2) ** -self.exponent
 
     def value(self, of: Function, x: float) -> Enclosure:
-        """Enclose the tail or the density, as `of` says, at the point `x`."""
+        """Enclose the tail, its logarithm or the density, as `of` says, at the point `x`."""
         flint = ball_arithmetic()
         limit = float(x > 0) if math.isinf(x) else self.outside(self.scaled(x))
         if limit is not None:
@@ -230,7 +230,10 @@ class _Variable:
         raise ArithmeticError(f"no narrow enclosure of {of} at x = {x!r} was found: the last one is {found}")
 
     def quantile(self, of: Function, given: float) -> Enclosure:
-        """Enclose the quantile of the kind `of` for the probability, or its logarithm, `given`."""
+        """Enclose the lower quantile if `of` is "ppf", and otherwise the upper one, for the probability `given`.
+
+        For "ilogsf", `given` is its logarithm.
+        """
         flint = ball_arithmetic()
         log = of == "ilogsf"
         if not (given <= 0 if log else 0 <= given <= 1):
@@ -288,7 +291,7 @@ class _Quantile:
         return None
 
     def searched(self) -> Ball:
-        """Return a point near the quantile, scaled, as a ball of radius 0, found by Newton's method without a proof."""
+        """Return a ball of radius 0 near (x - shift) / 2 ** exponent for the quantile x, found without a proof."""
         flint = ball_arithmetic()
         y = self.begin()
         self.plan(y)
@@ -329,9 +332,9 @@ class _Quantile:
         raise ArithmeticError("no start was found for the search of a quantile")
 
     def plan(self, y: Ball) -> None:
-        """Set `contour` for the searched tail of Q at the scaled point `y`, or for that of -Q at -`y` if `y` < 0.
+        """Set `contour` for the searched tail of Q at `y` or, because contours need y >= 0, of -Q at -`y` if `y` < 0.
 
-        If the searched tail of Q is the upper one, that of -Q is the lower one, and the other way round.
+        Here Q is shifted and scaled, as `y` is. An upper tail of Q is a lower tail of -Q, and the other way round.
         """
         mirrored = bool(y < 0)
         if mirrored != self.mirrored:

@@ -121,10 +121,10 @@ def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_me
 
     As in `clip_moments`, L is the share of a normal row that clipping removes, Q = sum_k w_k Y_k is the squared norm of
     the row, and Y_k is the squared length of the normal vector V_k, which has the mean m_k. Here every Y_k has one
-    degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality nc_k an entry of `nc`. The vectors
-    `by_square` and `by_mean` hold factors that the caller chooses. The first result is the number sum_k (by_square_k
-    E[L^2 Y_k] + by_mean_k l_k^2), where l_k is defined by E[L V_k] = l_k m_k. The second result is the vector of the
-    derivatives of this number by log w_j, with `nc` and all factors kept fixed.
+    degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality nc_k an entry of `nc`. The first
+    result is the number sum_k (by_square_k E[L^2 Y_k] + by_mean_k l_k^2), where l_k is defined by E[L V_k] = l_k m_k:
+    for suitable `by_square` and `by_mean`, the expected squared error of a sum of clipped rows. The second
+    result is the vector of the derivatives of this number by log w_j, with `nc` and all factors kept fixed.
 
     For the derivatives, let A_k = 1 / (1 - 2 w_k s) + nc_k / (1 - 2 w_k s)^2. A product Y_j Y_k in a mean brings the
     factor A_j A_k under the contour integral. For k = j the factor 2 / (1 - 2 w_j s)^2 + 4 nc_j / (1 - 2 w_j s)^3 is
@@ -152,10 +152,10 @@ def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_me
 def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -> tuple[Array, float, float]:
     """Compute moments of what clipping to the squared norm `x` removes, for a quadratic form of the row.
 
-    With the notation of `clip_moments`, V_k is one normal variable of variance 1, its mean m_k is an entry of `means`,
-    and its weight w_k an entry of `weights`. V is the vector of the V_k, and G the symmetric matrix `form_matrix`. The
-    three results are the vector of the numbers l_k with E[L V_k] = l_k m_k, the mean of L V' G V, and the mean of L^2
-    V' G V.
+    L is the share of the row that clipping removes. The squared norm of the row is the sum of w_k V_k^2 with the
+    `weights` w_k and normal variables V_k of variance 1, which have the `means` m_k. V is the vector of the V_k, and G
+    the symmetric matrix `form_matrix`. The three results are the vector of the numbers l_k with E[L V_k] = l_k m_k, the
+    mean of L V' G V, and the mean of L^2 V' G V.
 
     At a node s of the contour, V_k has the mean v_k = m_k / (1 - 2 w_k s) and the variance 1 / (1 - 2 w_k s). So V' G V
     brings the factor sum_k G_kk / (1 - 2 w_k s) + v' G v under the integral.
@@ -191,8 +191,8 @@ def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
 
     That contour fails if nearly all rows are clipped, for example. `form` holds the parameters of the squared norm of
     the row, `x` is the squared norm to which it is clipped, divided by the unit of `form`, and `weights` are the
-    weights of the chi-square variables. The result is an array of means of the share and of its square, as
-    `lost_in_tail` returns it.
+    weights of the chi-square variables. As in `lost_in_tail`, the result has a column for each weight: the mean of the
+    share if this weight had two (row 0) or four (row 1) more degrees of freedom, then that of its square (rows 2, 3).
     """
     return _lost(_by_complement(form, x), weights)
 
@@ -221,11 +221,12 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
 
 
 def _in_tail(form: Form, x: Real) -> Piece:
-    """Return a `Piece`, the quadrature along one contour for means of L, of L^2 and of their derivatives by Q / x.
+    """Return a `Piece`, a quadrature along one contour, for means of L, of L^2, and of the derivatives of L^2 and L.
 
     L is the share that clipping removes, which is 0 for Q < `x`. `form` holds the parameters of Q, and `x` is divided
-    by its unit. Let t be Q / x. The Laplace transforms of L and L^2, as functions of t - 1, are the results of
-    `_lost_shares` at z = s x. Those of the derivatives by t are z times these, because L and L^2 are 0 at t = 1.
+    by its unit. The result has the `Crossing` of the real axis, the nodes minus its point, and four arrays of masses.
+    Let t be Q / x. The Laplace transforms of L and L^2, as functions of t - 1, are the results of `_lost_shares` at z =
+    s x. Those of the derivatives by t are z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
     height = np.exp(crossing.log_height(x)[0])
@@ -239,13 +240,13 @@ def _in_tail(form: Form, x: Real) -> Piece:
 
 
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
-    """Yield quadratures that together compute the means of `_in_tail`, for an `x` so small that Q is rarely below it.
+    """Yield quadratures that together compute means of L, L^2 and derivatives, for an `x` that Q is rarely below.
 
-    `form` holds the parameters of Q, and `x` is divided by its unit. First the means are taken over all values of Q,
-    with the share 1 - u for u = sqrt(x / Q), which is negative for Q < x, in place of L. These are sums of means of
-    powers Q^-a. If a factor in a mean appears as F(s) under a contour integral, the mean of Q^-a times this factor is
-    the integral of t^(a-1) exp(K(-t)) F(-t) / Gamma(a) over t > 0. Then the part with Q < x is subtracted, by means of
-    `_below`, unless it is negligible.
+    As in `_in_tail`, L is the share that clipping to the squared norm `x` removes. `form` holds the parameters of Q,
+    and `x` is divided by its unit. First the means are taken over all values of Q, with the share 1 - u for u = sqrt(x
+    / Q), which is negative for Q < x, in place of L. They are sums of means of powers Q^-a. If a factor in a mean
+    appears as F(s) under a contour integral, the mean of Q^-a times this factor is the integral of t^(a-1) exp(K(-t))
+    F(-t) / Gamma(a) over t > 0. Then the part with Q < x is subtracted, with `_below`, unless it is negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)

@@ -268,13 +268,13 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
 
 
 def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float, float]]:
-    """Yield the shapes (h, reach, tilt, most) of the contours that `integrate` tries in turn; see `kernel.quadrature`.
+    """Yield the shapes (h, reach, tilt, most) of the contours through `crossing` that `integrate` tries in turn.
 
-    The first hyperbola follows the path of steepest descent to third order, if this path bends to the side on which
-    exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the third contour is straight.
-    If the path bends to the other side, two more hyperbolas go there: many small weights of one sign may let the
-    integrand die away on this side, before exp(-s x) grows. The contours go through the point c of `crossing`, and `x`
-    is a point of the distribution, divided by the unit of its `Form`.
+    h, reach and tilt are constants of a hyperbola (see `kernel.quadrature`), and the integrand may grow along it by the
+    factor most. The first hyperbola follows the path of steepest descent to third order, if this path bends to the side
+    on which exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the third contour is
+    straight. If the path of an upper tail bends to the other side, two more hyperbolas go there: many small weights of
+    one sign may let the integrand die away before exp(-s x) grows. `x` is divided by the unit of the `Form`.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing

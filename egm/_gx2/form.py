@@ -63,8 +63,8 @@ class Form:
 
         The result has one column for each group, with the coefficients of V, V^2, ..., where V = r s / (1 - r s), s is
         the argument of the cumulant function, and r is the center of the group divided by the largest weight. The
-        result has no rows if there are no clusters. If k_p and n_p are the two numbers of a group in `moments` for the
-        power p, the series is the sum over p of k_p V^p / (2 p) + n_p (1 + V) V^p / 2.
+        result has no rows if there are no clusters. For the weights center * (1 + e_j) of a group, let k_p be the sum
+        of dof_j e_j^p, and n_p that of nc_j e_j^p. The series is sum_p [k_p V^p / (2 p) + n_p (1 + V) V^p / 2].
         """
         order = self.moments.shape[1]
         found = np.zeros((order + 1 if order else 0, self.k.size))
@@ -89,7 +89,10 @@ class Form:
 
     @cached_property
     def roughness(self) -> float:
-        """Return the root of the sum of squares of `k`, but at most 64; the rounding errors of a quadrature grow so."""
+        """Return the root of the sum of squares of the groups' degrees of freedom `k`, but at most 64.
+
+        The rounding errors of a quadrature grow with it.
+        """
         k = np.minimum(self.k, 64.0)
         return min(float(k @ k) ** 0.5, 64.0)
 
@@ -223,8 +226,7 @@ def distinct(values: Array) -> Array:
 def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike = 0.0, shift: ArrayLike = 0.0) -> Law:
     """Check the parameters of a generalized chi-square variable, and return them as a `Law`.
 
-    Raise a ValueError as `parameters` does, or if `normal` is negative, `shift` is not finite, or there is neither a
-    weight nor a normal variable.
+    Raise a ValueError if an argument is outside its range, or if there is neither a weight nor a normal variable.
     """
     law = Law(
         *parameters(weights, dof, nc, signed=True),
@@ -274,9 +276,9 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
     """Return the largest weight, and an array with one row for each cluster of weights, in ascending order of weight.
 
-    A row has, among others, the center of a cluster, the sums of its `dof` and of its `nc`, and sums with powers up to
-    `order`, as the docstring of `kernel.gather` says. If there would be more than `most` clusters, the array has no
-    rows.
+    A row has a key, the center of a cluster, its smallest weight, the sums of its `dof` and of its `nc`, and the sums
+    of dof_j e_j^p, then of nc_j e_j^p for p = 1 ... `order`, where e_j is the relative distance of a weight from the
+    center. If there would be more than `most` clusters, the array has no rows.
     """
     from egm._gx2 import kernel
 

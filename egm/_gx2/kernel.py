@@ -198,13 +198,13 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 
     If the theta of an upper tail is larger than `FAR`, the result is `FAR`.
 
-    The formula is an approximation of the tail in closed form. The saddle point is the point c that theta and `lower`
-    give, as the docstring of the module says.
+    The formula approximates the tail in closed form, from the saddle point: the point c that theta and `lower` give, as
+    the docstring of the module says.
 
-    The tail is the lower one if `lower` is true, and otherwise the upper one. Let a be the largest logarithm that the
-    formula can give. Then a minus the log tail is nearly proportional to a power of exp(theta). So log((a - log tail) /
-    (a - log_p)) is nearly a straight line in theta. Newton's method finds its zero, and keeps a bracket of it by the
-    signs that it has seen.
+    The tail is the lower one if `lower` is true, and otherwise the upper one. Let a be about the largest logarithm that
+    the formula can give. Then a minus the log tail is nearly proportional to a power of exp(theta). So log((a - log
+    tail) / (a - log_p)) is nearly a straight line in theta. Newton's method finds its zero, and keeps a bracket of it
+    by the signs that it has seen.
     """
     variance = normal * normal
     for j in range(table.shape[1]):
@@ -749,9 +749,9 @@ def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Arr
 def _recenter(cluster: Array, order: int) -> None:
     """Move the center of `cluster`, a row of the result of `gather`, to the mean of its weights; update its sums.
 
-    A saddle point is found as if all weights of a cluster were equal to its center, and the mean represents them best.
-    If t is the relative distance of the new center from the old one, that of a weight changes from e to (e - t) / (1 +
-    t). `order` is the largest power of e in the sums.
+    Here a weight counts dof_j + nc_j times. A saddle point is found as if all weights of a cluster were equal
+    to its center, and the mean represents them best. If t is the relative distance of the new center from the old one,
+    that of a weight changes from e to (e - t) / (1 + t). `order` is the largest power of e in the sums.
     """
     old = cluster[1]
     cluster[1] = old * (1 + (cluster[5] + cluster[5 + order]) / (cluster[3] + cluster[4]))

@@ -242,7 +242,7 @@ def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     The tail is the lower one if `lower` is true, and otherwise the upper one. `form` holds the parameters of Q, and the
     results are divided by its unit.
 
-    The variable of the interpolation is log(a - log tail), where a is the largest logarithm that the saddlepoint
+    The variable of the interpolation is log(a - log tail), where a is about the largest logarithm that the saddlepoint
     formula can give. Its values are divided into panels of `_NODES` nodes. In a panel with few entries, or whose last
     Chebyshev coefficients are not negligible, the quantiles are computed one by one. For positive weights without a
     normal term, the logarithm of the quantile is interpolated.
@@ -315,8 +315,8 @@ def _log_upper_at_mean(law: Law) -> float:
 
     A quantile whose upper tail has a larger logarithm than this is searched by its lower tail, because a tail that is
     close to 1 makes the search inaccurate. If all weights are negative, the result is log(1 - p) with the tail p of -Q,
-    so that the quantiles of Q and of -Q are found by the same search. The saddlepoint formula gives the tail, unless
-    there are so few degrees of freedom that it is wrong by a factor of two.
+    so that the quantiles of Q and of -Q are found by the same search. The saddlepoint formula gives the tail. For less
+    than one degree of freedom, where it may be wrong by a factor of two, an integral does.
     """
     side = law.lower if law.signs == (True, False) else law.upper
     mean = saddle(side.form, side.form.mean, side.lower)
@@ -329,7 +329,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is `log_p`.
 
     The result is divided by the unit of `form`, which holds the parameters of Q. The search is over the parameter theta
-    of a `Crossing`, for the zero of log((a - log tail) / (a - log_p)), where a is the largest logarithm that the
+    of a `Crossing`, for the zero of log((a - log tail) / (a - log_p)), where a is about the largest logarithm that the
     saddlepoint formula can give. This function of theta is nearly a straight line. A first search takes the saddlepoint
     formula in place of the tail.
     """

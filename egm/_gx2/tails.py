@@ -502,11 +502,11 @@ def tail_on(side: Side, x: Real) -> Estimate:
 
 
 def _from_end(side: Side, x: Real) -> tuple[Real, float]:
-    """Return `x` as a value y of the variable of ``side.form``, but at least `_TINY`; and the log of the factor.
+    """Return `x` as a value y of the variable of ``side.form``, and 0; or, for a tiny y, `_TINY` and log(y / `_TINY`).
 
     Near the end of the support, a lower tail is proportional to y^(k/2), where k is the sum of the degrees of freedom.
-    The second number is the logarithm of the exact value, divided by the first number. It is 0 unless all weights are
-    so large that y^(k/2) has the accuracy of a double at `_TINY`.
+    So it can be computed at `_TINY`, and k/2 times the second number be added to its logarithm. This is done without a
+    normal variable, if all weights are so large that y^(k/2) has the accuracy of a double at `_TINY`.
     """
     y, form = side.scaled(x), side.form
     if not side.lower or y >= _TINY or form.normal or form.r.min() < 1e20 * _TINY:
