@@ -276,8 +276,9 @@ def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
 
     `epsilon`, the logarithm `log_delta` of the given delta, and the number `d` of coordinates are arrays of one shape.
     The equation log_delta_at(epsilon, exp(u), d) = log_delta is solved by the secant method, with steps of bisection.
-    The search begins at the scale that gives l2 noise the standard deviation of sufficient Gaussian noise or, where the
-    excess of this scale is not clearly positive, at an estimate from the largest privacy losses.
+    The search begins at the scale that gives l2 noise the standard deviation of Gaussian noise for these privacy
+    parameters. Where the excess of that scale is not clearly positive, the search begins at an estimate from the
+    largest privacy losses.
     """
     loss = np.sqrt(d + 1) / _curve.largest_noise_multiplier(epsilon, np.exp(log_delta))
     u: Array = np.log(np.maximum(np.maximum(loss - epsilon, loss * 1e-3), 1e-300))

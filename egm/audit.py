@@ -257,7 +257,7 @@ class _Tape(np.random.Generator):
 
     `replay` learns in this way how a release depends on its noise. `noises` has the prescribed numbers in their order;
     for None, all are zero. `asked` has a tuple for each number: the law and the scale of the noise, and how many gamma
-    variables were drawn before. `shapes` has the shapes of these variables.
+    variables (the random variances of l2 noise) were drawn before. `shapes` has the shapes of these variables.
     """
 
     def __init__(self, noises: Array | None) -> None:
@@ -313,9 +313,9 @@ def _played(
 ) -> tuple[Array, Asked, tuple[float, ...]]:
     """Make a release with the numbers `noises` (zeros for None) as its noise, and record the noise that it asks for.
 
-    `release` gets a substitute for `rng`, or None if `rng` is None. The results are the release, shape (k,), a tuple
-    with the law and the scale of each number and how many gamma variables (random variances) were drawn before it, and
-    a tuple with the shapes of these variables.
+    `release` gets a substitute for `rng`; if `rng` is None, it gets None, and the secure samplers are replaced. The
+    results are the release, shape (k,), a tuple with the law and the scale of each number and how many gamma variables
+    (random variances) were drawn before it, and a tuple with the shapes of these variables.
     """
     tape = _Tape(noises)
     with (

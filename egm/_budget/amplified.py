@@ -85,9 +85,9 @@ def composed_epsilon(
     """Return an epsilon for which releases from Poisson samples and other releases are together private with `delta`.
 
     `steps` describes the releases from samples. The other releases are described twice, for two ways to compute the
-    epsilon: by the sum `mu_squared` of 1 / z**2 for Gaussian noise and a pair (epsilon, delta) in `private` for each of
-    the rest; and by the sum `rho` of their zCDP costs. A sum that is not known is given as infinite. All mechanisms
-    must be fixed before the first release.
+    epsilon: first by the sum `mu_squared` of 1 / z**2 over those with Gaussian noise of the noise multiplier z, and a
+    pair (epsilon, delta) in `private` for each of the rest; then by the sum `rho` of the zCDP costs of all of them. A
+    sum that is not known is given as infinite. All mechanisms must be fixed before the first release.
     """
     found = [_by_renyi(steps, rho, delta), _by_privacy_loss(steps, mu_squared, private, delta)]
     return min(found) * _UP
@@ -172,7 +172,7 @@ def _parameters(epsilon: float, delta: float) -> Any:
 def _width(one: Steps) -> float:
     """Return the approximate length of an interval that contains the privacy loss of one release of `one` in practice.
 
-    The privacy loss is outside this interval with a probability below exp(-50).
+    The privacy loss is outside with a probability below exp(-50), so a grid need not be longer.
     """
     largest = one.mu_squared / 2 + 10 * math.sqrt(one.mu_squared)
     if one.probability == 1:

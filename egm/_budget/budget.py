@@ -1,4 +1,4 @@
-"""Define the class `Budget`, which records a release's cost by `journal` and `rules` before it makes the release."""
+"""Define the class `Budget`: a release is made after the modules `rules` and `journal` compute and record its cost."""
 
 from __future__ import annotations
 
@@ -243,8 +243,7 @@ class Budget:
     def left(self) -> Spent:
         """Largest cost that one more release may have: a rho if the total is a rho, else a `Loss` (epsilon, delta).
 
-        If its delta is > 0, a `Loss` is that of one more Gaussian mechanism; if its delta is 0, of one more Laplace
-        mechanism.
+        A `Loss` with a delta > 0 is meant for a Gaussian mechanism, and one with the delta 0 for a Laplace mechanism.
         """
         return self._terms.left(self.history)
 
@@ -259,8 +258,8 @@ class Budget:
         Returns
         -------
         float or Loss
-            Cost rho of each release, or the `Loss` of each `GaussianMechanism`. If no mechanism
-            with a delta fits any more, the result is the `Loss` of each `LaplaceMechanism`. An
+            Cost rho of each release, or its `Loss`: that of a `GaussianMechanism`, or that of a
+            `LaplaceMechanism` if no delta is left or a larger epsilon fits without a delta. An
             epsilon that is found by bisection is too small by at most 1e-12 of the total epsilon.
             It is 0 if the exact epsilon is less than about 1e-9 times the total epsilon / `parts`.
 
@@ -360,15 +359,16 @@ class Budget:
         Returns
         -------
         Charge
-            Cost of all steps together, with the label and the time. Its `epsilon` goes with `delta`.
+            Cost of all steps together, with the label and the time. Its `epsilon` goes with its
+            `delta`, and is infinite if the total is a rho and no `delta` is given.
 
         Raises
         ------
         BudgetExceeded
             If the cost does not fit into the total. Then nothing is recorded.
         ValueError
-            If an argument is out of range, if the delta of the budget is 0, or if the neighbors of
-            the budget are "replace_one" and `sampling_probability` is below 1.
+            If an argument is out of range, if the delta of the budget is 0 and no `delta` is given,
+            or if its neighbors are "replace_one" and `sampling_probability` is below 1.
         TypeError
             If an argument is not of the right type.
         ImportError

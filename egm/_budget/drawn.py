@@ -1,7 +1,7 @@
-"""Draw a Poisson sample of a table: each row, or each person with all rows, is in it with the same probability.
+"""Draw a Poisson sample of a table: each row, or all rows of each person at once, are in it with equal probability.
 
 The sample is drawn while the rows are read. Its size is private: only a mechanism whose neighbors differ by the
-addition or removal of one person may read it.
+addition or removal of one person may read the sample.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Sample:
         return (block[self._draw.rows(len(block))] for block in self._table.blocks())
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Return an iterator over pairs: a block of rows in the sample, and a list of its labels in columns `names`."""
+        """Return an iterator over pairs: a block of sampled rows, and a list of their entries in columns `names`."""
         return self._drawn(self._table.labelled(names), None if self._person is None else names.index(self._person))
 
     def _drawn(self, pairs: Any, place: int | None) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:

@@ -133,9 +133,9 @@ class Memory:
 class _State(NamedTuple):
     """Hold the content of a journal: the terms of the budget, the recorded costs, and the SHA-256 digests.
 
-    `terms` is the row of the SQLite table `terms`, without its last column. `charges` are the costs in the order in
-    which they were recorded. `digests` has the digest of the terms, and then that of each charge. `format` is the
-    number of the journal's format.
+    `terms` is the row of the SQLite table `terms`, without its column `last`, the last digest. `charges` are the costs
+    in the order in which they were recorded. `digests` has the digest of the terms, and then that of each charge.
+    `format` is the number of the journal's format.
     """
 
     terms: tuple[Any, ...]
@@ -264,7 +264,7 @@ class Journal:
         return status
 
     def _remove_drafts(self) -> None:
-        """Remove the temporary name under which the journal's file was made, if the file still has it besides its own.
+        """Remove the temporary name under which the journal's file was made, if the file still has it as a second name.
 
         This is so if the process that made the file was killed before it could remove the name.
         """

@@ -123,7 +123,8 @@ class Charge:
     sampling_probability : float, optional
         Probability with which each person is in the sample that the release depends on; None for a
         release from all rows. If there is a sample, `epsilon` and `delta` are those of the release
-        from it, while `rho` and `mu_squared` are those of the same release from all rows.
+        from it, while `rho` and `mu_squared`, which sampling hardly lowers, are those of the same
+        release from all rows.
     count : int, default 1
         Number of releases of which this is the cost; it is more than 1 only for
         `Budget.charge_steps`.
@@ -228,7 +229,7 @@ def charge_of(mechanism: Any, neighbors: Neighbors) -> Charge:
 def sampling(probability: float | None, neighbors: Neighbors) -> float | None:
     """Check a sampling probability, and return it as a float, or None if it is None (a release from all rows).
 
-    `neighbors` is the neighbor relation of the budget. Raise ValueError for "replace_one" unless the probability is 1.
+    `neighbors` is the neighbor relation of the budget. For "replace_one", raise ValueError for a probability below 1.
     """
     if probability is None:
         return None
@@ -244,8 +245,8 @@ def sampling(probability: float | None, neighbors: Neighbors) -> float | None:
 def sampled(charge: Charge, probability: float | None) -> Charge:
     """Return the cost of a release from a Poisson sample, where `charge` is the cost of the same release from all rows.
 
-    If `probability`, the sampling probability, is 1 or None, the two costs are equal. Otherwise raise ValueError if the
-    mechanism has no epsilon.
+    If `probability`, the sampling probability, is 1 or None, the two costs are equal. Otherwise raise ValueError if
+    the epsilon of `charge` is infinite: then the mechanism promises a rho only.
     """
     if probability is None or probability == 1:
         return dataclasses.replace(charge, sampling_probability=probability)
@@ -514,7 +515,7 @@ class Terms:
         """Return whether releases with the costs `charges` are together within the total.
 
         For a total (epsilon, delta) and several releases, Gaussian noise is taken to be larger by the factor 1 +
-        `excess`. This is valid, because the noise that is drawn is even larger.
+        `excess`, to allow for rounding. This is valid, because the noise that is drawn is even larger.
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
@@ -523,9 +524,9 @@ class Terms:
     def _fits(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[bool]:
         """Yield, for each pair (epsilon, delta) from `_losses`, whether the pair is within the total.
 
-        Each pair is valid, by a formula of its own, for all releases with the costs `charges` together. If there are
-        several costs, Gaussian noise is taken to be larger by the factor 1 + `excess`, which allows for rounding. This
-        promises no privacy that is not there, because the noise that is drawn is even larger.
+        Each pair is valid, by a formula of its own, for all releases with the costs `charges` together, so one True is
+        enough. If there are several costs, Gaussian noise is taken to be larger by the factor 1 + `excess`, to allow
+        for rounding. This is valid, because the noise that is drawn is even larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -556,8 +557,8 @@ class Terms:
         """Return the epsilon of releases with the costs `charges` together, by Gaussian differential privacy.
 
         It is the epsilon of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, after Gaussian
-        noise is multiplied by 1 + `excess`. The delta is that of the total, minus the parts that pay for discrete
-        noise: `_reserve` and, for l2 noise, `_reserve_of_l2`.
+        noise is multiplied by 1 + `excess`. The delta is that of the total, minus what the discrete noise that
+        is drawn may add to it: `_reserve` and, for l2 noise, `_reserve_of_l2`.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if not (_is_pure(charge) or _is_l2(charge)))

@@ -185,8 +185,8 @@ def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
 def _replaced(mechanism: GaussianDataMechanism) -> tuple[Array, ...]:
     """Return two neighboring data sets of two rows each for an audit of `mechanism`; they differ in the second row.
 
-    The first row is the center of the mechanism. The second row is 8 clip norms away from the center in each coordinate
-    after scaling, above it in the first data set and below it in the second.
+    The first row is the center of the mechanism. Each coordinate of the second row, after the mechanism's scaling, is
+    8 clip norms above the center in the first data set, and 8 clip norms below the center in the second.
     """
     far = _FAR * mechanism.clip_norm / mechanism.b
     far = far if mechanism.basis is None else mechanism.basis.inverse(far)
@@ -240,7 +240,7 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
     """Return a function that draws noisy means of rows clipped to norm 1, as AdaptiveDataMechanism computes them.
 
     Its arguments are the rows, the number of means, and a random generator, or None for secure noise. A mean is
-    (`epsilon`, `delta`)-differentially private, with the least Gaussian noise.
+    (`epsilon`, `delta`)-differentially private, with the least Gaussian noise that is enough for this.
     """
     rho = 1 / (2 * analytic_noise_multiplier(epsilon, delta) ** 2)
 

@@ -145,7 +145,7 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Stru
     d : int
         Number of coordinates, >= 1.
     n : int
-        Number of rows, >= 2.
+        Number of rows, >= 2. A row is clipped with probability 1/n.
     alpha : float
         Skewness of Zipf's law, >= 0.
     epsilon : float
@@ -294,9 +294,9 @@ def rivals() -> StructuredArray:
     -----
     The columns are:
 
-    - `grid`, `d`, `alpha`, `n` and `rho`, which together name the grid point. The rows of grid "A" are
-      normal with mean 0 and the identity as covariance. Those of "B" and "C" have the variances
-      :math:`(d/i)^\alpha` and the means 10.
+    - `grid`, `d`, `alpha`, `n` and `rho`, which together name the grid point: n normal rows of d independent
+      entries, and the budget `rho` in zCDP. In grid "A" all means are 0 and all variances 1. In "B" and "C"
+      all means are 10, and entry i has the variance :math:`(d/i)^\alpha`; only "B" has several `alpha`.
     - `method`, the name of the method, and `knows`, what it knows besides the range of the mean; "" means that it knows
       nothing else.
     - `sample` and `population`: mean squared l2 distance of the estimated mean to the mean of the rows and
@@ -349,10 +349,10 @@ def searches() -> StructuredArray:
     - `runs`: the number of runs; `refused`: how many of them were refused because the budget was too small; `failures`:
       how many ended with an exception or a warning.
     - `median` and `most`: median and maximum, over the runs, of the l2 norm of the error of the released sum
-      divided by its forecast, the root of the expected squared l2 norm. `beyond`: in how many runs this norm was more
-      than 5 times its forecast. `above`: in how many runs the forecast was more than 5 times the root mean
-      square of this norm over all runs.
-    - `outside`: how many runs had an estimate or a spread outside the declared ranges.
+      divided by the mechanism's forecast: the root of the expected squared l2 norm. `beyond`: in how many runs the
+      norm was more than 5 times the forecast. `above`: in how many runs the forecast was more than 5 times the root
+      mean square of the norm over all runs.
+    - `outside`: how many runs estimated a mean or a spread outside the ranges that the mechanism was given.
     - `coverage`: the share of the entries of the sum that were within their confidence intervals for 95 % (of
       mixed columns, only those that are not normal), and `coverage_se`: the standard error of this share, from
       its variance between runs.
@@ -360,8 +360,8 @@ def searches() -> StructuredArray:
     - `sampling`: the median, over the runs, of the l2 norm of the error divided by the root mean square l2 distance of
       the sum of n independent rows from the expected sum.
 
-    Where all runs were refused, the columns that describe the other runs are nan. The table was measured
-    by ``python -m benchmarks.searches``.
+    Where all runs were refused, `failures`, `beyond`, `above` and `outside` are 0, and all other results are nan. The
+    table was measured by ``python -m benchmarks.searches``.
 
     Examples
     --------
@@ -395,9 +395,9 @@ def bases() -> StructuredArray:
     - `rows`, the name of the set, `d`, the number of columns, and `method`. ``python -m benchmarks.bases``, by which
       the errors were measured, describes each set and each method.
     - `runs`: how many runs there were. The error of a run is the l2 distance of the estimated mean from the mean of the
-      rows, divided by the root mean square sampling error of the latter. `rms`, `median` and `most`: the root mean
-      square, the median and the largest of the errors. `se`: the standard error of `rms`.
-    - `used`: the share of runs in which the method used a basis other than the columns.
+      rows, divided by the root mean square sampling error of the mean of the rows. `rms`, `median` and `most`: the root
+      mean square, the median and the largest of the errors. `se`: the standard error of `rms`.
+    - `used`: the share of runs in which the method used a basis, that is, directions other than the columns.
     - `least`: how many rows like these the method of [1]_ needs at the budget of the runs to give a result at all; each
       run had 10 000 rows.
 

@@ -1,4 +1,4 @@
-"""Draw the groups of rows of a table as lines or as points with error bars."""
+"""Draw the rows of a table in groups, each group as a line or as points with error bars."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _groups(
     Return a list of (number of the style, name, rows of the group). If `label` is a string, it is a format string that
     makes the name from the value, and the groups are in the order in which their values first occur in `table`. If
     `label` is a mapping from values to names, only the values that are its keys have a group, and the groups are in the
-    order of the keys. If `by` is None, there is one group, of all rows, without a name.
+    order of the keys. If `by` is None, there is one group, of all rows, and its name is None.
     """
     if by is None:
         return [(0, None, table)]

@@ -11,7 +11,7 @@ from matplotlib.ticker import Formatter, LogFormatterMathtext, LogLocator, NullL
 
 
 def log_axis(ax: Axes, which: Literal["x", "y", "both"] = "both") -> Axes:
-    """Make axes logarithmic, with minor ticks and, as labels, plain numbers (between 5e-4 and 2e4) or powers of ten.
+    """Make axes logarithmic, with minor ticks; labels are plain numbers if all are in [5e-4, 2e4], else powers of ten.
 
     Parameters
     ----------

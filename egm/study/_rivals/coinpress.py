@@ -50,9 +50,9 @@ def coinpress(
         Number of steps by which the mean is estimated, >= 1. By default it is the number, up to 40, for
         which the last step has the least noise.
     beta : float, default 0.01
-        Probability of failure of all steps for the mean together, in (0, 1), and of those for the
-        covariance. A step for the mean fails if its ball does not contain the mean or, without
-        `clip_probability`, if it clips a row.
+        Probability of failure, in (0, 1), of all steps for the mean together, and likewise of all
+        steps for the covariance. A step for the mean fails if its ball does not contain the mean
+        or, without `clip_probability`, if it clips a row.
     clip_probability : float, optional
         Probability p, in (0, 1), with which a row may be clipped in a step. By default it is
         :math:`\beta_i / n`; see Notes.

@@ -86,9 +86,9 @@ def plan(
     The shares and constants are those of the authors' experiments, but their code differs in two points. First, to
     spread equal values, it uses three copies of each row, 0.1 apart. This multiplies the cost of the search by 9, but
     the code multiplies it by 3 only. Second, it computes the cost of the medians for a row that is added or removed,
-    which halves the sensitivity, but the cost of the noise for a row that is replaced. So its search costs 12 times the
-    stated amount. With a nominal budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
-    ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
+    which halves the sensitivity and divides their cost by 4, but the cost of the noise for a row that is replaced. So
+    its search costs 12 times the stated amount. With a nominal budget of rho, that code spends 3.75 rho, and its errors
+    on normal data are those of ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
 
     References
     ----------
