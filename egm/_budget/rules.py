@@ -463,10 +463,11 @@ class Terms:
             message = f"{_show(asked.rho)}, and {left!r} of the total {_show(self.rho)} is left{hint}"
             return BudgetExceeded(f"{asked.mechanism} asks for {message}", asked, left)
         loss = Loss(*map(float, min(self._losses(together), default=(math.inf, 0.0))))
+        fits = f"{'Gaussian' if left.delta else 'Laplace'}Mechanism of {_show(left)}"
         message = (
             f"{asked.mechanism} asks for {_show(Loss(asked.epsilon, asked.delta), asked.rho)}, with which all releases "
             f'would come to {_show(loss)} by the rule "{self.rule_for(together)}"; the total is '
-            f"{_show(Loss(self.epsilon, self.delta))}, and what is left is a GaussianMechanism of {_show(left)}{hint}"
+            f"{_show(Loss(self.epsilon, self.delta))}, and what is left is a {fits}{hint}"
         )
         return BudgetExceeded(message, asked, left)
 

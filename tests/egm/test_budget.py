@@ -548,8 +548,10 @@ def test_refusal_says_what_was_asked_and_what_is_left():
     assert (refused.value.asked.rho, refused.value.left) == (0.5, 0.25)
     again = pickle.loads(pickle.dumps(refused.value))
     assert (str(again), again.left) == (str(refused.value), 0.25)
-    with pytest.raises(BudgetExceeded, match=r"epsilon = 0.5, .* epsilon = 1.25, .*total is epsilon = 1.0,.* = 0.25"):
-        charged([laplace(0.75), laplace(0.5)], epsilon=1, delta=DELTA)
+    for delta, kind in ((DELTA, "Gaussian"), (0.0, "Laplace")):
+        message = rf"epsilon = 0.5, .* epsilon = 1.25, .*total is epsilon = 1.0,.* {kind}Mechanism of epsilon = 0.25"
+        with pytest.raises(BudgetExceeded, match=message):
+            charged([laplace(0.75), laplace(0.5)], epsilon=1, delta=delta)
 
 
 def test_releases_are_those_of_the_mechanism_and_charged_once():
