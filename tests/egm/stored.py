@@ -13,7 +13,7 @@ for case in GX2["values"]:
 
 
 def name_of(case):
-    """Return a name for the case `case` in GX2, by which pytest identifies its test."""
+    """Return the name that pytest shows for the test of `case`, one of the stored values in GX2."""
     return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
 
 

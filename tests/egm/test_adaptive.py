@@ -1,7 +1,7 @@
-"""Test AdaptiveDataMechanism, which releases the sum of rows whose center and spread are unknown.
+"""Test AdaptiveDataMechanism, which sums rows of unknown center and spread; a long row is far from the center.
 
 The tests are about the privacy budget, forecasts of the error, confidence intervals, and unusual data. The noise of a
-release is either secure, or simulated by a generator with a known seed. A row is long if it is far from the center.
+release is either secure, or simulated by a generator with a known seed.
 """
 
 import itertools
@@ -339,10 +339,10 @@ def test_below_the_least_budget_all_is_refused(d):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    Either of the two is enough: rho is then at least `least_rho(d)`, the least budget, which falls with n. With the
-    larger n, rho may be smaller by a relative 1e-14, due to rounding. The rho that is too small is `part` times
-    `least_rho(d)` for `n` rows and `d` columns, the declared `radius`, and declared standard deviations from `least`
-    to 1.
+    With either of the two, rho is at least `least_rho(d)`, the least budget, which is smaller for a larger n. With the
+    larger n, rounding may leave rho below it by a relative 1e-14. The rho that is too small is `part` times
+    `least_rho(d)` for `n` rows and `d` columns, the declared `radius`, and declared standard deviations from `least` to
+    1.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -465,8 +465,8 @@ def test_unknown_centre_and_spread_cost_little():
     """AdaptiveDataMechanism has less than twice the mean squared error of a mechanism that knows center and spread.
 
     Both mechanisms have the same budget. The error of the mechanism that knows center and spread is not simulated, but
-    forecast for the best clip norm. The comparison would be too easy if this forecast were far too large, so it must
-    be less than twice the mean squared error of AdaptiveDataMechanism.
+    forecast for the best clip norm. If this forecast were far too large, the comparison would be too easy. So the
+    forecast, too, must be less than twice the mean squared error of AdaptiveDataMechanism.
     """
     sigma, rho, n = zipf_sigma(64, 1.0, total=64.0), 0.1, 4000
     errors = [run(rows(n, sigma, 5.0, seed), rho, seed)[1] ** 2 for seed in range(12)]
@@ -637,9 +637,9 @@ def with_far_rows(case, seed):
     """Return a release of 2000 rows, of which a few are far from the others, and these 2000 rows, as a pair.
 
     Most rows are normal. In the few far rows, all entries are equal to the upper end of the declared range for an even
-    `seed`, and to its lower end for an odd one. The mechanism has ``unseen=0.1``, the share of the budget for
-    counting long rows, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN: the number of far rows, that
-    of columns, n sqrt(rho), and options of the mechanism.
+    `seed`, and to its lower end for an odd one. The mechanism spends the share ``unseen=0.1`` of the budget on counting
+    long rows, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN, which has the numbers of far rows and
+    of columns, the product n sqrt(rho) for n = 2000 rows and the budget rho, and options of the mechanism.
     """
     few, d, reach, options = UNSEEN[case]
     if "ranges" in options:
@@ -653,10 +653,10 @@ def with_far_rows(case, seed):
 def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
-    The far rows of `with_far_rows` are so few that noise hides them: less than half of the intervals without
-    ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains the one without it. It lies in the one
-    with ``simultaneous=True`` in addition, for which the intervals of all columns hold together. The tolerance is three
-    binomial standard errors. `case` is a key of UNSEEN.
+    Clipping takes much from the far rows of `with_far_rows`, and noise hides their number. So less than half of the
+    intervals without ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains the one without it, and
+    is no longer than with ``simultaneous=True`` in addition, for which the intervals of all columns hold together. The
+    tolerance is three binomial standard errors. `case` is a key of UNSEEN.
     """
     hits, seen = {"sum": [], "mean": []}, []
     for seed in range(60):
@@ -702,8 +702,9 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
 def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
     """For normal rows, the mean length L of intervals with ``unseen=True`` is about B = 2 * 1.96 * R / sqrt(2 rho).
 
-    Here R is the declared radius, the bound of the means, and rho is what the noisy numbers of long rows have cost. L
-    is more than 0.85 B. It is less than 1.15 B plus the mean length of the intervals without ``unseen=True``.
+    Such an interval allows for long rows that noise hides. R, the declared radius, is how far away each of them may be,
+    and rho is what the noisy numbers of long rows have cost. L is more than 0.85 B. It is less than 1.15 B plus the
+    mean length of the intervals without ``unseen=True``.
     """
     lengths = []
     for seed in range(60):
@@ -742,7 +743,7 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Return `n` random positive multiples of nearly one vector of `d` entries; on its side are all long rows."""
+    """Return `n` random rows of `d` columns, positive multiples of nearly one vector; all long rows are on its side."""
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
 
@@ -754,10 +755,11 @@ def test_normal_rows_are_believed():
 
 
 def test_a_forecast_is_not_far_too_large_at_a_large_budget():
-    """For normal rows, the forecast in a release is at most 25 times the squared error that was forecast before it.
+    """For normal rows, the squared error that a release forecasts is at most 25 times the forecast without data.
 
-    With n sqrt(rho) = 20 000, the center that the search finds, before the sum is released, is wrong by many times the
-    noise of the sum. If this error is taken for an error of the sum, the forecast is thousands of times too large.
+    For n = 20 000 rows and the budget rho = 1, the center that the search finds, before the sum is released, is wrong
+    by many times the noise of the sum. If this error is taken for an error of the sum, the forecast is thousands of
+    times too large.
     """
     sigma, n, rho = zipf_sigma(10, 1.0, total=10), 20_000, 1.0
     before = mechanism(n, rho).forecast(sigma=sigma, center=np.full(10, 50.0)).error.total
@@ -913,12 +915,13 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
 
 @pytest.mark.parametrize("d", [1, 3, 30, 300])
 def test_a_correction_of_normal_rows_adds_little(d):
-    """If the measured sum of the removed parts is only noise, `correct` adds less than a tenth to the squared error.
+    """For normal rows, `correct`, which corrects a sum for clipping, adds less than a tenth to the squared error.
 
     `correct` gets a noisy sum of the parts that clipping has removed. It either adds entries of this sum to the sum of
     the rows, or asks for a clip norm that is 1.4 times as large; the latter counts as 1.4**2 - 1, because the noise in
-    the sum of the rows grows by the factor 1.4. Here the sum of the parts is only noise, with 1.5 times the standard
-    deviation of the noise in the sum of the rows. The result is a mean over 4000 draws with `d` columns.
+    the sum of the rows grows by the factor 1.4. For normal rows, the parts cancel, and their sum is only noise, here
+    with 1.5 times the standard deviation of the noise in the sum of the rows. The result is a mean over 4000 draws with
+    `d` columns.
     """
     rng, ones, added = np.random.default_rng(d), np.ones(d), 0.0
     for _ in range(4000):
@@ -1112,7 +1115,7 @@ def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
 
     A `Tail` models the number of rows with a norm above t, for every t. Beyond the last norm of the model, this number
     is a power of t, and `Tail.counted` keeps its exponent here. If the new counts are clearly more than noise, the
-    model keeps its old numbers at larger norms, but reduces them to the last new count where they exceed it.
+    model keeps its old numbers at larger norms, except that none may exceed the last new count.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)
@@ -1259,8 +1262,8 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
 def test_one_long_row_causes_no_warning(long, errors):
     """No query about private rows warns or fails if all entries of one row are `long`, extremely large or small.
 
-    A query is a method of `PrivateRows`. A warning would reveal the row. This holds even if the square of an entry
-    overflows, and if NumPy is set to warn or raise on every floating-point error; `errors` is this setting.
+    A query is a method of `PrivateRows`. A warning would reveal the row. So there is none even if the square of an
+    entry overflows, and NumPy is set to warn or raise on every floating-point error; `errors` is this setting.
     """
     X = 1e-6 * rows(1500, np.ones(3), 0.0, 3)
     X[17] = long

@@ -84,7 +84,10 @@ def test_bound_has_no_unit_and_no_order():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 19, 99])
 def test_releases_that_are_not_finite_are_named(bad, place):
-    """Such a release is named if it is among the first fifth, which serves to choose an event, and if it is not."""
+    """`lower_bound`, a bound of epsilon, raises an error with the index of a release that is not finite.
+
+    The release is `bad`, and its index is `place`: in the first fifth, which serves to choose an event, or in the rest.
+    """
     right = np.random.default_rng(9).normal(size=(2, 100))
     for name in ("one", "other"):
         wrong = dict(zip(("one", "other"), right.copy(), strict=True))
@@ -130,7 +133,7 @@ def test_one_direction_without_noise_is_found():
     """`lower_bound`, a bound of epsilon, is above 4 if some linear combination of the released numbers has no noise.
 
     The combination is 0 for one data set and 0.01 for the other, while each number by itself is noisy. In another case
-    the number without noise is 1 for both data sets. It reveals nothing, and the bound is below 4.
+    the number without noise is 1 for both data sets. So only a noisy number differs, and the bound is below 4.
     """
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))

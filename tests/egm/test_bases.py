@@ -40,7 +40,7 @@ def covariance_of(d=D, seed=1):
 
 
 def rows(n=1003, seed=1):
-    """Return `n` random rows, every 250th a million times as large; the middle one is CENTER, where the tests clip."""
+    """Return `n` rows near CENTER, the center of clipping; one is CENTER, and every 250th a million times as large."""
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[::250] *= 1e6
     X[n // 2] = CENTER
@@ -203,7 +203,8 @@ def test_rounding_the_sum_is_charged(neighbors, grouped):
 def test_a_basis_that_is_not_orthogonal_is_refused_or_not_trusted():
     """`bases.Basis` raises a ValueError if one of its factors is not an orthogonal matrix.
 
-    If a factor is orthogonal only up to rounding to six digits, rows are rotated one by one, and not only their sum.
+    If a factor is orthogonal only to six digits, rows are rotated one by one: to rotate only their sum needs more
+    digits.
     """
     for factor in ([[3.0, 3], [0, 3]], [[1.0, 1e-3], [0, 1]], [[1.0]]):
         with pytest.raises(ValueError, match=r"factors must have an orthogonal matrix of shape \(2, 2\)"):

@@ -739,7 +739,7 @@ def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
 
 
 def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
-    """If `Budget.quantile` fails because of the entries of a list, its full cost is recorded, whatever they are."""
+    """Whatever entries of a list make `Budget.quantile` fail, such as None or a text, its full cost is recorded."""
     for values in ([1, 2, [3.0]], [[1.0], [2.0], [3.0]], [1, 2, None], [1, 2, "a"], [1, 2, float("nan")]):
         budget = Budget(epsilon=1.0)
         with pytest.raises((TypeError, ValueError)):
@@ -748,7 +748,10 @@ def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
 
 
 def test_several_columns_are_never_released_for_the_price_of_one():
-    """Values with another shape than they claim are refused: series of arrays cost nothing, and others their charge."""
+    """Data that claim to be one column, but whose entries are arrays, are refused by `Budget.quantile` and `release`.
+
+    The refusal costs nothing if the type of the data shows the arrays, and the full cost if only the values do.
+    """
     pl = pytest.importorskip("polars")
     X = np.ones((50, 4))
 

@@ -91,7 +91,7 @@ def test_epsilon_is_zero_where_the_noise_hides_everything():
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.5])
 def test_epsilon_of_hardly_any_noise(delta):
-    """For tiny noise multipliers z, epsilon is 1 / (2 z^2), times at most 1 + 1e-13, or infinite above 1e308."""
+    """For tiny noise multipliers z, `gaussian_epsilon` is 1 / (2 z^2) times 1 to 1 + 1e-13, or infinite above 1e308."""
     z = np.array([1e-10, 1e-100, 1e-153, 7.2e-155, 7e-155, 1e-160, 1e-308, 5e-324])
     found = gaussian_epsilon(delta, z)
     np.testing.assert_allclose(found[1:4], 0.5 / z[1:4] / z[1:4], rtol=1e-13)

@@ -1,7 +1,7 @@
-"""Test that the intervals of `gx2.certify` and `calibration.certify` contain the exact value.
+"""Test that the intervals, or balls, of `gx2.certify` and `calibration.certify` contain the exact value.
 
-Both functions prove between which two doubles a number lies, by ball arithmetic: each operation returns an interval (a
-ball) that contains the exact result. The exact values are stored numbers of 20 to 30 digits, and closed forms.
+Both functions prove between which two doubles a number lies, by ball arithmetic: each operation returns an interval
+that contains the exact result. The exact values are stored numbers of 20 to 30 digits, and closed forms.
 """
 
 import functools

@@ -673,7 +673,7 @@ ODD_NAMES = ["'a", "''", "a\tb", "a\nb", "\u202e", "\x1b[1m", "\U000e0001", "C:\
 
 @pytest.mark.parametrize("form", [("--format", "csv"), ("--plain",), ("--format", "json")])
 def test_odd_names_of_columns_in_a_release_are_found_again(egm, folder, form):
-    """The output of a release can be the file of --sigma, whatever characters are in the names of the columns."""
+    """`egm` reads the output of a release as the file of --sigma, whatever characters are in the column names."""
     pq.write_table(pa.table(dict.fromkeys(ODD_NAMES, np.ones(9))), "f.parquet")
     pq.write_table(pa.table({"column": ODD_NAMES, "sigma": np.arange(1.0, len(ODD_NAMES) + 1)}), "s.parquet")
     name = f"release.{'json' if 'json' in form else 'csv'}"
@@ -699,7 +699,7 @@ def test_a_negative_number_is_a_value(egm, center):
 
 @pytest.mark.parametrize("option", [("--basis", "dct"), ("--basis", "dct:3"), ("--scaling", "none")])
 def test_a_file_or_folder_does_not_hide_a_name(egm, folder, option):
-    """The name of a basis or of a scaling is one also if a folder or a file has this name."""
+    """With an `option` such as --basis dct, `egm plan` takes the basis of this name, even if a folder is called dct."""
     expected = egm(*PLAN, *option, "--format", "json")
     (folder / option[1]).mkdir()
     assert egm(*PLAN, *option, "--format", "json", "--output", f"{option[1]}/plan.json") == (0, b"", [])
@@ -939,12 +939,12 @@ def test_help_of_all_and_version(egm):
 
 
 def data(text):
-    """Return the arguments of `egm sum` for a CSV file, given as {file name: `text`}, which has a header."""
+    """Return arguments of `egm sum`, in which {file name: `text`} stands for a CSV file with a header."""
     return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
 
 def with_sigma(text):
-    """Return the arguments of `egm sum` for a file of standard deviations, given as {file name: `text`}."""
+    """Return arguments of `egm sum`, in which {file name: `text`} stands for a file of standard deviations."""
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 
@@ -1092,7 +1092,7 @@ PART = {"age": [1.0, 2.0], "mass": [2.0, 3.0], "pay": [3.0, 4.0]}
 
 
 def old_journal(name):
-    """Write the journal of a new budget to the file `name` in version 1 of the format, without labels and times."""
+    """Create a new budget in the file `name`, in version 1 of the file format, which has no labels and times."""
     Budget(name, epsilon=1.0, delta=1e-6)
     with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
         for statement in ("DROP COLUMN label", "DROP COLUMN time"):
@@ -1107,7 +1107,7 @@ def damaged_journal(name):
 
 
 def spent_journal(name):
-    """Write to the file `name` the journal of a budget that one release has used up."""
+    """Create a budget in the file `name`, and let one release use it up."""
     Budget(name, epsilon=1.0, delta=1e-6).charge(mechanism())
 
 
@@ -1596,7 +1596,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 @pytest.fixture
 def heard():
-    """Let a test receive the signals in SIGNALS, also if the tests were started with one ignored, as by nohup."""
+    """Let a test receive the signals in SIGNALS, even if the tests were started with one ignored (by nohup)."""
     ignored = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, signal.SIG_DFL)
@@ -1698,7 +1698,7 @@ def test_name_of_the_output_does_not_overrule_the_format(egm, folder):
 
 @pytest.mark.parametrize("command", [SUM, (*SUM, "--delta", "0.01"), (*SUM, "--rows", "399")])
 def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
-    """If standard error is closed, its messages are lost; the release is made, and standard output has nothing else."""
+    """If standard error is closed, its messages are lost, but the exit code and all other output are as usual."""
     expected = egm(*command, "--simulate", "1", "--output", "expected.csv")[:2]
     monkeypatch.setattr(sys, "stderr", None)
     assert egm(*command, "--simulate", "1", "--output", "out.csv")[:2] == expected
@@ -1709,7 +1709,7 @@ def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
 
 @pytest.mark.parametrize("command", [SUM, PLAN, ("budget", "show", "b.budget")])
 def test_a_release_to_a_closed_standard_output_costs_nothing(egm, monkeypatch, command):
-    """If standard output is closed, a command fails before a charge, unless it writes to a file."""
+    """If standard output is closed, a command fails before it records a cost, unless it writes to a file."""
     budget = Budget("b.budget", epsilon=1.0, delta=1e-6)
     command = (*command, "--budget", "b.budget") if command is SUM else command
     with monkeypatch.context() as patch:
@@ -1739,7 +1739,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Return a function tick(seconds); then each reading of the progress display's clock is later by `seconds`."""
+    """Return a function tick(seconds) that makes the progress display's clock advance by `seconds` at each reading."""
 
     def tick(seconds):
         looks = iter(np.arange(1, 1000) * seconds)

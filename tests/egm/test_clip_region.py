@@ -126,7 +126,7 @@ def test_the_pair_is_never_worse_than_a_given_scaling(options):
 def test_the_pair_follows_units_and_order_of_the_columns():
     """If the columns are permuted and the unit of the data changes, the best scaling and clip norm change likewise.
 
-    The semi-axes of the clip region agree to a relative 1e-3, and the errors to 1e-9.
+    The semi-axes of the ellipsoid in which no row is clipped agree to a relative 1e-3, and the errors to 1e-9.
     """
     sigma, order, unit = zipf_sigma(30, 1.0), np.random.default_rng(1).permutation(30), 1e20
     one = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, **BEST)

@@ -333,7 +333,7 @@ ODD_TEXT = st.text(st.sampled_from('ab ,;"\n\u2028'), min_size=1, max_size=8).fi
 
 @given(st.lists(st.tuples(ODD_TEXT, st.integers(-9, 9)), min_size=1, max_size=9), st.sampled_from([1, 2, 99]))
 def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
-    """`files.rows` reads what Python's module csv writes, for cells with line breaks, quotes and delimiters."""
+    """`files.rows` reads cells with line breaks, quotes and delimiters from module csv, in blocks of `step` rows."""
     path = tmp_path_factory.mktemp("odd") / "t.csv"
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([("a note\nof two lines", "x"), *rows])
@@ -347,7 +347,7 @@ def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
 
 @pytest.mark.parametrize("step", [1, 2, 99])
 def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch):
-    """An error names the right line of a CSV file, even if cells before it have line breaks."""
+    """With blocks of `step` rows, an error names the right line of a CSV file, even after cells with line breaks."""
     monkeypatch.setattr(csv_files, "rows_in_a_block", lambda columns: step)
     (tmp_path / "t.csv").write_text('"a\nb",x\n"1\n\n2",3\nsecret,4\n5",6\n\'"\',7\n"8\n",secret\n')
     with pytest.raises(FileError, match=r"row 5 \(line 9\), column 'x': not a number$"):
@@ -450,7 +450,7 @@ def test_labels_of_a_csv_file_are_texts_as_written(saved, options):
 
 
 def test_labels_are_known_as_names_of_line_1(tmp_path):
-    """`files.rows` takes line 1 for a header if each of its texts is in the list `known` or `labels`, or else fails."""
+    """`files.rows` takes line 1 for a header if all its texts are in the lists `known` and `labels`; else it fails."""
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
     assert it.names == ("age", "pay")
@@ -508,7 +508,7 @@ def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
 
 
 def bad_labels(path, labels=("id",), at_once=False):
-    """Return a function that reads the file `path` and its columns `labels`; one of the two is wrong.
+    """Return a function that reads the columns `labels` of the file `path`; a name or the file is wrong, so it fails.
 
     With `at_once`, the function reads no row, so that only errors in the names or types of the columns appear.
     """
@@ -559,8 +559,8 @@ CELLS = {"NaN": "nan", "infinite": "-inf", "not a number": "secret7", "missing":
 def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
     """The error for a wrong cell of a CSV file names the cell's row and column, but never shows its content.
 
-    `wrong` is the kind of mistake, such as an empty cell. `row` is the number of its row. The largest is in the second
-    block of rows, which is short, so that it takes little time to search it line by line.
+    `wrong` is the kind of mistake, such as an empty cell. `row` is the number of the row. Row 131 090 is in the second
+    block of rows, which is short, and so is quickly searched line by line.
     """
     blocks = 2 if row == 131_090 else 1
     lines = ["1.5,2"] * (131_100 if blocks == 2 else 10)
@@ -616,7 +616,10 @@ def test_bad_csv_is_explained(saved, name):
 
 @pytest.mark.parametrize(("text", "rows"), [("a\n1\n  \n3\n", 3), ("a\n1\n  \n", 2), ("a\n\n", 1)])
 def test_a_blank_line_is_no_missing_value(saved, text, rows):
-    """A blank line in a file with one column is refused, but counted: it may be the empty cell of a person."""
+    """In a file with one column, a blank line counts as a row, because it may be a person's empty cell.
+
+    To read this row is an error, even with ``missing="nan"``.
+    """
     it = files.rows(saved(text), missing="nan")
     assert sum(it.counts()) == rows
     with pytest.raises(FileError, match=r"row \d \(line \d\) is blank"):

@@ -299,9 +299,10 @@ def test_round_trip(form):
 
 @pytest.mark.parametrize("dof", [0.05, 0.111, 0.156, 0.2, [0.12, 3.0]])
 def test_round_trip_for_few_degrees_of_freedom(dof):
-    """The quantiles of Q are found for all probabilities, and are minus those of -Q.
+    """Quantiles of a chi-square sum Q have the right tails at all probabilities, and are minus those of -Q.
 
-    `dof` are the degrees of freedom of one or two chi-square variables. The saddlepoint formula is not decreasing here.
+    `dof` are the degrees of freedom of one or two chi-square variables. The saddlepoint formula, from which the search
+    for a quantile starts, is not decreasing here.
     """
     p, weights = np.linspace(0.01, 0.99, 40), np.array([2.0, 1.0])[: np.size(dof)]
     upper, lower = gx2.isf(p, weights, dof), gx2.ppf(p, weights, dof)

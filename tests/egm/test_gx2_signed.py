@@ -35,7 +35,7 @@ def points(form):
 
 
 def changed(form, **changes):
-    """Return the parameters `form` with defaults for missing ones, the weights as an array, and `changes`."""
+    """Return the dictionary `form` of parameters with defaults for missing ones, an array of weights, and `changes`."""
     full = {"dof": 1.0, "nc": 0.0, "normal": 0.0, "shift": 0.0, **form}
     return {**full, "weights": np.asarray(full["weights"], float), **changes}
 
@@ -519,9 +519,10 @@ def test_estimated_error_covers_a_certified_one(x, form):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("x", [-9.0, -5.0, -2.0, 0.0, 2.0])
 def test_many_small_weights_against_a_large_one(x, sign):
-    """Tails are found in the bulk of Q = 10 Y - R, where R is a sum of 100 000 small squares with the mean 10.
+    """Tails are right near the mean of Q = 10 Y - R, where R is a sum of 100 000 small squares with the mean 10.
 
-    The tail at `x` lies in the interval of `gx2.certify`, also for -Q, and if the small squares are given one by one.
+    Y is the square of a standard normal variable. The tail at `x` lies in the interval of `gx2.certify`, also for -Q,
+    and if the small squares are given one by one.
     """
     weights, dof = sign * np.array([10.0, -1e-4]), [1, 100_000]
     proved = gx2.certify(sign * x, weights, dof)
@@ -598,7 +599,7 @@ def test_gradients_know_the_scale(form):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_gradient_of_a_noncentrality_is_half_a_difference(name):
-    """The derivative of the upper tail with respect to nc_j is half of what the tail gains if dof_j grows by 2."""
+    """The derivative of the upper tail by a noncentrality is half the tail's gain if the term's dof grows by 2."""
     full = changed(FORMS[name])
     dof = np.broadcast_to(full["dof"], full["weights"].shape)
     for p in (0.5, 1e-6, 1e-100):
@@ -631,9 +632,10 @@ def test_methods_are_the_functions(form):
 
 @pytest.mark.parametrize("size", [2, 3000])
 def test_parameters_of_a_frozen_distribution_are_copies(size):
-    """Nothing that is written into an argument of `gx2.rv` or an attribute changes the distribution.
+    """A later change of an array given to `gx2.rv` does not change the distribution; its attributes are read-only.
 
-    3000 weights are gathered in clusters. The noncentralities, `given[2]`, are one number that is broadcast.
+    `size` is the number of weights; 3000 weights are gathered in clusters. The array of noncentralities is one number,
+    broadcast.
     """
     one = np.array(0.3)
     given = np.linspace(1.0, 2.0, size), np.full(size, 2.0), np.broadcast_to(one, size)
@@ -659,7 +661,7 @@ def test_stats_are_those_of_scipy(weight, dof, nc):
 
 @pytest.mark.parametrize("unit", [1e-200, 1e-90, 1e120, 1e200])
 def test_stats_follow_the_unit(unit):
-    """The standard deviation, the skewness and the kurtosis are right where powers of the weights leave the doubles."""
+    """Standard deviation, skewness and kurtosis are right even if powers of the weights overflow or underflow."""
     form = {"weights": np.array([1.0, -0.3]), "dof": [2.0, 3.0], "nc": [0.0, 4.0]}
     one, law = (gx2.rv(each * form["weights"], form["dof"], form["nc"], 0.7 * each) for each in (1.0, unit))
     assert law.std() == pytest.approx(unit * one.std(), rel=1e-14, abs=0)
@@ -794,8 +796,9 @@ def test_special_quadratic_forms():
 def test_small_curvature(curvature, slope):
     """The tail of slope (curvature z^2 - z) agrees with the tails of z beyond the roots of this parabola.
 
-    z is a standard normal variable. The error grows with the constant 1 / (4 curvature) and with the distance from the
-    mean, as the Notes of `gx2.from_quadratic_form` say, unless the curvature is so small that it counts as 0.
+    z is a standard normal variable. The error grows with 1 / (4 curvature), the constant of the completed square, and
+    with the distance from the mean, as the Notes of `gx2.from_quadratic_form` say, unless the curvature is so small
+    that it counts as 0.
     """
     law, x = gx2.from_quadratic_form([[slope * curvature]], linear=-slope), np.array([-0.2, 1.0, 5.0, 37.0])
     found = law.sf(slope * x) if curvature > 0 else law.cdf(-slope * x)
@@ -808,7 +811,7 @@ def test_small_curvature(curvature, slope):
 
 
 def test_small_curvature_beside_others():
-    """A term z^2 / 1e18 counts as its mean beside the linear term z, and not where there is no such term."""
+    """A term z^2 / 1e18 of a quadratic form counts as a constant, its mean, only beside a linear term z."""
     x = np.array([-3.0, 0.5, 20.0])
     tiny, none = (gx2.from_quadratic_form(np.diag([1.0, each]), linear=[0.0, 1.0]) for each in (1e-18, 0.0))
     np.testing.assert_array_equal(tiny.sf(x), none.sf(x))
@@ -926,9 +929,10 @@ def test_density_near_a_pole_is_refused(x):
 
 @pytest.mark.parametrize("z", [1e3, 1e9, 1e12, 1e100, 1e154, 1e200])
 def test_far_tails_of_a_normal_term(z):
-    """Tails and density of a normal variable are those of SciPy at any distance, also with a positive weight of 1.
+    """Far tails and densities of a normal variable are those of SciPy; a chi-square term changes a tail as it should.
 
-    The point is `z` standard deviations below the mean, and the weight changes the tail there by (1 + 2 z)^(-1/2).
+    The point is `z` standard deviations below the mean. A term with the weight 1 multiplies the tail by
+    (1 + 2 z)^(-1/2).
     """
     with np.errstate(over="ignore"):
         tail, density = stats.norm.logcdf(-z), stats.norm.logpdf(z)
