@@ -176,7 +176,7 @@ def in_a_fork(function):
 
 
 def test_processes_share_what_there_is(path):
-    """Three processes that use the file of one budget at the same time are granted 50 costs, all that the total has."""
+    """Three processes that share the file of a budget are together granted the 50 costs that the total allows."""
     forks = [fork(lambda write: write("." * fill(Budget(path, epsilon=1), laplace(0.02)))) for _ in range(3)]
     assert "".join(ended(*each) for each in forks) == "." * 50
     assert len(Budget(path).history) == 50
@@ -184,7 +184,7 @@ def test_processes_share_what_there_is(path):
 
 @in_a_file_or_in_memory
 def test_threads_share_what_there_is(name, tmp_path):
-    """Four threads that use one budget at the same time are together granted the 20 costs that the total allows."""
+    """Four threads that share a budget, in a file or in memory, are together granted the 20 costs of the total."""
     budget = Budget(name and tmp_path / name, epsilon=1)
     granted = []
     threads = [threading.Thread(target=lambda: granted.append(fill(budget, laplace(0.05)))) for _ in range(4)]
@@ -344,7 +344,8 @@ def test_an_open_budget_notices_an_older_copy(path):
 def test_killed_twenty_times_never_counts_less_than_was_granted(path):
     """The file of a budget holds every granted cost, although twenty processes that use the budget are killed.
 
-    After k kills, it may hold up to k more: a process can be killed before it learns that its cost is granted.
+    After k kills, the file may hold up to k costs more: a process can be killed before it learns that its cost is
+    granted.
     """
     draw, granted = random.Random(5), 0
 
@@ -580,7 +581,10 @@ NO_LABELS = [f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "ti
 
 @pytest.mark.parametrize(("version", "changes"), [(7, ["DROP TABLE charges"]), (1, NO_LABELS)])
 def test_another_format_is_named(path, version, changes):
-    """`Budget` refuses a file of format 1, whose costs have no label and no time, or 7; the error names the formats."""
+    """`Budget` refuses a file of the old format 1 or the unknown format 7; the error names this and the known formats.
+
+    The SQL statements `changes` adapt the file's tables.
+    """
     made(path)
     change(path, f"PRAGMA user_version = {version}", *changes)
     with pytest.raises(JournalError, match=f"its format is {version}, and 2 and 3 are known: another version"):
@@ -603,8 +607,8 @@ def test_another_format_is_named(path, version, changes):
 def test_forged_rows_are_journal_errors(path, terms, charge):
     """`Budget` raises a JournalError, and no other error, if its file has impossible values, such as rho = -0.5.
 
-    The dictionary `terms` replaces values in the file's table of the budget's terms, and `charge` replaces values of
-    the one recorded charge. The checksums are those of the forged values.
+    The dictionary `terms` replaces values in the table of the budget's terms, such as its total, and `charge` replaces
+    values of the one recorded cost. The checksums are those of the forged values.
     """
     made(path, 1)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

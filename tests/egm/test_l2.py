@@ -196,10 +196,9 @@ def test_random_variance_has_a_gamma_distribution(twice):
 
 
 def test_uniforms_have_all_digits_of_a_double(monkeypatch):
-    """The random numbers of `uniforms` are between 2**-129 and 1/2, and use more than 64 random bits if they are small.
+    """The numbers u that `uniforms` draws are between 2**-129 and 1/2, and small ones use more than 64 random bits.
 
-    `uniforms` also returns coins, by which its caller chooses between a number u and 1 - u. The random bits of the
-    operating system are replaced by given ones.
+    `uniforms` also draws coins, by which its caller chooses between u and 1 - u, to get a uniform number in (0, 1).
     """
     bits = {"least": bytes(16), "largest": b"\xff" * 7 + b"\x7f" + b"\xff" * 8, "small": bytes(8) + b"\x01" * 8}
     found = {}
@@ -304,8 +303,8 @@ def test_confidence_radius_covers(count_clipped):
 def test_noise_is_scaled_like_gaussian_noise(make):
     """The standard deviations of l2 noise are those of Gaussian noise, times one factor for all coordinates.
 
-    `make` is a function of the option noise, "gaussian", "l2" or "best", and returns a mechanism. "best" takes the
-    smaller noise, here l2.
+    The function `make` takes the option noise and returns a mechanism. The option "best" takes the smaller noise, here
+    l2.
     """
     normal, l2, best = map(make, ("gaussian", "l2", "best"))
     ratio = math.sqrt(5) * l2_noise_scale(1.0, 1e-6, 4) / analytic_noise_multiplier(1.0, 1e-6)
@@ -333,8 +332,8 @@ def test_a_release_says_its_law_and_has_its_spread(path):
 def test_secure_releases_fit_the_lattice(epsilon, d):
     """Secure releases with l2 noise work even for tiny `epsilon`, and have the stated variance within a factor of 2.
 
-    For `epsilon` = 100 the release raises a ValueError, because rounding would cost too much of delta. `d` is the
-    number of columns.
+    For `epsilon` = 100 the release raises a ValueError, because rounding costs a part of delta that grows like
+    exp(`epsilon`). `d` is the number of columns.
     """
     options = {"noise": "l2", "count_clipped": True, "neighbors": "add_remove"}
     it, X = GaussianDataMechanism(np.ones(d), 20, epsilon, 1e-4, **options), np.zeros((20, d))

@@ -177,7 +177,10 @@ def test_groups_of_each_type_on_the_command_line(egm, by):
 
 @pytest.mark.parametrize("command", ["sum", "mean"])
 def test_keys_give_no_orders_to_a_terminal_or_a_spreadsheet(egm, tmp_path, command):
-    """In CSV an unprintable character of a key is escaped, and a key that looks like a formula has an apostrophe."""
+    """In CSV the label of a group has unprintable characters escaped, and an apostrophe if it looks like a formula.
+
+    Otherwise a terminal or a spreadsheet could take the label for an order.
+    """
     keys = ["=1+1", "\x1b[31mz", "-3", "-3+4", "a,b"]
     (tmp_path / "k.txt").write_text("\n".join(keys))
     code, out, err = egm("--by", "text", "--keys", "k.txt", "--format", "csv", command=command)

@@ -44,9 +44,9 @@ def test_no_row_is_longer_than_the_radius(row, clip_norm):
 
 @pytest.mark.parametrize("d", [1, 2, 100, 10_000])
 def test_clipped_rows_fill_the_radius_and_never_exceed_it(d):
-    """`Lattice.rows` turns clipped rows into integer vectors whose norm is at most the attribute `radius`.
+    """`Lattice.rows` turns rows at or above the clip norm into integer vectors of norm at most its attribute `radius`.
 
-    The norm is also at least (1 - 1e-9) `radius` - sqrt(`d`), where `d` is the number of entries.
+    The norms are also at least (1 - 1e-9) `radius` - sqrt(`d`), because each of the `d` entries is rounded.
     """
     rng, grid = np.random.default_rng(d), Lattice(0.7, d, 8.0)
     Y = rng.normal(size=(200, d))

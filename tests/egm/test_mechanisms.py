@@ -169,8 +169,8 @@ def test_count_has_its_best_share():
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
     """With center 0, the release of the number of rows increases the variance of the sum by 1 %.
 
-    Without this release it would be a quarter of the variance for a public number of rows and neighbors that replace a
-    row, because an added row changes the sum by half as much as a replaced one.
+    The increase is relative to a quarter of the variance for a public number of rows. There neighbors replace a row,
+    which changes the sum by twice as much as an added row.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)
@@ -291,7 +291,7 @@ class Seen:
 
 
 def joint(mechanism, X, monkeypatch):
-    """Release `X` securely with zero noise; return (integers that get noise, its standard deviation, release)."""
+    """Release `X` securely with zero noise; return (integers that get noise, demanded standard deviation, release)."""
     notes, stds = [], []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes)] * size)
     release = mechanism.release(X)
@@ -393,9 +393,9 @@ def test_confidence_radius_knows_the_price_of_the_number_of_clipped_rows():
 def test_excess_is_a_standard_score_where_the_guesses_are_as_good_as_declared(neighbors, declared, offset, factor):
     """`excess_clipped`, the standardized number of clipped rows, is standard normal if guesses are as good as declared.
 
-    The options `declared` say how good the guesses of mean and standard deviations are. The true mean is off the center
-    by `offset` standard deviations, or as declared if `offset` is None, and the true standard deviations are the
-    guessed ones times `factor`. `neighbors` is an option, too.
+    The options `declared` say how good the guesses of mean and standard deviations are. The true mean is off its guess
+    by `offset` standard deviations or, if `offset` is None, by as much as declared. The true standard deviations are
+    the guessed ones times `factor`.
     """
     mechanism = data_mechanism(n=3000, clip_probability=0.1, neighbors=neighbors, count_clipped=True, **declared)
     mean, rng = MU + (np.array([1.0, 0.0, 0.1]) if offset is None else offset * SIGMA), np.random.default_rng(4)

@@ -206,7 +206,11 @@ def test_long_numbers_in_order_are_accepted_as_texts():
 @pytest.mark.parametrize("spelled", ["{}.0", "{}e0", "-{}.5", "1{:04}.25"])
 @pytest.mark.parametrize("places", [[0, 3, 77], [1, 2, 50]])
 def test_decimal_numbers_in_order_are_accepted_as_texts(spelled, places):
-    """Texts such as "2.0" and "10.0" may be in the order of numbers, also after whole numbers or an empty block."""
+    """Persons' labels that are texts, such as "2.0" and "10.0", may be sorted as numbers.
+
+    Whole numbers or an empty block may come before them. `spelled` is the format of a label, and `places` says where
+    blocks begin.
+    """
     ids = np.sort(WHO)
     ids = ids[::-1] if spelled[0] == "-" else ids
     texts = np.array([str(i) if i < 5 and spelled == "{}.0" else spelled.format(i) for i in ids], dtype=object)
@@ -387,7 +391,7 @@ def test_a_list_of_dates_of_numpy_is_a_vector_of_dates():
 
 
 def test_a_tuple_is_a_name_if_a_column_has_it():
-    """In a data frame with a MultiIndex, tuples name columns; in any other table a tuple has the labels themselves."""
+    """A tuple `by` names a column if a column (of a MultiIndex) has this name, or else holds the labels of the rows."""
     pd = pytest.importorskip("pandas")
     names = [("a", "x"), ("a", "y"), ("group", "")]
     by = np.arange(60) % 2

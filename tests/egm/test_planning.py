@@ -130,7 +130,10 @@ def test_interval_without_a_bias_is_normal(basis):
 @pytest.mark.parametrize("options", [{}, {"noise": "l2"}, {"noise": "best", "clip_probability": 0.2}], ids=str)
 @pytest.mark.parametrize("confidence", [0.6, 0.95, 1 - 1e-9])
 def test_an_interval_has_the_width_that_was_planned(options, confidence):
-    """With a public number of rows, the forecast half width of an interval is that of every release, for each noise."""
+    """If the number of rows is public, the intervals of a release have exactly the half width that `curve` forecasts.
+
+    They are intervals for means, with the level `confidence`; `options` choose the noise.
+    """
     it = replace(DATA, **options)
     low, high = it.release(np.zeros((DATA.n, 3)), rng=np.random.default_rng(1)).interval(confidence, of="mean")
     for j, column in enumerate(SIGMA):

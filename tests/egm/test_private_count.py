@@ -29,7 +29,10 @@ def mechanism(bounds="radius", n=N, rho=RHO, **options):
 
 @functools.cache
 def releases(bounds="radius", n=N, **options):
-    """Return 60 pairs (X, release) of random rows X, and a simulated release of them; `n` rows are declared."""
+    """Return 60 pairs (X, release) of random rows X, and a simulated release of them; `n` rows are declared.
+
+    `bounds` says how the data are bounded: by a "radius" or by "ranges".
+    """
     made, tables = mechanism(bounds, n, **options), [people(seed=seed) for seed in range(60)]
     return [(X, made.release(X, rng=np.random.default_rng([seed, 1]))) for seed, X in enumerate(tables)]
 
@@ -85,9 +88,10 @@ NEAR_AN_END = [(-1.0, 1.0, 0.9, 20, 0.05), *slow((0.0, 1.0, 1.0, 100, 0.02), (-5
 
 @pytest.mark.parametrize(("low", "high", "entry", "n", "rho"), NEAR_AN_END)
 def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, entry, n, rho):
-    """If all rows are near the end of their range, the error is as forecast, and 95 % intervals hold as often.
+    """If all rows are near an end of their range, errors are as small as forecast, and 95 % intervals are right.
 
-    The noise of the number of rows is about as large as the number, or a half of it.
+    Each of the `n` rows is `entry`, and the range is from `low` to `high`. The noise of the number of rows is about as
+    large as the number, or a half of it.
     """
     made = AdaptiveDataMechanism(n, rho, ranges=[(low, high)], neighbors="add_remove")
     X, rng, off, inside = np.full((n, 1), entry), np.random.default_rng(7), [], []
@@ -132,7 +136,7 @@ def test_what_holds_the_rows_changes_nothing(tmp_path):
 
 
 def test_the_least_budget_is_enough():
-    """With the budget `least_rho`, a release searches for the center, even if there are 50 rows fewer than declared.
+    """The budget that `least_rho` returns is enough to search for the center, even with 50 rows fewer than declared.
 
     With 0.99 times this budget, `check` raises a ValueError.
     """

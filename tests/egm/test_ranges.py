@@ -64,7 +64,7 @@ MANY = [(2000, 1, 1500.0), (20_000, 3, 3000.0), (4000, 10, 700.0), (20_000, 10, 
 
 
 def clipped(d, rho, width):
-    """Return the expected squared error, for the budget `rho`, of rows clipped to `d` ranges of one `width`."""
+    """Return the expected squared error of a noisy sum of rows clipped to `d` ranges of `width`, for budget `rho`."""
     return d * (d * width**2) / (2 * rho)
 
 
@@ -386,7 +386,10 @@ def released(mode):
     ],
 )
 def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
-    """A release is bit for bit the same whether an array, a file or a dask array holds the rows."""
+    """A release is bit for bit the same whether an array, a file or a dask array holds the rows.
+
+    `kind` says what holds them, and `mode` is a key of MODES, the options of the mechanism.
+    """
     X, it = people(), mechanism(**MODES[mode])
     held = HELD[kind](X, tmp_path)
     it.check(held)
@@ -395,7 +398,7 @@ def test_what_holds_the_rows_changes_no_bit(kind, mode, tmp_path, small_blocks):
 
 
 def test_without_names_a_table_has_its_own_order(tmp_path):
-    """If the mechanism has no names of columns, the release of a table with names has the order of the table."""
+    """If the mechanism has no names of columns, a release has the columns of a table in the table's own order."""
     X, it = people(), AdaptiveDataMechanism(4000, 1.0, radius=1e6, sigma_range=(0.1, 1e6))
     expected = it.release(X, rng=np.random.default_rng(2))
     found = it.release(HELD["csv"](X, tmp_path), rng=np.random.default_rng(2))

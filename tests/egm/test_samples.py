@@ -329,7 +329,7 @@ def test_a_bad_probability_costs_nothing_and_reads_nothing(probability, tmp_path
 
 
 def test_replacement_is_refused_by_name():
-    """A "replace_one" budget refuses samples, and an "add_remove" budget refuses a mechanism for "replace_one"."""
+    """A budget for "replace_one" neighbors refuses samples; a budget for "add_remove" refuses the other mechanisms."""
     mechanism = GaussianDataMechanism([1.0], 10, 1.0, 1e-6)
     made = Budget(epsilon=100.0, delta=DELTA)
     for call in (
@@ -470,7 +470,10 @@ def test_a_changed_sample_is_noticed(statement, tmp_path):
 
 
 def masks(probability, size, times, source=None):
-    """Return which of `size` rows are in each of `times` samples from `source`, a matrix; None means secure samples."""
+    """Draw `times` samples of `size` rows; return a boolean matrix (`times`, `size`): which rows are in which sample.
+
+    `source` is the generator that draws them, or None for secure samples.
+    """
     X = np.arange(float(size))[:, None]
     found = np.zeros((times, size), dtype=bool)
     for row in found:
@@ -514,7 +517,7 @@ def test_coins_are_compared_with_64_bits(probability, monkeypatch):
 
 
 def people_and_rows():
-    """Return a data frame of the person of each row, in ascending order, and the row's number. A person has 1 to 5."""
+    """Return a data frame with the person (ascending) and the number of each row; a person has 1 to 5 rows."""
     persons = np.repeat(np.arange(300), 1 + np.arange(300) % 5)
     return pd.DataFrame({"who": persons, "x": np.arange(float(persons.size))})
 

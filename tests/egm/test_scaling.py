@@ -216,9 +216,8 @@ def test_excess_bound_notices_a_wrong_gradient(monkeypatch):
     """If the gradient is wrong in one coordinate, the bound `scaling.excess_bound` is above 1e-3 for the best scaling.
 
     `excess_bound` uses the gradient to bound the excess of a scaling: how far the logarithm of its total noise variance
-    is above the minimum. So the wrong gradient is noticed, because the excess of the best scaling is 0. If
-    `scaling.optimal` uses the wrong gradient, its result has an excess above 1e-3. The bound of this excess by the
-    right gradient is larger still.
+    is above the minimum. The excess of the best scaling is 0, so the wrong gradient is noticed. With the wrong
+    gradient, `scaling.optimal` returns a scaling whose excess is above 1e-3, but below its bound by the right gradient.
     """
     sigma, p, right = tables.zipf_sigma(6, 1.0), 1e-4, gx2.conditional_means
     best = scaling.optimal(sigma, p)

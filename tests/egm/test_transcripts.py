@@ -437,7 +437,10 @@ class Transcript:
 
 
 def discrete_gaussian(std, size, rng):
-    """Draw `size` integers nearly as `secure_gaussian` does; above 1e4, `std` is that of rounded normal numbers."""
+    """Draw `size` integers of standard deviation `std`, nearly of the law of `secure_gaussian`, the secure sampler.
+
+    If `std` is above 1e4, they are rounded normal numbers.
+    """
     if std > 1e4:
         return [int(z) for z in np.rint(std * rng.normal(size=size))]
     k = np.arange(-math.ceil(12 * std), math.ceil(12 * std) + 1)
@@ -717,7 +720,7 @@ def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
 
 @pytest.mark.parametrize("case", ["far on both sides", "unequal spreads"])
 def test_a_transcript_with_everything_in_place_costs_no_more(case):
-    """Without the replacements of the fixture `fast`, a run costs at most what the mechanism records for it."""
+    """Without the rough computations of the fixture `fast`, a run costs at most what the mechanism records for it."""
     run = next(transcripts(case))
     assert within_charge(run)
     assert run.cost > 0.3 * RHO

@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @dataclass(frozen=True)
 class Distributions:
-    """Hold the paths of three files that were built from the project, and of the folder from which they were built."""
+    """Hold the paths of the built source archive and two binary packages, and of the folder of their sources."""
 
     sdist: Path  # source archive
     wheel: Path  # binary package, built from the sdist
@@ -60,7 +60,7 @@ def distributions(do_without, tmp_path_factory):
 
 @dataclass(frozen=True)
 class Environment:
-    """Hold the path `folder` of a virtual environment of Python, and the path of the folder `empty`."""
+    """Hold the path `folder` of a virtual environment of Python, and of an `empty` folder to run its programs in."""
 
     folder: Path
     empty: Path  # where the programs of the environment run; it has no files at first

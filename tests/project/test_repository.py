@@ -121,12 +121,12 @@ TAKE_A_VALUE = re.compile("-r|-c|--(requirement|constraint|target|platform|pytho
 
 
 def wrongly_installed(text, known, inside_the_package=False):
-    """Return a list of the names that the `pip install` commands in `text` must not use without an address.
+    """Return a list of the names that `pip install` commands in `text` use, although others may own these names.
 
     The names in `known` are allowed. The project is not yet in the registry of packages, so a command must give an
-    address beside the project's name. If `inside_the_package` is True, `text` is from the package, and the project's
-    name alone is allowed, because readers of its messages have installed the project already. An extra such as
-    "egm[files]" is wrong anywhere in `text`, because egm is not the name of the project.
+    address beside the project's name. If `inside_the_package` is True, `text` is from the package, whose users have
+    installed the project, so its name alone is allowed. An extra such as "egm[files]" is wrong anywhere in `text`,
+    because egm is not the name of the project.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):

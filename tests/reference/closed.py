@@ -44,7 +44,10 @@ def _gamma(w, k, x):
 
 
 def _series(w, k, nc, x):
-    """Return what `_gamma` returns, for the noncentral variable chi2(k, nc): a tail is a Poisson mixture of tails."""
+    """Return one tail and the density at x of w times a noncentral variable chi2(k, nc), as a dictionary.
+
+    The tail, "sf" if x is above the mean and otherwise "cdf", is a Poisson mixture of central tails.
+    """
     y, upper = x / w, x / w > k + nc
     count = int(nc + 2 * mp.sqrt(nc * y) + 400)
     poisson, jump = [mp.exp(-nc / 2)], [_density(k, y) * 2 * y / k]
@@ -69,7 +72,10 @@ def _upward(k, y, jump):
 
 
 def _downward(k, y, jump):
-    """Return the lower tails, where `_upward` returns the upper ones; `jump` is added to the last of them."""
+    """Return the lower tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom, as a list.
+
+    `jump` has the differences of successive tails. They are added to the last tail.
+    """
     tails = []
     tail = mp.gammainc(k / 2 + len(jump) - 1, 0, y / 2, regularized=True)
     for step in reversed(jump[:-1]):

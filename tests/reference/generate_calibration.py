@@ -21,7 +21,7 @@ WORKING = 220  # digits; log delta(0, 0.02) = -6e-138 needs 140 more than it kee
 
 
 def log_delta(eps, z):
-    """Return the logarithm of the privacy curve delta(eps, z) of Gaussian noise, from its formula."""
+    """Return the logarithm of the privacy curve delta(eps, z) of Gaussian noise with multiplier z, from its formula."""
     x, y = 1 / (2 * z) - eps * z, -1 / (2 * z) - eps * z
     return mp.log((mp.erfc(-x / mp.sqrt(2)) - mp.exp(eps) * mp.erfc(-y / mp.sqrt(2))) / 2)
 

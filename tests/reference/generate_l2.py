@@ -63,7 +63,7 @@ def integral(logarithm, end):
 def log_delta(epsilon, excess, d):
     """Return the logarithm of delta at `epsilon` for l2 noise in `d` dimensions, by the closed form in `egm._l2`.
 
-    The scale s of the noise is given by `excess` = 1 / s - epsilon, because 1 / s is the largest privacy loss.
+    The scale s of the noise is given by `excess`: the largest privacy loss, 1 / s, minus `epsilon`.
     """
     if d == 1:
         return mp.log(-mp.expm1(-excess / 2))
@@ -71,7 +71,7 @@ def log_delta(epsilon, excess, d):
     ratio = (d - 1) / z * bessel_ratio(d, z)
 
     def density(angle):
-        """Return the log density at `angle`, up to a constant, of the angle with cosine privacy loss / largest loss."""
+        """Return the log density at `angle`, up to a constant; cos(angle) is the privacy loss over the largest loss."""
         sine = mp.sin(angle)
         return (d - 2) * mp.log(sine) + z * mp.cos(angle) + mp.log(ratio + sine**2) if sine > 0 else mpf("-1e30")
 
