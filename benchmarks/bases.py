@@ -93,7 +93,7 @@ def draw(name, source, run):
 
 
 def ours(X, rho, name, rng, basis=None):
-    """Return egm's estimate of the mean of `X`, along the `basis` of AdaptiveDataMechanism, and whether it was used."""
+    """Return the mean of `X` as AdaptiveDataMechanism with `basis` estimates it, and whether a basis was used."""
     _, radius, low = RANGES[name]
     mechanism = AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(low, 10 * radius), basis=basis)
     release = mechanism.release(X, rng=rng)

@@ -41,8 +41,8 @@ def _saddle(r, x):
     """Return the point at which the contour of the integral crosses the real axis: the saddle point of the integrand.
 
     The integrand is exp(K(s) - s x) / s, so the point is the number c in (0, 1) with K'(c) = `x` + 1/c. K is the
-    cumulant function of the sum, divided by twice the largest weight; `x` is divided by the same number. `r` has the
-    weights, divided by the largest.
+    cumulant function of S / (2 w), where S is the sum and w is the largest weight. `x` is divided by 2 w, too, and `r`
+    has the weights, divided by w.
     """
 
     def excess(theta):
@@ -55,8 +55,8 @@ def _saddle(r, x):
 def _growth(v, a, b):
     """Return the complex number K(c + a + ib) - K(c) for real `a` and `b`, which is -1/2 sum log(1 - v (a + ib)).
 
-    K is the cumulant function of the sum, divided by twice the largest weight. c is the saddle point, and `v` is the
-    array r / (1 - r c), where r are the weights, divided by the largest one.
+    K is the cumulant function of S / (2 w), where S is the sum and w is the largest weight. c is the saddle point, and
+    `v` is the array r / (1 - r c), where r are the weights, divided by w.
     """
     total = np.clongdouble(0)
     for start in range(0, v.size, CHUNK):

@@ -162,7 +162,7 @@ class AdaCliP(Transform):
     squares: float | np.ndarray = 10**-5.5
 
     def learn(self, mean, noise_std):
-        """Update `center`, which is subtracted from a gradient, and `b`, which multiplies the rest, after a step."""
+        """Update `center`, which is subtracted from gradients, and the factors `b` from the noisy `mean` of a step."""
         seen = np.clip((mean - self.center) ** 2 - noise_std**2, 1e-12, 10.0)
         self.center = 0.99 * self.center + 0.01 * mean
         self.squares = 0.9 * self.squares + 0.1 * seen
@@ -183,7 +183,7 @@ class Noisy(Transform):
     errors: float | np.ndarray = 0.0
 
     def learn(self, mean, noise_std):
-        """Update the factors `b`, by which gradients are multiplied, after a step of the training."""
+        """Update the factors `b`, by which gradients are multiplied, from the noisy `mean` gradient of a step."""
         self.steps += 1
         self.squares = self.squares + mean**2 - noise_std**2
         self.errors = self.errors + 2 * noise_std**4
@@ -242,7 +242,10 @@ def train(name, model_name, method, z, clip_norm, rate, seed):
 
 
 def tuned(*case):
-    """Return the (clip norm, rate) of CLIP_NORMS x RATES at which `train(*case, ...)` is best, over TUNING seeds."""
+    """Return the (clip norm, rate) of CLIP_NORMS x RATES with which training is most accurate on average.
+
+    `case` has the first four arguments of `train`. The average is over the seeds TUNING.
+    """
 
     def score(pair):
         return np.mean([train(*case, *pair, seed) for seed in TUNING])

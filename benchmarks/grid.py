@@ -128,9 +128,9 @@ def ours_oracle(X, cell, rng):
 
 
 def rival(function, budget=1.0, **options):
-    """Return a method of estimation: `function` of `egm.study.rivals` with `budget` times rho, and with `options`.
+    """Return a method (X, cell, rng) that calls `function` of `egm.study.rivals` with `budget` times the rho of `cell`.
 
-    An option that is a function of the grid point is computed there.
+    `function` gets the `options`, too. An option that is a function is replaced by its value for `cell`.
     """
 
     def estimate(X, cell, rng):
@@ -149,9 +149,9 @@ def largest_sigma(cell):
 
 
 def narrow(cell):
-    """Return the bound on rotated coordinates of the mean with which the PLAN paper runs Huang, Liang and Yi's method.
+    """Return the bound on the norm of the mean with which the PLAN paper runs the method of Huang, Liang and Yi.
 
-    Each coordinate is then searched between -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d).
+    With it, the method searches rotated coordinates between -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d).
     """
     padded = 1 << (cell.d - 1).bit_length()
     return cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / BETA)))
@@ -159,7 +159,7 @@ def narrow(cell):
 
 @lru_cache(maxsize=1)
 def ball(cell):
-    """Return the radius of the ball around the true mean to which rows are clipped at the grid point `cell`.
+    """Return the clip norm of the method "gaussian, oracle" at the grid point `cell`: a radius around the true mean.
 
     With this radius, the forecast squared error of the sum of the clipped rows plus Gaussian noise is least.
     """
@@ -285,7 +285,7 @@ def load(db, cell, name, seeds):
 
 
 def entries(row):
-    """Return the entries of `row`, one row of a table of results, with four digits of each float."""
+    """Return a list of the entries of `row`, a row of a table of results; floats become texts with four digits."""
     return [f"{value:.4g}" if isinstance(value, float) else value for value in row]
 
 

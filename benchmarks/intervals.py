@@ -127,7 +127,10 @@ def over_least(found):
 
 
 def table(kind, runs, names=tuple(laws.LAWS)):
-    """Yield lines of text about the intervals of a mechanism: one for each law, and lists of laws that miss a goal."""
+    """Yield lines of text about the intervals of a mechanism: one for each law, and lists of laws that miss a goal.
+
+    A law misses a goal if too few intervals contain the mean, or if the intervals are too long.
+    """
     columns = [f"{of} {level:.0%}" for of in OF for level in LEVELS]
     yield f"{kind}: share inside (standard error), length over the shortest; - for too few, + for too long"
     yield " " * 22 + "".join(f"   {column:21}" for column in columns) + "   over the least" * (kind == "unseen")

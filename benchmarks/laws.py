@@ -51,7 +51,7 @@ def _trend(rng, n, d):
 
 
 def _flags(p):
-    """Return the law of columns that are 1 with the probabilities `p`, one number or one for each, and otherwise 0."""
+    """Return the law of columns of 0 and 1; `p` is the probability of 1, or an array with one for each column."""
     return lambda rng, n, d: 1.0 * (rng.random((n, d)) < p)
 
 
@@ -185,7 +185,7 @@ def _times(rng, n, d):
 
 
 def _decades(rng, n, d):
-    """Draw `n` rows of `d` entries by the generator `rng`, each spread evenly over ten powers of ten."""
+    """Draw `n` rows of `d` entries by the generator `rng`; their logarithms are uniform over ten powers of ten."""
     return 10.0 ** rng.uniform(-5, 5, (n, d))
 
 
@@ -215,7 +215,7 @@ def _with(law, rows, values):
 
 
 def _column(law, j, entries):
-    """Return `law` with another column `j`, whose entries the function `entries` of (rng, n) draws."""
+    """Return `law` with column `j` replaced by the entries that the function `entries` of (rng, n) draws."""
 
     def changed(rng, n, d):
         X = law(rng, n, d)

@@ -7,9 +7,9 @@ thousand, is at the end of the ranges. All columns have the same range. Its half
 within which nine tenths of the entries lie, and it is off center by a third of its half.
 
 The squared error of a release that searched is measured. That of a clipped sum has a known mean: the variance of its
-noise, plus the square of what is cut from the rows. This mean also replaces the measured error of a release that did
-not search, for its own noise. A cell is a law with one width, one number of rows, one number of columns and one budget;
-its figure is the mean squared error of the runs over that of the clipped sum.
+noise, plus the square of what is cut from the rows. A release that did not search is given this mean, too, computed
+with its own noise. A cell is a law with one width, one number of rows, one number of columns and one budget; its figure
+is the mean squared error of the runs over that of the clipped sum.
 """
 
 import argparse
@@ -29,7 +29,10 @@ RUNS, MUCH = 20, (1.1, 1.2)
 
 
 def drawn(law, half, n, d, rng):
-    """Return `n` rows with `d` columns from the law `law`, and their common range as a pair; `half` is one of HALF."""
+    """Return `n` rows with `d` columns from the law `law`, and the range (low, high) of all columns.
+
+    Half of the range is `half` times the distance from the median within which nine tenths of the entries lie.
+    """
     X = laws.LAWS.get(law, laws.LAWS["normal"])(rng, n, d)
     middle = float(np.median(X))
     reach = half * float(np.quantile(np.abs(X - middle), 0.9) or 1.0)
@@ -42,8 +45,8 @@ def drawn(law, half, n, d, rng):
 def cell(law, half, n, d, reach, runs):
     """Return the mean squared error of `runs` releases over that of a clipped sum, its standard error, and a share.
 
-    The share is that of the releases that searched. `law`, `half`, `n` and `d` say how the rows are drawn, and `reach`
-    is n sqrt(rho) for the budget rho.
+    The share is that of the releases that searched. `law`, `half`, `n` and `d` are those of `drawn`, and `reach` is
+    n sqrt(rho) for the budget rho.
     """
     rho, errors, searched = (reach / n) ** 2, [], []
     for run in range(runs):
@@ -58,7 +61,7 @@ def cell(law, half, n, d, reach, runs):
 
 
 def table(names, runs):
-    """Yield lines of text for the laws `names`: one for each cell that loses, and one for each width of the ranges."""
+    """Yield a line for each case of the laws `names` where a clipped sum is clearly better, and one for each width."""
     for half in HALF:
         ratios = []
         for law in names:
@@ -73,7 +76,7 @@ def table(names, runs):
 
 
 def main():
-    """Print the cells that lose, and a summary for each width; the option --quick asks for two runs of each cell."""
+    """Print the cases where a clipped sum is clearly better, and a summary for each width; --quick makes two runs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ranges", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two runs of each cell")
     runs = 2 if parser.parse_args().quick else RUNS

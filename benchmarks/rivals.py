@@ -28,7 +28,7 @@ SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # takes seconds for a call
 def davies(qf, acc, lim=10**8):
     """Return a function of x and weights that computes P[sum_j weights_j Z_j**2 > x] by Davies' algorithm.
 
-    `qf` is that of the package fastlmmclib, `acc` its absolute accuracy, and `lim` the largest number of terms.
+    `qf` is the function of the package fastlmmclib, `acc` its absolute accuracy, and `lim` the largest number of terms.
     """
 
     def tail(x, weights):

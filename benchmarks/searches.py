@@ -185,8 +185,8 @@ def _start():
 def summary(lines):
     """Yield one line of text for each part of the table of results, such as "ten laws".
 
-    `lines` is a list of `Line`. A line of text has the numbers of runs that were made, refused and failed, of runs with
-    an error far above the forecast, and of runs with results outside the declared ranges.
+    `lines` is a list of `Line`. A line of text has the numbers of runs that were made, refused and failed, and of runs
+    with an error far above the forecast, a forecast far above typical errors, or results outside the declared ranges.
     """
     for part in RUNS:
         own = [found for found in lines if found.part == part]

@@ -161,7 +161,7 @@ def tumult_wide(X):
 
 
 def egm_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by egm with its defaults; neighbors replace one row."""
+    """Return the column means of `X` by egm's defaults from guesses `center` and `sigma`; neighbors replace one row."""
     from egm import GaussianDataMechanism
 
     mechanism = GaussianDataMechanism(sigma, len(X), EPSILON, DELTA, center=center)
@@ -196,7 +196,7 @@ def egm_added(X, center, sigma):
 
 
 def opendp_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by OpenDP; neighbors replace one row."""
+    """Return the column means of `X` by OpenDP from guesses `center` and `sigma`; neighbors replace one row."""
     import opendp.prelude as dp
     import polars as pl
 
@@ -215,7 +215,7 @@ def opendp_guessed(X, center, sigma):
 
 
 def diffprivlib_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by diffprivlib; neighbors replace one row."""
+    """Return the column means of `X` by diffprivlib from guesses `center` and `sigma`; neighbors replace one row."""
     from diffprivlib import tools
 
     ends = center - WIDTH * sigma, center + WIDTH * sigma
@@ -238,9 +238,9 @@ def pydp_guessed(X, center, sigma):
 
 
 def pipelinedp_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by PipelineDP; neighbors add or remove one row.
+    """Return the means of the ten columns of `X`, estimated by PipelineDP from guesses `center` and `sigma`.
 
-    Each column is what PipelineDP calls a partition: a group with a mean of its own.
+    Each column is what PipelineDP calls a partition: a group with a mean of its own. Neighbors add or remove one row.
     """
     import pipeline_dp as pdp
 
@@ -259,7 +259,10 @@ def pipelinedp_guessed(X, center, sigma):
 
 
 def tumult_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by Tumult Analytics; neighbors add or remove one row."""
+    """Return the means of the ten columns of `X`, estimated by Tumult Analytics from guesses `center` and `sigma`.
+
+    Neighbors add or remove one row.
+    """
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, QueryBuilder, RhoZCDPBudget, Session
 

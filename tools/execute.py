@@ -224,7 +224,7 @@ def wait(process: subprocess.Popen, stop: Event) -> bool:
 
 
 def processor_time(pid: int) -> float:
-    """Return how many seconds the process `pid` and its descendants have computed, with those that have ended."""
+    """Return how many seconds the process `pid` and its descendants, also ended ones, have computed."""
     total = 0.0
     with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
         for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):

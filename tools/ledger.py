@@ -246,7 +246,7 @@ def strangers(ledger: Ledger) -> list[str]:
 
 @cache
 def labels_of(source: str) -> list[str]:
-    """Return the ledger's keys, such as lemma-4-1, of the statements in a cell that Poulsen's report numbers."""
+    """Return the ledger's keys, such as lemma-4-1, of those statements in a cell that Poulsen's report numbers."""
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
 

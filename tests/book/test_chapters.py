@@ -403,7 +403,10 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
 
 
 def test_silent_chapter_is_started_again(project, monkeypatch):
-    """A chapter that waits without computing is started again, and then given up; one that computes long is not."""
+    """A chapter that waits without computing is started again, and given up if it waits again.
+
+    A chapter that computes for a long time is not started again.
+    """
     monkeypatch.setattr(execute, "SILENT", 1.5)
     monkeypatch.setattr(execute, "STARTS", 2)
     start = "import time\nwith open('{}', 'a') as starts:\n    first = starts.tell() == 0\n    starts.write('.')\n"

@@ -320,8 +320,7 @@ def test_dependencies_have_only_the_imports_in_use():
 def test_dependencies_give_every_name_that_a_check_reads(chapter):
     """A check in a chapter could run with only the cells and imports that `dataflow.dependencies` returns for it.
 
-    Each name that one of these cells reads is assigned in this or an earlier one of them, imported, or built into
-    Python.
+    Each name that such a cell reads is assigned in it or in an earlier such cell, imported, or built into Python.
     """
     code = {cell.id: cell.source for cell in code_cells(nbformat.read(chapter, 4))}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
@@ -388,7 +387,7 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """`pages.list_slips` lists, of the errors that one text prints, first those that change a result.
+    """For each text, `pages.list_slips` first lists the errors in print that change a result.
 
     Then come errors in a proof or formula, and in the wording. Errors of one kind are in the order of errata.yml. A
     text is a version of Poulsen's report, or the lecture notes. For an error of the report, the list says what the

@@ -136,7 +136,7 @@ def page(explorer):
 
 @contextmanager
 def opened(book, browser, address):
-    """Open the explorer in a new window with `address`, such as "#alpha=1&d=10", wait for its numbers, and yield it."""
+    """Open the explorer in a new window with `address`, such as "#alpha=1&d=10"; yield the page when it has numbers."""
     page = browser.new_page()
     page.goto((book / "book" / "explorer.html").as_uri() + address)
     settle(page)
@@ -237,7 +237,7 @@ def test_same_as_the_package_with_other_centers_and_clips(explorer, setting):
     """The explorer's JavaScript and the package agree if the mean is not the center, and for other clip probabilities.
 
     They agree in each part of the error up to 1e-9 of the total error. For the clip probability "best", whose minimum
-    is flat, only the total error is compared: it agrees to a relative 1e-7, or 1e-5 if nearly all rows are clipped.
+    is flat, of the errors only the total must agree: to a relative 1e-7, or 1e-5 if nearly all rows are clipped.
     `setting` is a dictionary of the explorer's parameters.
     """
     found, truth = explorer.evaluate("setting => egm.forecast(setting)", setting), expected(**setting)
@@ -294,8 +294,8 @@ def turned(covariance, angle, p, options):
     """Return (matrix, sigma, mechanism) for data with two columns, in a basis that is turned by `angle` radians.
 
     The rows of `matrix` are the vectors of the basis, and `sigma` has the standard deviations along them. `mechanism`
-    is a `GaussianDataMechanism` with the other arguments `options`. It clips a normal row with the 2 x 2 covariance
-    matrix `covariance` with the probability `p`.
+    is a `GaussianDataMechanism` with the other arguments `options`. The probability that it clips a row is `p` if rows
+    are normal with the 2 x 2 covariance matrix `covariance`.
     """
     U = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     sigma = np.sqrt(np.diag(U @ covariance @ U.T))
@@ -761,10 +761,7 @@ FOCUSED = "getComputedStyle(document.activeElement)"
 
 
 def test_each_control_shows_that_it_has_the_focus(page):
-    """The Tab key visits each control of the explorer in order, and one can see that the control has the focus.
-
-    The test begins at the first field of the first panel.
-    """
+    """The Tab key visits the controls of the explorer's first panel in order; each shows that it has the focus."""
     page.check("#explorer-clip-given")
     page.focus("#explorer-alpha")
     visited = []

@@ -249,9 +249,9 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, guesses of center and spread give a far smaller error than the search of `AdaptiveDataMechanism`.
 
     The forecast squared error of `AdaptiveDataMechanism` is 5 to 15 times that of `GaussianDataMechanism` with guesses
-    for 1000 rows, and 0.5 to 1 times for 100 000 rows, as the tutorial says in words. A release forecasts its own error
-    from private estimates: of fifteen releases of 100 000 rows, at most two forecast more than twice the squared error
-    with guesses, and none 4.5 times the squared error that is forecast from the true center and spread.
+    for 1000 rows, and 0.5 to 1 times for 100 000 rows, as the tutorial says in words. Each release also has a forecast,
+    from its private estimates. Of the forecasts of fifteen releases of 100 000 rows, at most two are above twice that
+    with guesses, and none is above 4.5 times the forecast from the true center and spread.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL

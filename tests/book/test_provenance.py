@@ -91,7 +91,10 @@ def test_versions(shown, book, chapter):
 
 
 def test_imported_packages():
-    """All import statements of a notebook count, also inside a function or beside magics of IPython; text does not."""
+    """`provenance.imported` returns all packages that the code of a notebook imports, but for the standard library.
+
+    Imports inside a function or beside magics of IPython count, too; text does not.
+    """
     code = [
         "%matplotlib inline\nimport math, numpy as np\nfrom scipy.stats import norm",
         "def late():\n    import sklearn.datasets\n",

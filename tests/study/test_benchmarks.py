@@ -291,10 +291,10 @@ def test_table_of_tails_shows_errors_and_times():
 
 
 def test_jobs_are_done_by_egm():
-    """The functions of `benchmarks.users` that use egm do their jobs with small errors, and in less than 10 seconds.
+    """Functions of `benchmarks.users` that use egm estimate means with small errors, in less than 10 seconds.
 
-    They estimate means of ten columns, without and with guesses of center and spread, and add up incomes in twenty
-    groups.
+    They estimate the means of ten columns, without and with guesses of center and spread. A further function adds up
+    incomes in twenty groups, with an error like that of its Laplace noise.
     """
     for function, most in ((users.egm_wide, 0.05), (users.egm_guessed, 0.05), (users.egm_best, 0.005)):
         errors, seconds = users.measure(function, "normal", 20_000)
@@ -317,7 +317,10 @@ def test_lines_of_code_are_counted():
 
 @pytest.mark.parametrize("widths", [(5, 3), (5, 4, 3)])
 def test_gradients_are_derivatives(widths):
-    """`Model.gradients` agrees within 1e-6 with difference quotients of the loss, for each parameter and each row."""
+    """For each parameter and row, `Model.gradients` agrees within 1e-6 with difference quotients of the loss.
+
+    The model is a neural network, and `widths` are those of its layers.
+    """
     rng = np.random.default_rng(1)
     model = gradients.Model(*widths)
     theta, X, Y = rng.normal(size=model.size), rng.normal(size=(2, 5)), np.eye(3)[[0, 2]]
@@ -346,7 +349,7 @@ def test_measured_intervals_of_exact_normal_errors():
     """`intervals.measured` returns the right shares and relative lengths for artificial intervals with normal errors.
 
     The intervals have the exact lengths for 80 % and 95 %, times a factor of 1 or 2. The share of them that contains
-    the true value, their relative length and the stated standard errors must agree with this.
+    the true value, their relative length and, for the factor 1, the stated standard errors must agree with this.
     """
     rng, runs = np.random.default_rng(1), 4000
     z = np.array([ndtri(0.9), ndtri(0.975)])
@@ -387,8 +390,8 @@ def test_intervals_are_measured_for_each_law(kind):
 def test_releases_with_ranges_are_compared_with_a_clipped_sum():
     """`ranges.cell` gives the ratio 1 where no search is made, and far less where a search finds normal rows.
 
-    Its results are the mean ratio of the squared errors, a standard error, and the share of releases with a search. In
-    `ranges.table`, rows that are far away and too few to be seen have a line of their own before each summary.
+    The ratio is that of the squared errors of releases and of a clipped sum. Its standard error and the share of
+    releases with a search are returned, too. The last line of `ranges.table` is the summary for the widest ranges.
     """
     ratio, se, share = ranges.cell("uniform", 3.0, 50, 2, 8, 3)
     assert (ratio, se, share) == (pytest.approx(1, rel=1e-9), pytest.approx(0, abs=1e-9), 0)

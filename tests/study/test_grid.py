@@ -51,7 +51,7 @@ def store(tmp_path):
 
 
 def start(store):
-    """Start `grid.run` for METHODS and MANY, with the database file `store`, in a new process, and return this."""
+    """Start METHODS at the grid points MANY, with the database file `store`, in a new process; return the process."""
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
 

@@ -116,9 +116,9 @@ def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
 
     One neighbor is a table with a row far from the center, and the other one is this table without that row. `bug` is
     empty, or has a wrong function in place of the one that puts each row into a sample with the probability 0.5.
-    The keys of `charges` are sampling probabilities: epsilon is recorded as if the sample were drawn with the key (0.25
-    is a bug, too). The value is True if the bound must not exceed this epsilon, and False if it must. The bound always
-    exceeds 0.6 times this epsilon.
+    The keys of `charges` are the probabilities for which epsilon is recorded; 0.25 in place of 0.5 is a bug, too. The
+    values say whether the bound must not exceed this epsilon (True) or must exceed it (False). The bound always exceeds
+    0.6 times this epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b

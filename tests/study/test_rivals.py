@@ -302,7 +302,7 @@ def test_plan_and_huang_liang_yi_have_their_published_errors(method, budget, pub
     The authors of PLAN state the error `published`, with the standard error `error`, of "PLAN-E-ULTIMATE++" and of
     "Instance optimal" for rho = 1/8 and 1, and 50 runs on 4000 rows from N(0, I) in dimension 128:
     github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv. The options are the
-    constants of their program. For PLAN it spends 3.75 rho, the `budget` here.
+    constants of their program. `budget` is what their program spends: 3.75 rho for PLAN, and rho for the other method.
     """
     runs = [
         method(normal_rows(4000, np.ones(128), seed), budget, radius=25 * np.sqrt(128), rng=rng)
@@ -333,7 +333,7 @@ def test_coinpress_has_its_published_error(n, published):
 def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
     """`coinpress` clips rows to balls that shrink from step to step, and its estimate is near the true mean.
 
-    The distance of the estimate from the true mean is below the promised bound in all of 20 runs.
+    The distance of the estimate from the true mean is below the bound of the theory in all of 20 runs.
     """
     d, n, recorder = 20, 2000, Recorder(monkeypatch)
     for seed in range(20):
@@ -457,9 +457,9 @@ def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
 def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, after, monkeypatch):
     """If a row is replaced, each value to which `second_moments` adds noise changes by at most its sensitivity.
 
-    The function chooses one of several clip norms, by estimates of how much clipping to each of them would reduce the
-    sum of the rows' squared norms, which are at most 1. Each estimate changes by at most 1. All entries of the row are
-    `before`, and then `after`.
+    The function chooses one of several clip norms. For each it estimates by how much clipping would reduce the sum of
+    the squared norms of the rows. A squared norm is at most 1, so each estimate changes by at most 1. All entries of
+    the row are `before`, and then `after`.
     """
     found = []
     for first in (before, after):
