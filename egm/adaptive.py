@@ -299,6 +299,7 @@ class AdaptiveDataMechanism(Declared):
             success=max(0.0, 1 - rows.failure),
             spent=dict(rows.account.spent),
             noise_std=result.noise_std,
+            centered_std=result.centered_std,
             bias=result.half * result.found.bias,
             bias_std=result.half * result.found.bias_std,
             method=result.found.method,
@@ -421,6 +422,7 @@ class AdaptiveDataMechanism(Declared):
         return AdaptiveRelease(
             estimate=result.estimate(n, self._bounds),
             noise_std=result.noise_std,
+            centered_std=result.centered_std,
             bias=result.half * found.bias,
             bias_std=result.half * found.bias_std,
             center=result.center,

@@ -405,14 +405,15 @@ def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Arra
 def _half_widths(
     mechanism: GaussianDataMechanism | AdaptiveDataMechanism, tail: float, imagined: dict[str, Array]
 ) -> Array:
-    """Return half of the width of the confidence interval of each entry of the sum that `mechanism` would release.
+    """Return half of the width of the confidence interval of each mean that `mechanism` would release, times n.
 
     The interval may fail with the probability 2 `tail`. `imagined` has the standard deviations and the mean of the rows
     for which an AdaptiveDataMechanism makes its forecast; for a GaussianDataMechanism it is not used.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
-        std = forecast.noise_std * math.sqrt(1 + forecast.error.clipping / forecast.error.noise)
+        std = forecast.centered_std
+        std = std * math.sqrt(1 + forecast.error.clipping / float(np.sum(std**2)))
         return half_lengths(std, forecast.bias, forecast.bias_std, tail)
     parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
     return half_lengths(parts.std, parts.bias, parts.bias_std, tail, mechanism.noise_law, mechanism.noise_size)

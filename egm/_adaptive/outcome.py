@@ -25,14 +25,16 @@ class Outcome(NamedTuple):
 
     `found` has the noisy mean in the units in which the rows were summed. In the units of the data, the mean of the
     rows is `middle` + `half` times this mean. `of_count` is None or, if the number of rows is private, the pair of the
-    noisy number and the standard deviation of its noise. `noise_std`, shape (d,), has the standard deviation of the
-    noise in each entry of the sum, and `error` is the expected squared error of the sum, both in the units of the data.
+    noisy number and the standard deviation of its noise. `centered_std`, shape (d,), has the standard deviations of the
+    noise in the sum of the rows minus `center`, and `noise_std` those of the noise in the sum, to which the noise in
+    the number of rows belongs. `error` is the expected squared error of the sum. All are in the units of the data.
     """
 
     found: LastRound
     of_count: tuple[float, float] | None
     middle: Any
     half: Any
+    centered_std: Array
     noise_std: Array
     error: ErrorForecast
 
@@ -67,13 +69,14 @@ def outcome(declared: Declared, rows: Answers) -> Outcome:
     middle, half = declared._standard
     if declared.radius is not None and found.method == "ranges":  # the rows were clipped to the radius
         half = declared.radius
-    noise_std, error = half * found.noise_std, found.forecast
+    centered_std = noise_std = half * found.noise_std
+    error = found.forecast
     if of_count is not None:  # it is multiplied by the center, and so is its noise
-        noise_std = np.hypot(noise_std, of_count[1] * (middle + half * found.center))
+        noise_std = np.hypot(centered_std, of_count[1] * (middle + half * found.center))
     if declared.ranges is not None or of_count is not None:
         factor = float(np.sum(half**2 * found.share))
         error = ErrorForecast(float(np.sum(noise_std**2)), factor * error.clipping, factor * error.center)
-    return Outcome(found, of_count, middle, half, noise_std, error)
+    return Outcome(found, of_count, middle, half, centered_std, noise_std, error)
 
 
 def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:

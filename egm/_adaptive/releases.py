@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -26,6 +27,9 @@ class AdaptiveRelease(RowSum):
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of `estimate`, in the units of the data. It is
         larger in columns to which the noisy sum of what clipping removed was added.
+    centered_std : ndarray, shape (d,)
+        Standard deviation of the noise in each entry of the sum of the rows minus `center`. It differs
+        from `noise_std` if the number of rows is private.
     bias : ndarray, shape (d,)
         Noisy amount by which clipping may have moved each entry of `estimate`, up or down.
     bias_std : ndarray, shape (d,)
@@ -119,6 +123,7 @@ class AdaptiveRelease(RowSum):
 
     estimate: np.ndarray
     noise_std: np.ndarray
+    centered_std: np.ndarray
     bias: np.ndarray
     bias_std: np.ndarray
     center: np.ndarray
@@ -222,11 +227,10 @@ class AdaptiveRelease(RowSum):
         return self.n if self.count is None else self.count
 
     def _parts(self) -> Parts:
-        of_count = (self.count_std * self.center) ** 2
-        noise = np.maximum(self.noise_std**2 - of_count, 0.0)
-        std = np.sqrt(noise * (1 + self.forecast.clipping / (self.forecast.noise - float(np.sum(of_count)))))
+        noise = self.centered_std
+        std = noise * math.sqrt(1 + self.forecast.clipping / float(np.sum(noise**2)))
         center = self.center if self.count_std else np.zeros(std.shape)
-        return Parts(center, std, self.bias, self.spread, self.count_std, self.bias_std)
+        return Parts(center, noise, std, self.bias, self.spread, self.count_std, self.bias_std)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +249,9 @@ class AdaptiveForecast:
         the step.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of the sum, in the units of the data.
+    centered_std : ndarray, shape (d,)
+        The same for the sum of the rows minus the center that is found. It differs from `noise_std` if
+        the number of rows is private.
     bias : ndarray, shape (d,)
         Amount by which clipping may move each entry of the sum, up or down.
     bias_std : ndarray, shape (d,)
@@ -265,6 +272,7 @@ class AdaptiveForecast:
     success: float
     spent: dict[str, float]
     noise_std: Array
+    centered_std: Array
     bias: Array
     bias_std: Array
     method: Literal["search", "ranges"] = "search"

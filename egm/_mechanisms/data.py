@@ -721,9 +721,9 @@ class GaussianDataMechanism(Mechanism):
             spread = spread * math.sqrt(self.per_person)
         if self.basis is not None:  # the signs along the basis are unknown
             spread, bias = np.sqrt(self._of_columns(spread**2)), np.full(spread.shape, np.linalg.norm(bias))
-        centered = np.maximum(noise_std**2 - (count_std * self.center) ** 2, 0.0)
-        std = np.sqrt(centered + n * self._of_columns(variance))
-        return Parts(np.broadcast_to(self.center, self.b.shape), std, n * bias, spread, count_std, bias_of_row=bias)
+        centered = np.sqrt(np.maximum(noise_std**2 - (count_std * self.center) ** 2, 0.0))
+        std, center = np.sqrt(centered**2 + n * self._of_columns(variance)), np.broadcast_to(self.center, self.b.shape)
+        return Parts(center, centered, std, n * bias, spread, count_std, bias_of_row=bias)
 
     @cached_property
     def _lost(self) -> tuple[Array, Array]:

@@ -44,17 +44,18 @@ _STEPS = 60  # at most: mostly six of Newton's method, and four of the iteration
 class Parts:
     """Describe how far the noisy sum of centered rows may be from the exact sum, for each column.
 
-    `center` is subtracted from each row. `std` is the standard deviation of the noise and of what clipping took,
-    together; `bias` is a bound of the mean of what clipping took, `bias_std` the standard deviation of the noise in
-    this bound; and `spread` is a standard deviation of the rows. These four have the shape (d,), or (2, d) if they
-    differ for the lower and the upper ends of intervals. `count_std` is the standard deviation of the noise in the
-    number of rows, or 0 if this number is public. The number of rows times `bias_of_row` is a part of
-    `bias`; noise in this number changes that part, too.
+    `center` is subtracted from each row. `noise_std` is the standard deviation of the noise, and `std` that of the
+    noise and of what clipping took together; `bias` is a bound of the mean of what clipping took, `bias_std` the
+    standard deviation of the noise in this bound; and `spread` is a standard deviation of the rows. All have the shape
+    (d,). The last four have the shape (2, d) if they differ for the lower and the upper ends of intervals. `count_std`
+    is the standard deviation of the noise in the number of rows, or 0 if this number is public. The number of rows
+    times `bias_of_row` is a part of `bias`; noise in this number changes that part, too.
     """
 
     def __init__(
         self,
         center: Array,
+        noise_std: Array,
         std: Array,
         bias: Array,
         spread: Array,
@@ -62,7 +63,7 @@ class Parts:
         bias_std: Array | float = 0.0,
         bias_of_row: Array | float = 0.0,
     ) -> None:
-        self.center, self.std, self.bias, self.spread = center, std, bias, spread
+        self.center, self.noise_std, self.std, self.bias, self.spread = center, noise_std, std, bias, spread
         self.count_std, self.bias_std, self.bias_of_row = count_std, bias_std, bias_of_row
 
 
@@ -96,10 +97,8 @@ class RowSum(ABC):
     def mean_std(self) -> Array:
         """Return the standard deviation of the noise in `mean`, shape (d,), to first order if `n` is noisy."""
         parts = self._parts()
-        if not parts.count_std:
-            return self.noise_std / self.n
-        centered = self.noise_std**2 - (parts.count_std * parts.center) ** 2
-        return np.sqrt(np.maximum(centered, 0.0) + (parts.count_std * (self.mean - parts.center)) ** 2) / self.n
+        of_count = parts.count_std * (self.mean - parts.center) if parts.count_std else 0.0
+        return np.hypot(parts.noise_std, of_count) / self.n
 
     def interval(self, confidence: float = 0.95, *, of: Of = "sum", simultaneous: bool = False) -> tuple[Array, Array]:
         """Compute for each column an interval that contains the exact sum, or mean, with a given probability.

@@ -60,6 +60,24 @@ def test_intervals_contain_the_exact_numbers(bounds, declared):
     assert np.all(np.mean(np.square(far), axis=0) < [2, 2, 1 + 4 * math.sqrt(2 / 60)])
 
 
+@pytest.mark.parametrize("bounds", ["ranges", "radius"])
+def test_far_from_zero_the_means_are_as_certain(bounds):
+    """If all rows and ranges move by 2**31, the noise of the means and the length of their intervals stay.
+
+    In the sum, the noise in the number of rows is multiplied by the center, and is then nearly all of the noise. With
+    "ranges" as `bounds`, the answers of the search are the same, and with a "radius" they differ by their noise.
+    """
+    X, far = np.round(np.random.default_rng(1).normal(0.0, 1.0, (5000, 2)) * 2**20) / 2**20, 2.0**31
+    found = []
+    for at in (0.0, far):
+        ranges, radius = {"ranges": [(at - 64, at + 64)] * 2}, {"radius": 1e10, "sigma_range": (0.1, 9)}
+        made = AdaptiveDataMechanism(5000, 0.05, neighbors="add_remove", **(ranges if bounds == "ranges" else radius))
+        release = made.release(X + at, rng=np.random.default_rng(2))
+        lengths = [np.subtract(*reversed(release.interval(of=of))) for of in ("mean", "population")]
+        found.append([release.mean_std, *lengths])
+    np.testing.assert_allclose(found[1], found[0], rtol=0.25 if bounds == "radius" else 1e-3)
+
+
 @pytest.mark.slow
 def test_the_noise_of_means_is_less_than_if_a_row_is_replaced():
     """For one budget, means have a smaller squared error if neighbors add or remove a row than if they replace a row.
