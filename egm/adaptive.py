@@ -98,36 +98,37 @@ class AdaptiveDataMechanism(Declared):
 
     With `radius` the mechanism runs if `rho` is at least ``least_rho(d)`` for d columns. Then the
     search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search
-    may not notice a few rows that are far away from all others; they are then clipped. The share of
-    such rows is less than a tenth of all rows at the least budget, less than a twentieth if
-    :math:`n \sqrt{\rho}` is between 400 and 1200, and less than a share of
-    :math:`60 / (n \sqrt{\rho})` above 1200.
+    may not notice a few rows that are far away from all others; they are then clipped. Their share
+    of all rows is less than a tenth at the least budget, less than a twentieth if
+    :math:`n \sqrt{\rho}` is between 400 and 1200, and less than :math:`60 / (n \sqrt{\rho})` if it
+    is larger.
 
     **Ranges.** With `ranges` the rows are standardized by a public map: the middle of its range is
     subtracted from each column, which is then divided by half of the range. So an error of a
     hundredth of the range counts the same in each column. All results are in the units of the data
     again. Each sum lies within n times its range; a noisy n counts as up to five standard deviations
-    larger. Nothing is refused: the alternative to a search is a sum of rows that are clipped to the
-    ranges, entry by entry. Its noise has the standard
-    deviation :math:`\sqrt{d / (2 \rho)}` times the width of the range in each column. All of `rho`
-    goes into this sum if `rho` is below ``least_rho(d)``. Otherwise a part of `rho` buys a noisy mean
-    of the clipped rows and other private numbers. Unless these promise that a search is far better,
-    the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken. If no search
-    was made, or a search was given up, the error is a little larger than if all of `rho` went into the
-    clipped sum. If few rows are far from all others, a search may not see them. `benchmarks.ranges`
-    compares the mean squared error of 20 releases with that of a clipped sum, for fifty laws, ranges
-    of three widths, and four numbers of rows and columns. The ratio was at most 1.1 for 598 of these
-    600 cases; in the other two, with one row in a hundred far away, it was 3.6 and 4.8. The mean of
-    the ratios was 0.87 for narrow ranges and 0.53 for wide ones. Entries outside the ranges are cut if
-    there is no search: choose ranges that hold nearly all the data.
+    larger. No budget is refused: without a search, the sum is that of rows clipped to the ranges,
+    entry by entry. Its noise has the standard deviation :math:`\sqrt{d / (2 \rho)}` times the width
+    of the range in each column. All of `rho` goes into this sum if `rho` is below ``least_rho(d)``.
+    Otherwise a part of `rho` buys a noisy mean of the clipped rows and other private numbers.
+    Unless these promise that a search is far better, the rest goes into the clipped sum.
+    `AdaptiveRelease.method` says which way was taken. If no search was made, or a search was given
+    up, the error is a little larger than if all of `rho` went into the clipped sum. If few rows are
+    far from all others, a search may not see them. `benchmarks.ranges` compares the mean squared
+    error of 20 releases with that of a clipped sum, for fifty laws, ranges of three widths, and
+    four numbers of rows and columns. The ratio was at most 1.1 for 598 of these 600 cases; in the
+    other two, with one row in a hundred far away, it was 3.6 and 4.8. The mean of the ratios was
+    0.87 for narrow ranges and 0.53 for wide ones. Entries outside the ranges are cut if there is no
+    search: choose ranges that hold nearly all the data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
-    `count`, and all further queries use it in place of `n` [2]_. The exact answer to each of
-    them changes by no more if a row is added or removed than if one is replaced. The sum is N times
-    the noisy mean, so its error includes the noise of N times the center. If N is so small that a
-    search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be learned,
-    because the sum of products of entries is exact for a public number of rows only.
+    `count`, and all further queries use it in place of `n` [2]_. Adding or removing a row changes
+    an exact answer no more than replacing one, so no query needs more noise. The sum is N times the
+    noisy mean, so its error includes the noise of N times the center. If N is so small that a
+    search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be
+    learned, because the number of rows says how far entries must be rounded for exact sums of their
+    products.
 
     **Passes.** The rows are read some 15 to 30 times, once for each query, and never more than 600
     times; without a search, twice. The queries depend on released numbers alone.
@@ -138,10 +139,10 @@ class AdaptiveDataMechanism(Declared):
     that stand out of the noise [3]_. It takes the eigenvectors of the resulting covariance matrix if
     the noise, by Lemma 4.1 of Poulsen's report (2023), is then expected to be less by a fifth or more.
     Before the sum, it counts long rows, once by their norms along this basis and once by those in the
-    columns. It does without the basis if the counts do not promise a smaller error with it, as for
-    columns of zeros and ones. A basis is learned for at most 1024 columns, and only if
-    :math:`n \sqrt{\rho}` is above 2000, which is 13 000 rows for epsilon = 1 and delta = 1e-6; otherwise
-    nothing is asked for it.
+    columns. If the counts promise no smaller error with it, as for columns of zeros and ones, the
+    basis is given up. A basis is learned for at most 1024 columns, and only if
+    :math:`n \sqrt{\rho}` is above 2000, which is 13 000 rows for epsilon = 1 and delta = 1e-6;
+    otherwise nothing is asked for it.
 
     References
     ----------

@@ -9,8 +9,9 @@ for an unexpected error, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGH
 Names of columns and of files, and keys of groups, may come from people who are not trusted. When
 they are printed or written, they cannot give orders to a terminal, because characters that cannot
 be printed appear as the escapes of Python. They cannot give orders to a spreadsheet either, because
-in CSV a name or key that looks like a formula gets an apostrophe in front. So that a name can be
-read again, in CSV another apostrophe is put before one at its beginning, and a backslash is doubled.
+in CSV a name or key that looks like a formula gets an apostrophe in front. So that egm can undo
+both when it reads a CSV file, a name in CSV that begins with an apostrophe gets another one, and
+each backslash in a name is doubled.
 """
 
 from __future__ import annotations
@@ -271,7 +272,7 @@ def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: A
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Write the expected errors of `egm sum` as asked for and, to compare, with other scalings and kinds of noise.
+    """Write the expected errors of `egm sum` for the options in `args` and, to compare, for other scalings and noises.
 
     A scaling is a set of multipliers of the columns, which are applied before clipping.
     """

@@ -4,7 +4,7 @@ The rows are standardized: an entry within its declared range is between -1 and 
 sum of these clipped rows has noise that depends on the budget and on the number of columns alone. A search has far less
 noise if the rows are near each other, more if they are not, and a bias if many rows are far from the others.
 
-1. If the budget is below `least`, a public number, all the budget goes into the sum of the clipped rows.
+1. If the budget is too small for a search (the function `least`), all of it goes into the sum of the clipped rows.
 2. Otherwise a quarter of the budget buys a first mean of the clipped rows, and a little more buys the median of the
    distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If it is
    not much smaller than that of the clipped sum, the rest of the budget goes into another mean of the clipped rows, and
@@ -12,17 +12,17 @@ noise if the rows are near each other, more if they are not, and a bias if many 
 3. Now the rows are clipped around the first mean, to the norm that the search would choose. If their noisy mean differs
    from the first one by more than noise explains, many rows are far from the others, and the sum is made as in step 2.
 4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks how
-   many rows are longer than normal rows would be. If they make the expected error too large, the clipped rows are
-   summed as in step 2. The second time, the expected error must be at least 1.5 times that of the clipped sum, because
-   the expected error assumes that all long rows point in one direction, and was too large for nearly all of the fifty
-   distributions that were tried. The search also ends, and the clipped rows are summed, if the next clip norm to be
-   tried has so much noise that this alone makes the error larger than that of the clipped sum.
+   many rows are longer than normal rows would be. If they are many, the expected error assumes that all of them point
+   in one direction. The search is given up, and the clipped rows are summed as in step 2, if this error is above 0.6
+   times that of the clipped sum in the first query, or above 1.5 times in the second, because it was too large for
+   nearly all of the fifty distributions that were tried. The search is also given up if the next clip norm to be tried
+   has so much noise that this alone makes the error larger than that of the clipped sum.
 5. If the mean that the search releases differs from the first mean by more than noise explains, the first mean is the
    result.
 
-If the clipped rows are summed in the end, the part of the budget that is lost is 1 to 10 percent for the steps 2 and 3
-and the first query of step 4. The second query of step 4 and the counts after it take up to 20 percent more, and
-rarely end a search that the first one did not end.
+If the clipped rows are summed in the end, the steps 2 and 3 and the first query of step 4 lose 1 to 10 percent of the
+budget. The second query of step 4 and the counts after it take up to 20 percent more, and rarely end a search that the
+first one did not end.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def released(
     learn: bool = False,
     unseen: float = 0.0,
 ) -> LastRound:
-    """Release the mean of standardized `rows`, with entries cut to [-1, 1] if a search promises no far smaller error.
+    """Release the mean of standardized `rows`, after a search or, if this promises little, with entries cut to [-1, 1].
 
     The search finds center and spread of the rows, so that less noise is needed. The result is a `LastRound`.
     `sigma_range` is the range of the standard deviations of the columns, `public` is a public basis or None, and
-    `learn` says whether a basis is found privately. After a search, the share `unseen` of the remaining budget
-    pays for counting long rows, with noise, to bound what clipping takes from the sum. The rest pays for the sum.
+    `learn` says whether a basis is found privately. After a search, the share `unseen` of the remaining budget pays for
+    counting long rows, with noise, to bound what clipping takes from the sum. The rest pays for the mean.
     """
     rho, account = rows.account.base, rows.account
     if rho < least(rows.n, rows.d, sigma_range):

@@ -37,11 +37,12 @@ _AT_MOST = 1.5, 1.0  # upper estimate of this ratio, in the same order: that of 
 class Correction:
     """Describe how a sum of clipped rows is corrected.
 
-    `larger` is true if the rows are to be clipped to the larger norm. All other attributes are vectors in the units of
-    the sum, with an entry for each column or, along a basis, for each coordinate. `added` is to be added to the sum of
-    the clipped rows, and `std` is the standard deviation of its noise. The corrected sum is still wrong by an unknown
-    vector: `left` has the root mean square that is expected of each entry, `hidden` is an upper estimate of its
-    absolute value, and `unknown` is the standard deviation of the noise in this estimate.
+    If a correction would be too noisy, `larger` is true: rows are to be clipped to a larger norm, and nothing is
+    corrected. All other attributes are vectors in the units of the sum, with an entry for each column or, along a
+    basis, for each coordinate. `added` is to be added to the sum of the clipped rows, and `std` is the standard
+    deviation of its noise. The corrected sum is still wrong by an unknown vector. For a forecast, `left` has the
+    expected root mean square of each entry. For intervals, `hidden` is an upper estimate of its absolute value, and
+    `unknown` is the standard deviation of the noise in this estimate.
     """
 
     larger: bool

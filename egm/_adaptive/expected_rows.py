@@ -231,8 +231,7 @@ class ExpectedRows:
 
         The numbers are one for each row: a distance or an absolute difference, which `radius` and `spreads` define. The
         private quantile is drawn at random. So it can be smaller than the smallest of the numbers, or larger than the
-        largest, and the search may fail. `rho` is the cost of the quantile. `intervals` is the number of intervals from
-        which the private quantile is drawn; for several quantiles of equal cost, it is the number of the intervals of
-        all quantiles together.
+        largest, and the search may fail. `rho` is the cost of one quantile, and `intervals` the number of intervals
+        from which it is drawn. For several quantiles, each of cost `rho`, the numbers of their intervals are added up.
         """
         self.failure += intervals * math.exp(-math.sqrt(8 * rho) * self.n * min(q, 1 - q) / 2)

@@ -2,26 +2,27 @@
 
 The length of a row x is ||b (x - center)||, with the scaling b and the center that the search has found. What clipping
 removes from a row is called its clipped part. A shell is a range of lengths, n is the number of rows, and rho is the
-budget. The effective dimension is (sum s^2)^2 / sum s^4 for the standard deviations s of the entries of a scaled row.
+budget, which is called small if n sqrt(rho) is below 424. The effective dimension is (sum s^2)^2 / sum s^4 for the
+standard deviations s of the entries of a scaled row.
 
-1. Tail. The noisy numbers of rows in shells are compared with those that are expected of normal rows. If there are more
-   long rows, `egm._adaptive.tail` gives the clip norm of least error for the case that the clipped parts of all rows
-   point in one direction. If a basis was learned, the lengths of the rows without this basis are checked, too, and the
-   expected errors with and without the basis decide whether it is given up.
-2. Count. Otherwise the clip norm is that of least forecast error. It is increased until the noisy number of longer rows
-   is small. If n sqrt(rho) is small, little is known about the long rows, and fewer of them are allowed.
-3. Aside. The clipped parts cancel in their sum only if the law of the rows is symmetric. Their sum is measured if the
-   effective dimension is at least 2.5, and if n sqrt(rho) is not small or a basis is used. Then
+1. Tail. The noisy numbers of rows in shells are compared with those expected of normal rows. If a basis was learned,
+   this is done along the basis and in the columns, and the expected errors in both cases decide whether the basis is
+   given up.
+2. Count. If more rows are long than in normal data, `egm._adaptive.tail` gives the clip norm of least error for the
+   case that the clipped parts of all rows point in one direction, and steps 3 and 6 are left out. Otherwise the clip
+   norm is that of least forecast error, increased until the noisy number of longer rows is small. With a small budget,
+   fewer longer rows are allowed, because little is known about them.
+3. Clipped parts. They cancel in their sum only if the law of the rows is symmetric. If the effective dimension is at
+   least 2.5, and if the budget is not small or a basis is used, their noisy sum is measured. Then
    `egm._adaptive.correction` corrects the sum of the rows or, if the correction is too noisy, the clip norm is
    increased.
-4. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of Poulsen's report. The released mean is the last
+4. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
+   counted. The answers bound what clipping takes, for all data in the declared ranges.
+5. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of Poulsen's report. The released mean is the last
    center plus the noisy mean of the clipped differences of the rows from this center.
-5. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
-   counted before step 4. The answers bound what clipping takes, for all data in the declared ranges.
-6. Move. If the released mean is further from the last center than noise and the error of this center explain, clipping
-   has biased it. Then the difference is added to the forecast of the error. After step 3, which shows more, this is not
-   checked, because the difference may come from a bias of the last center alone. Without step 3 it is checked if
-   n sqrt(rho) is small, or if the effective dimension is large.
+6. Move. If the clipped parts were not measured, and if the budget is small or the effective dimension is at least 48,
+   the released mean is compared with the last center. A difference that noise and the error of this center do not
+   explain is a bias by clipping, and is added to the forecast of the error.
 """
 
 from __future__ import annotations
@@ -78,18 +79,18 @@ _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by whic
 
 @dataclass(frozen=True)
 class LastRound:
-    """Hold the released mean of n rows, and describe the error of n times this mean.
+    """Hold the released mean of n rows, and describe the error of the sum, which is estimated by n times the mean.
 
-    n times the mean estimates the sum of the rows. `noise_std` is the standard deviation of the noise in each entry of
-    the sum. `bias` estimates the largest amount by which clipping may have moved each entry, up or down, and `bias_std`
-    is the standard deviation of the noise in this estimate. `forecast` is the expected squared error of the sum,
-    divided into parts by their causes. `model_holds` is true if the norms of the rows looked like those of normal rows.
-    `share` has each column's share of the total variance, which is taken for its share of the error that clipping
-    causes. `center` is the center that was found before the last sum, in the coordinates of the columns. `sigma` has
-    the standard deviations that were found before it, along `basis` if there is one. `spread` has the standard
-    deviations of the columns that follow from `sigma` or, if more rows are long than in normal data, upper bounds: all
-    that the long rows add to the squared norms may be in any one column. `unseen` bounds what clipping took, or is None
-    if no part of the budget was declared for this. `method` is "search", or "ranges" for rows that are clipped to
+    All values are in the units of the rows, which may be standardized. `noise_std` is the standard deviation of the
+    noise in each entry of the sum. `bias` estimates the largest amount by which clipping may have moved each entry, up
+    or down, and `bias_std` is the standard deviation of the noise in this estimate. `forecast` is the expected squared
+    error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the rows looked like
+    those of normal rows. `share` has each column's share of the total variance, by which the error due to clipping is
+    divided among the columns. `center` is the center that was found before the last sum, in the coordinates of the
+    columns. `sigma` has the standard deviations that were found before it, along `basis` if there is one. `spread` has
+    the standard deviations of the columns that follow from `sigma`. If more rows are long than in normal data, they are
+    upper bounds, because any one column may make the rows long. `unseen` bounds what clipping took from the sum, or is
+    None if no part of the budget was declared for this. `method` is "search", or "ranges" for rows that are clipped to
     declared ranges without a search.
     """
 
@@ -124,17 +125,17 @@ class _Shift(NamedTuple):
 class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
-    `norm` is the clip norm. What clipping removes from a row is called its clipped part. `found` is the correction of
-    the sum if the clipped parts were measured, up to a larger norm; otherwise it is None. `aside` has the standard
-    deviations of the noise in the measured parts, or is None if nothing is corrected. `one_sided` is the distance by
-    which the sum moves if the clipped parts of all rows point in one direction. If there is a correction, only what is
-    beyond the larger norm counts for this distance. `second` is the sum of the squared lengths of the clipped parts
-    if `norm` is the best clip norm for `tail`, and 0 otherwise.
+    `norm` is the clip norm. What clipping removes from a row is called its clipped part. `one_sided` and `shift`
+    estimate the distance by which the sum moves if the clipped parts of all rows point in one direction. If `model` is
+    true, the norms of the rows agree with those of normal rows. Then `one_sided` is this distance for normal rows, and
+    `shift` is the further distance for the long rows in excess of these. If `model` is false, `tail` is a model of the
+    norms, and `shift` estimates the whole distance; `one_sided`, which decides whether the search is given up, is the
+    lower or the upper one of its estimates. `second` is the sum of the squared lengths of the clipped parts if `norm`
+    is the best clip norm for `tail`, and 0 otherwise.
 
-    `model` is true if the norms of the rows agree with those of normal rows. Then `one_sided` counts only as many long
-    rows as normal rows have, and `shift` estimates a further distance, for the long rows in excess of these. If `model`
-    is false, `tail` is a model of the norms, and `shift` estimates the whole distance. Then the forecast contains the
-    upper estimate of `shift`, while `one_sided`, which decides whether the search is given up, may be the lower one.
+    `found` is the correction of the sum by a noisy sum of the clipped parts up to a larger norm, or None if this sum
+    was not measured. If it was measured, `one_sided` and `shift` are about clipping to the larger norm. `aside` has the
+    standard deviations of the noise in the measured sum, or is None if nothing is corrected.
     """
 
     norm: float
@@ -163,15 +164,13 @@ class _Shells:
     near: int
 
     def tail(self, windows: list[tuple[int, int]], ends: bool) -> Tail:
-        """Fit a `Tail` to the noisy numbers of rows in the shells.
+        """Fit a `Tail`, a model of the number of rows with a norm above t for each t, to the noisy numbers of rows.
 
-        A `Tail` is a model of the number of rows with a norm above t, for each t. A shell is a range of norms; the
-        first `near` shells are called near, and all other shells far. `windows` is a list of pairs (start, stop): the
-        far shells with indices from start to stop - 1 are taken to have rows. Indices count from the first near shell.
-        Within such a window, each shell gets the mean number of rows of the window, or 0 if that is negative. All other
-        far shells are treated as empty. A near shell keeps its own number, or 0 if that is negative. If `ends` is true,
-        a further query has shown that few rows are beyond the last window; then the model falls faster if this is
-        needed to agree with the answer.
+        `windows` is a list of pairs (start, stop): the far shells with indices from start to stop - 1 are taken to have
+        rows. Within such a window, each shell gets the mean number of rows of the window. All other far shells are
+        treated as empty. A near shell keeps its own number. Negative numbers become 0. `ends` is true if a further
+        query has shown that few rows are beyond the last window; then the number of rows may fall faster beyond this
+        window than if `ends` is false.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
@@ -230,11 +229,10 @@ def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail |
     `search` is the finished search. No clip norm will be tried for which noise alone makes the squared error of the sum
     larger than `limit`.
 
-    If a basis was learned, the check is made along the basis and in the columns, because along the basis rows can be
-    longer: a rotation spreads a long tail of one column over many coordinates. If the norms in the columns look normal,
-    the error that is expected in the columns is most likely true, and the basis is given up unless it promises a
-    clearly smaller one. Otherwise both errors are rough estimates for the worst case, and the basis is given up only if
-    the columns promise a far smaller error.
+    If a basis was learned, the norms without the basis are checked, too, because a rotation spreads a long tail of one
+    column over many coordinates. If these norms look normal, the basis is kept only if the expected error with it is
+    less than two thirds of that without it. Otherwise the error without the basis is a rough estimate for the worst
+    case, and the basis is given up only if this error is less than a ninth of that with it.
     """
     it = _LastRound(search, limit=limit)
     seen = it.look()
@@ -252,10 +250,10 @@ def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail |
 class _LastRound:
     """Release the mean of the rows after a finished search; only the functions of this module make such objects.
 
-    When the object is made, a private query corrects the standard deviations of the search by one common factor. The
-    scaling `b` and other attributes follow from the search: `weights` has the variance of each entry of a scaled row,
-    `effective` is the effective dimension, (sum w)^2 / sum w^2 for these variances w, and `unit` is the root mean
-    square of the norm of a centered row, in the units of the data, divided by that after scaling.
+    When the object is made, a private query corrects the standard deviations of the search by one common factor. `b`
+    has the factors by which the coordinates of a row are multiplied before it is clipped, `weights` has the variance of
+    each entry of such a scaled row, and `effective` is the effective dimension, (sum w)^2 / sum w^2 for these variances
+    w. `unit` is the factor that turns a typical length of scaled rows into the units of the data.
     """
 
     def __init__(self, search: Search, doubt: float | None = None, limit: float = math.inf) -> None:
@@ -413,11 +411,11 @@ class _LastRound:
     def likeliest(self) -> Tail:
         """Return a `Tail` for which only one range of very large norms has rows: the most likely range.
 
-        A `Tail` is a model of the number of rows with a norm above t, for each t. This one is needed if the noise alone
-        could explain the numbers of rows in all ranges of very large norms, but too many rows are longer than normal
-        rows. The most likely range is the one with the largest number of rows in proportion to the noise. If a further
-        query finds beyond its lower end neither half of the long rows nor clearly more rows than noise, the most likely
-        range below it is taken. The methods `ask` and `raised` must have been called before.
+        A `Tail` is a model of the number of rows with a norm above t, for each t. This one is needed if more rows are
+        long than in normal data, but noise alone could explain the number in each range of very large norms. The most
+        likely range is the one with the largest number of rows in proportion to the noise. If a further query finds too
+        few rows beyond its lower end, the most likely range below this end is taken, and checked in the same way. The
+        methods `ask` and `raised` must have been called before.
         """
         shells, high, cost = self.shells, self.shells.edges.size, self.doubt / 2
         known = float(np.mean([found for _, found, _ in self.asked]))
@@ -449,13 +447,13 @@ class _LastRound:
         return windows
 
     def bounded(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Find out by further queries where the last of the ranges in `windows` ends, and return the ranges.
+        """Find out by further queries where the last of the ranges in `windows` ends, and return the corrected list.
 
         A shell is a narrow range of norms. A range is a pair (start, stop): it has the shells with indices from start
-        to stop - 1. The last range may be wrong: because of noise it may have shells without rows, which makes the clip
-        norm far too large, or it may lack shells with few rows. So the method looks for an edge beyond which there are
-        no more rows than noise explains. If it is found, the range ends there, and the attribute `ended` is set to
-        true. The first edge to be tried is the end of the range or, if the range has no end, the last edge.
+        to stop - 1. Because of noise, the last range may end with shells without rows, which makes the clip norm far
+        too large, or lack further shells with few rows. So the method looks for an edge between shells beyond which
+        there are no more rows than noise explains, beginning at the end of the range. If it finds one, the range ends
+        there, and the attribute `ended` is set to true. Otherwise the range can only become longer.
         """
         if not windows:
             return windows
@@ -476,10 +474,10 @@ class _LastRound:
         """Choose the clip norm of least squared error for rows with the norms of the model `tail`; return a `_Clip`.
 
         `tail` models the number of rows with a norm above t, for each t. A `_Clip` has the clip norm, and says how far
-        clipping may move the sum of the rows. First a clip norm is tried that few rows of the model exceed: the method
-        asks, at a cost, how many rows are longer. If they are many, a few larger norms are tried. The first norm that
-        only few rows exceed is the result if it is below the best clip norm of the model. Otherwise the best clip norm
-        of the model is the result; if many rows exceed all norms that were tried, the answers first improve the model.
+        clipping may move the sum of the rows. The method first asks how many rows are longer than a norm that few rows
+        of the model exceed, and increases this norm a few times while many rows are longer. If few rows exceed the last
+        norm, and if it is below the best clip norm of the model, it is the result. Otherwise the result is the best
+        clip norm of the model, which the answers first improve if many rows exceed the last norm.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
@@ -504,13 +502,13 @@ class _LastRound:
         return self.n * self.search.noise(rho) * math.sqrt(float(np.sum(1 / self.b**2)))
 
     def by_model(self) -> _Clip | None:
-        """Return a clip norm for normal rows as a `_Clip`, or None if there is none that only few real rows exceed.
+        """Return a `_Clip` with a clip norm for normal rows, or None if many real rows are longer than all norms tried.
 
         A `_Clip` has the clip norm, says how far clipping may move the sum of the rows, and may have a correction of
-        the sum. The first try is the clip norm of least forecast error for normal rows, or a larger one if it clips too
-        much of them. If the variance is spread over enough dimensions, `corrected` may find a clip norm and a
-        correction. If it does not, the first clip norm is increased, a limited number of times, until only few rows are
-        longer.
+        the sum. The first try is the clip norm of least forecast error for normal rows or, if this could move the sum
+        much further than noise does, a larger one. If the variance is spread over enough dimensions, `corrected` may
+        find a clip norm and a correction. If it does not, the first clip norm is increased, a limited number of times,
+        until only few rows are longer.
         """
         search, n = self.search, self.n
         rho = search.account.left
@@ -530,11 +528,12 @@ class _LastRound:
     def corrected(self, clip_norm: float, radial: Radial) -> _Clip | None:
         """Measure the parts that clipping removes from the rows; return a clip norm and a correction as a `_Clip`.
 
-        The first norm that is tried is `clip_norm`, and `radial` is the law of the norms of normal rows. Rows are first
-        clipped to a larger norm; the noisy sum of the parts that clipping to the smaller one then removes shows how the
-        sum of the rows is to be corrected. If there are more than a few rows beyond the larger norm, or if a correction
-        would be too noisy, both norms are increased. The result is None if too many rows are longer than all norms that
-        are tried, or if the budget is too small.
+        Pairs of a clip norm and a larger norm are tried, beginning with `clip_norm`, until few rows are beyond the
+        larger norm. Rows are clipped to this norm; the noisy sum of the parts that clipping to the clip norm then
+        removes shows how the sum of the rows is to be corrected. If a correction would be too noisy, the next pair is
+        tried; after the last pair, the larger norm becomes the clip norm, and nothing is corrected. The result is None
+        if too many rows are longer than all norms, or if the budget is too small. `radial` is the law of the norms of
+        normal rows.
         """
         search, n, back = self.search, self.n, self.n / self.b
         counting, cost = ((a / self.effective + b) * search.rho for a, b in (_BEYOND, _ASIDE))
@@ -557,15 +556,16 @@ class _LastRound:
     def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array]:
         """Ask, at the given cost, how many rows are longer than each of the ascending `norms` except the first.
 
-        If too many rows seem to be longer than norms[1], they are counted once more, at the same cost, and the means of
-        both counts decide. With one count, noise alone would too often lead to a clip norm that is larger than
-        necessary. `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1. The first
-        result is the least index i for which only a few rows are longer than norms[i + 1]. If there is none, it is
-        len(norms) - 2, or None if clearly too many rows are longer than the last norm. The second result has a column
-        for each norm except the first, with the three numbers of a `_Shift`: how far clipping to this norm moves the
-        sum. For this, only the number of longer rows in excess of that expected of normal rows counts. The upper
-        estimate adds one standard deviation of the noise to this excess, because the long rows of one skewed column can
-        be longer than is assumed.
+        In the method `corrected`, norms[i] and norms[i + 1] are a pair. The first result is the index i of the first
+        pair for which only few rows are longer than norms[i + 1]. If there is no such pair, it is the index of the last
+        pair, or None if clearly too many rows are longer than the last norm. If too many rows seem to be longer than
+        norms[1], the query is repeated at the same cost, and the means of both answers decide, because noise alone
+        would otherwise too often make the clip norm too large. `noise` is the root mean square of the norm of the noise
+        in the sum for the clip norm 1.
+
+        The second result has a column for each norm except the first, with the three numbers of a `_Shift`: how far
+        clipping to this norm moves the sum. For this, only the longer rows in excess of those expected of normal rows
+        count. The upper estimate adds one standard deviation of the noise to this excess.
         """
         off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
         expected = self.n * np.array([self.share(norm) for norm in norms[1:]])
@@ -587,13 +587,13 @@ class _LastRound:
         """Ask how many rows are longer than `clip_norm`, and increase the clip norm until only few rows are longer.
 
         The results are the last clip norm, whether only few rows are longer than it, and how far clipping these rows
-        moves the sum. `noise` is the root mean square of the norm of the noise for the clip norm 1. If a `tail` (a
-        model of the norms) is given, the first clip norm is not `clip_norm` but one that few rows of this model exceed.
-        In many dimensions and without a `tail`, the rows are few if only few are in excess of those expected of normal
-        rows; otherwise all longer rows count for this.
+        moves the sum. The second result can be false, because the budget and the number of tries are limited. `noise`
+        is the root mean square of the norm of the noise for the clip norm 1. If a `tail` (a model of the norms) is
+        given, the first clip norm is not `clip_norm` but one that few rows of this model exceed. Without a `tail`, if
+        the effective dimension is at least 48, only rows in excess of those expected of normal rows count.
 
-        For each clip norm that is tried, the attribute `asked` gets the clip norm, the noisy number of longer rows, and
-        the standard deviation of its noise.
+        For each norm that is tried, the attribute `asked` gets this norm, the noisy number of longer rows, and the
+        standard deviation of the noise.
         """
         few, strict = int(self.search.few), tail is not None or self.effective < _MANY
         longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)
@@ -632,13 +632,13 @@ class _LastRound:
     def unseen(self, clip: _Clip, cost: float) -> Unseen:
         """Ask how many rows are longer than the clip norm C, and than a larger norm E; return what clipping may take.
 
-        In the units of a column, clipping takes at most `near` from a row whose length is at most E, because its length
-        becomes shorter by at most E - C. From a longer row it takes at most the distance from the center to the end of
-        the declared range. So what it takes from all rows is at most the number of rows beyond C times `near`, plus the
-        number of rows beyond E times (this distance - `near`). Along a basis, `near` is not subtracted, because a
-        correction of the sum can take up to `near` more from a longer row. E is chosen so that few rows are expected
-        beyond it, and so small that the first product is small beside the noise in the second. The two queries together
-        have the given `cost`, which is divided so that the noise in the sum of both products is least.
+        Let a be E - C in the units of a column. Clipping takes at most a from a row whose length is at most E. From a
+        longer row it takes at most D, the distance from the center to the end of the declared range. So it takes at
+        most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. Along a basis, the
+        second factor is D, because a correction of the sum can take up to a more from a longer row. The result has this
+        bound for the noisy numbers, the standard deviation of its noise, and an upper estimate of the sum of the
+        squares of what is taken from single rows. E is chosen so that the bound is small. `cost` is divided between the
+        two queries so that the noise in the bound is least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)
@@ -669,8 +669,8 @@ class _LastRound:
 
         `step` is the vector by which the released mean differs from the last center. `noise_std` is the standard
         deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
-        its mean if only noise and the error of the center move the sum. The second result is the largest difference
-        that chance explains.
+        its expectation if clipping has no bias. The second result is the largest such difference that chance explains:
+        a little more than four standard deviations. A larger first result shows that clipping has biased the sum.
         """
         return unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, *_MOVED)
 

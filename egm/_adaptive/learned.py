@@ -1,18 +1,18 @@
 r"""Estimate how columns are correlated from noisy second moments, for `egm.adaptive`.
 
 Let the rows have standardized columns, so that their second moments are the correlation matrix R. Independent noise of
-standard deviation t in the entries of a symmetric matrix has eigenvalues up to :math:`2 t \sqrt d`. Eigenvalues of
-R - I below half of this bound cannot be seen in the noise. Larger eigenvalues are increased by the noise, and
-their eigenvectors are turned. If an eigenvalue of a matrix of low rank becomes y in the noisy matrix, the estimate
+standard deviation t in the entries of a symmetric matrix has eigenvalues up to :math:`2 t \sqrt d`. Only eigenvalues of
+R - I above half of this bound can be seen in the noise: in the noisy matrix they are above the whole bound, with other
+eigenvectors. If an eigenvalue of a matrix of low rank becomes y in the noisy matrix, the estimate
 :math:`\sqrt{y^2 - 4 t^2 d}` with the eigenvector of the noisy matrix has, for large d, the least squared error of all
 estimates with this vector. (Gavish and Donoho 2017 prove this rule for the singular values of a square matrix; chapter
-17 of the book has it for a symmetric one.) So only those eigenvectors are kept whose eigenvalues, positive or negative,
-are larger in size than those of the noise alone.
+17 of the project's book has it for a symmetric one.) So only eigenvectors of the noisy matrix are kept whose
+eigenvalues, positive or negative, are larger in size than the whole bound.
 
 What the estimate of R says of small eigenvalues is mostly noise. So the variances along its eigenvectors are measured
 next. The unit of each measurement is a guess of the standard deviation along the eigenvector, computed from the
 estimate. A unit that is too large costs little. One that is too small makes rows seem very long, and then the measured
-variances are wrong. So a unit is never smaller than it would be for a tenth of the largest eigenvalue of the noise.
+variances are wrong. So no unit is below the standard deviation for an eigenvalue of a tenth of the bound.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ def correlation(moments: Array, std: float, n: int) -> Array:
 def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> Array:
     """Return the least allowed unit for the measurement of the variance along each eigenvector, shape (d,).
 
-    The columns of `vectors` are the eigenvectors of an estimated covariance matrix. The coordinates of the rows along
-    them are divided by the units, and a smaller unit could make rows seem very long. `moments` is a noisy matrix of
-    second moments of `n` rows with standardized columns, `std` is the standard deviation of the noise in an entry above
-    the diagonal, and `spread` has the standard deviations of the columns of the data.
+    The columns of `vectors` are the eigenvectors of an estimated covariance matrix. Before the variances along them are
+    measured, the coordinates of the rows are divided by units, guesses of their standard deviations. A guess that noise
+    makes far too small would make rows seem very long. `moments` is a noisy matrix of second moments of `n` rows with
+    standardized columns, `std` is the standard deviation of the noise in an entry above the diagonal, and `spread` has
+    the standard deviations of the columns.
     """
     edge = _edge(len(moments), std / _unit(moments, std), n)
     bounds: Array = np.sqrt(_UNKNOWN * edge * np.sum((spread[:, None] * vectors) ** 2, axis=0))

@@ -84,10 +84,10 @@ def check(X: Any, person: object, declared: Declared) -> None:
 def _held(X: Any, once: bool) -> tuple[Any, Any]:
     """Return an object that shows the names of the columns of `X`, and an object from which the rows can be read.
 
-    Both objects are `X` itself if it is an array or a table. If it is an iterator over blocks of rows, or a function
-    that returns one, and `once` is true, the objects are the first block, and an iterator over all blocks. If
-    `once` is false, `X` must not be an iterator; for a function, both objects are a table that can be read several
-    times, but the first one is None if the columns have no names.
+    Both objects are `X` itself if it is an array or a table. Otherwise `X` is an iterator over blocks of rows, or a
+    function that returns one. If the rows are read only `once`, the objects are the first block, and an iterator over
+    all blocks. If they are read several times, `X` must be a function, and both objects are a table that calls it for
+    each reading; the first object is None if the columns have no names.
     """
     if not _tables.is_read_later(X):
         return X, X

@@ -392,12 +392,12 @@ class PrivateRows:
         """Return a noisy mean of the matrices y y^T, and the standard deviation of its noise, for y from the rows.
 
         The vector y is (x - center) / spread for a row x, shortened to the norm `clip_norm` if it is longer. `center`
-        and `spread` have one entry for each column. The mean is symmetric, shape (d, d); the noise in each entry of the
-        diagonal has the returned standard deviation, and the noise above it has half the variance. The privacy cost
+        and `spread` have one entry for each column. The mean is symmetric, shape (d, d). The noise in each entry of the
+        diagonal has the returned standard deviation; above the diagonal its variance is half as large. The privacy cost
         `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
 
-        The vectors become vectors of integers whose norm is at most K. K is so small that the sum of their products is
-        exact in doubles, in whatever order it is computed.
+        Each y is multiplied by one factor and rounded to integers. The factor is so small, for the number of rows, that
+        the sum of the products is exact in doubles, in any order.
         """
         if self.diameter < 2:
             raise ValueError("products need a public number of rows, for which their sum is exact")
@@ -442,9 +442,10 @@ class PrivateRows:
         return float(found + self._gaussian(std, 1)[0]), std
 
     def _drawn(self, counts: Counts, q: float, intervals: Intervals, rho: float) -> float:
-        """Draw an interval for a private q-quantile, at the cost `rho`, and return the point of this interval.
+        """Draw an interval for a private q-quantile, at the cost `rho`, and return the number that stands for it.
 
-        `counts` has the number of values in each of the `intervals`, a pair of arrays as `log_intervals` returns it.
+        `intervals` is a pair of arrays as `log_intervals` returns it: the bounds, and a number for each interval,
+        mostly its middle. `counts` has the number of values in each interval.
         """
         epsilon = math.sqrt(8 * rho) * _ROUNDED_DOWN
         return float(intervals[1][quantiles.interval(counts, q, epsilon, self.rng)])

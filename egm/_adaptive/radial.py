@@ -100,8 +100,8 @@ class Radial:
         The errors are root mean squared errors in the units of the data, an array with one entry for each coordinate.
         The standard deviation of the noise in entry j of the mean is noise * C / b[j], where b[j] is the factor by
         which entry j of a row is scaled. The parts that clipping removes from the rows could all point in one
-        direction. A clip norm is not considered if they would then move the mean by more than `one_sided` times the
-        root of the mean squared error of all entries together.
+        direction. A clip norm is not considered if they would then move the mean, in the units of the data, by more
+        than `one_sided` times the root of the sum of the squared errors.
         """
         C, first, second, share = self._tried
         back = np.sum(self.copies * (self.sigma**2 + self.offset**2)) / self.mean

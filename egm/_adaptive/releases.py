@@ -71,25 +71,26 @@ class AdaptiveRelease(RowSum):
     count_std : float
         Standard deviation of the noise in `count`, or 0 if the number of rows is public.
     unseen : tuple of ndarray or None
-        What clipping may have taken from each entry of `estimate`, by the noisy numbers of long rows
-        for which a mechanism with ``unseen > 0`` asks: an estimate of an upper bound, the standard
-        deviation of the noise in it, and an upper estimate of the sum of the squares of what was taken
-        from single rows. Each has the shape (2, d): for lower and for upper ends of intervals. All are
-        zeros without a search; None stands for a mechanism with ``unseen=0``.
+        Bounds on what clipping took from `estimate`, for ``interval(unseen=True)``: an upper bound
+        for each entry, computed from noisy numbers of long rows, the standard deviation of the
+        noise in it and, for the mean of the population, an upper estimate of the sum of the squares
+        of what was taken from single rows. Each has the shape (2, d): for lower and for upper ends
+        of intervals. All are zeros without a search; None stands for a mechanism with ``unseen=0``.
 
     Notes
     -----
     Half of the length of an interval for the sum is :math:`\text{bias} + q s`. Here :math:`s^2` is the
-    sum of ``noise_std**2``, ``bias_std**2`` and the variance that clipping causes: all three are
-    treated as normal. For 95 percent, q is mostly between 1.64 and 1.96, the normal quantiles for one
-    tail and for two. A larger `bias` makes q smaller, because an interval whose error has a large
-    bias can fail on one side only. The length is at least that for the noise without a bias.
+    sum of ``noise_std**2``, ``bias_std**2`` and the column's part of ``forecast.clipping``: all
+    three errors are treated as normal. The factor q is such that the interval holds as often as
+    asked for. For 95 percent, it is mostly between 1.64 and 1.96, the normal quantiles for one tail
+    and for two. A larger `bias` makes q smaller, because then an interval can fail on one side
+    only.
 
     What clipping removes from a row is called its clipped part. If a noisy sum of the clipped parts
     was measured, which needs three columns or more, `bias` is what this sum leaves uncorrected.
-    Otherwise it is at most the amount for clipped parts that all point in one direction. An interval
-    may contain the sum with a smaller probability than asked for if there are a few very long rows
-    that the search has not noticed; ``interval(unseen=True)`` allows for these.
+    Otherwise it is no larger than if all clipped parts pointed in one direction. An interval may
+    contain the sum with a smaller probability than asked for if there are a few very long rows that
+    the search has not noticed; ``interval(unseen=True)`` allows for these.
 
     ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with two columns and
     :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval contains 95 to 100
@@ -179,24 +180,26 @@ class AdaptiveRelease(RowSum):
         Notes
         -----
         Take the default if you know that no small group of rows can have much of the total, and
-        ``unseen=True`` if you do not know it. The second interval contains the first one. For the
-        sum and the mean of the rows, and with `radius`, the second interval holds for all data.
+        ``unseen=True`` if you do not know it. With ``unseen=True``, the interval contains the
+        default one. With a `radius` R, it holds for the sum and the mean of all data in [-R, R].
 
-        *Proof.* Let C be the clip norm, E >= C, and c the center, all from earlier answers. In column
-        j, clipping takes at most :math:`a = (E - C) / b_j` from a row of length at most E and, in the
-        upward direction, at most :math:`D = R - c_j` from any row with entries in [-R, R]. So it takes
-        at most :math:`a N_C + (D - a)_+ N_E` from the sum, for the numbers :math:`N_C` and :math:`N_E`
-        of rows longer than C and E. The noise in these numbers and that in the sum are independent
-        and normal. The upper end is the estimate, plus this bound with the noisy numbers, plus z
-        standard deviations of all noises together. So the sum is above it with at most the
-        probability that a normal variable exceeds z. For the lower end, D is :math:`R + c_j`.
+        *Proof.* Let C be the clip norm, E >= C, c the center, and :math:`b_j` the factor by which
+        column j is scaled, all from earlier answers. In column j, clipping takes at most
+        :math:`a = (E - C) / b_j` from a row of length at most E and, in the upward direction, at
+        most :math:`D = R - c_j` from any row. So it takes at most :math:`a N_C + (D - a)_+ N_E`
+        from the sum, for the numbers :math:`N_C` and :math:`N_E` of rows longer than C and E. The
+        noise in these numbers and that in the sum are independent and normal. The upper end is the
+        estimate, plus this bound with the noisy numbers, plus z standard deviations of all noises
+        together. So the sum is above it with at most the probability that a normal variable exceeds
+        z. For the lower end, D is :math:`R + c_j`.
 
         If no row is longer than C, the length is about :math:`2 z` times :math:`R / \sqrt{2 \rho_u}`
         or less in the mean, apart from the noise of the sum; :math:`\rho_u` is the entry "unseen" of
         `spent`. No interval that holds for all data can be much shorter than
-        :math:`R / \sqrt{2 \rho}`; chapter 12 proves it. With `ranges`, an interval for 95 percent may
-        in theory fail in up to 10 percent of the releases, because one of two noisy sums is released:
-        the one that follows the search or, if both differ too much, that of the clipped rows.
+        :math:`R / \sqrt{2 \rho}`; chapter 12 of the book proves it. With `ranges`, such an interval
+        for 95 percent may in theory fail in up to 10 percent of the releases, because one of two
+        noisy sums is released: the one that follows the search or, if both differ too much, that of
+        the clipped rows.
 
         Examples
         --------

@@ -3,10 +3,10 @@
 The search makes queries and sees only the noisy answers: those of private rows (`private_rows.py`) or, for a forecast,
 those that are expected of normal rows (`expected_rows.py`). The release itself is in `last_round.py`.
 
-1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to
-   this ball, and their noisy mean is the next center. Each step reduces the distance by a known factor. The steps end
-   when a radius is about as large as the one before, because the rows themselves are so far apart. A radius that is
-   much larger than the one before shows that one of the two is wrong by chance; then the steps go on.
+1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to this
+   ball, and their noisy mean is the next center. Each step reduces the distance by a known factor. The steps end when a
+   radius is about as large as the one before: then it comes from the spread of the rows alone. If it is much larger,
+   one of the two is wrong by chance, and the steps go on.
 2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4, where s are the
    standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
    factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
@@ -16,9 +16,10 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
    by their standard deviations, give a covariance matrix, and its eigenvectors are the basis (`learned.py`). The mean
    squares along the basis are measured, and again after step 4.
 4. Refine. The rows are scaled, clipped and averaged as in Algorithm 3 of Poulsen's report, at most twice. The shares of
-   the budget for this are those for which the final mean has the least predicted error. Only little is clipped, so that
-   the center stays good even if the clipped parts of all rows point in one direction. Then the mean squares of the
-   columns correct the medians of step 2, from which the spread of a column that is mostly zero cannot be seen.
+   the budget for these means are those for which the final mean has the least predicted error. Only little is clipped,
+   so that the center stays good even if the clipped parts of all rows point in one direction. Without a basis, the mean
+   squares of the columns then correct the medians of step 2, from which the spread of a column that is mostly zero
+   cannot be seen.
 """
 
 from __future__ import annotations
@@ -222,9 +223,10 @@ class Search:
         return self.rows.diameter / math.sqrt(2 * rho) / self.n
 
     def reach(self, share: float) -> float:
-        """Return epsilon times n for a private quantile of n rows that costs `share` times the attribute `rho`.
+        """Return the argument `sure` with which the method `cost` returns `share` times the budget `rho`.
 
-        The attribute is the budget at the start of the search. The result is an argument `sure` for the method `cost`.
+        So a private quantile of n rows that is drawn with epsilon = sure / n costs this share of `rho`, the budget at
+        the start of the search.
         """
         return self.n * math.sqrt(8 * share * self.rho)
 
@@ -338,10 +340,10 @@ class Search:
         """Find a basis whose coordinates are nearly uncorrelated, take the coordinates along it, and return True.
 
         First the standard deviations of the columns are measured again; then the basis comes from a noisy matrix of
-        second moments. If the basis would hardly reduce the noise of the sum, keep the columns as coordinates, with
-        the new standard deviations, and return False. If there are too many columns, return False and ask nothing.
-        `in_columns` may later return from the basis to the columns, with the standard deviations that they had before
-        if these were all equal (`alike`), and otherwise with the new ones.
+        second moments. If the basis would hardly reduce the noise of the sum, keep the columns as coordinates, with the
+        new standard deviations, and return False. If there are too many columns, return False and ask nothing. `alike`
+        says whether all columns had one common standard deviation so far. If so, `in_columns` can later return to it,
+        and otherwise to the new ones.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -364,9 +366,9 @@ class Search:
     def in_columns(self) -> Search | None:
         """Return a copy of this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        With the copy the release can go on without the basis. The copy shares `rows` with this search, and `rows` now
-        answers about the columns: before this search is used again, ``rows.turn(basis)`` is necessary. The standard
-        deviations in the copy are those that `learned` kept.
+        The copy is for a release without the basis. Its standard deviations are those that the method `learned` kept
+        for this. The copy shares `rows` with this search, and `rows` now answers about the columns. Call
+        ``rows.turn(basis)`` before this search is used again.
         """
         if self.columns is None:
             return None
@@ -378,10 +380,10 @@ class Search:
         return other
 
     def turn(self, basis: BasisLike, along: Array) -> None:
-        """Take the coordinates of the rows along `basis`, and measure their standard deviations.
+        """Use coordinates along `basis` in the queries and the attributes of the search, and measure `sigma` along it.
 
-        `along` has a first guess of the standard deviation for each vector of the basis. The standard error of the
-        center does not change, because so far it is the same for all columns.
+        `along` has a first guess of the standard deviation for each vector of the basis. The attribute `center_std`
+        does not change, because until now it is one number for all columns.
         """
         self.basis = basis
         self.rows.turn(basis)
@@ -403,10 +405,10 @@ class Search:
     def remeasure_columns(self) -> None:
         """Correct the standard deviations of the columns by mean squares, also if the tails of some columns are long.
 
-        A standard deviation from a median is too small for a column that is zero in most rows, and the root mean square
-        that `reweigh` measures is larger than is best for the scaling of a column with a long tail. So the new standard
-        deviation is 1.15 times the old one, but at least two thirds of the root mean square, and at most all of it. If
-        the budget is too small for `reweigh`, `remeasure` is called instead.
+        The old standard deviation is from a median, which is too small for a column that is zero in most rows. The root
+        mean square, which `reweigh` measures, is too large to scale a column with a long tail. So the new standard
+        deviation is the old one, times 1.15 for the error of the median, but not below two thirds of the root mean
+        square, and not above it. If the budget is too small for `reweigh`, `remeasure` is called instead.
         """
         if not self.measurable:
             self.remeasure()
@@ -426,19 +428,20 @@ class Search:
 
     @property
     def far(self) -> float:
-        """Return n times epsilon for the private quantile of norms by which `reweigh` sees whether tails are long.
+        """Return the argument `sure` of the method `cost` for the private quantile of norms that `reweigh` asks for.
 
-        Here n is the number of rows, and epsilon is the parameter of the exponential mechanism that draws the quantile.
+        With this quantile, which is drawn with epsilon = sure / n, `reweigh` sees whether tails are long. A larger
+        `sure` makes it more accurate.
         """
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:
         """Ask for the mean square of each coordinate, and correct `sigma` by the answers, also if tails are long.
 
-        The coordinates are those along the basis or, before there is one, the columns. The method `remeasure` alone
-        limits the squares to what is usual for normal rows, which would remove long tails. So each coordinate is first
-        divided by its root mean square, and an upper quantile of the norms of the divided rows is compared with that of
-        normal rows. The limit is increased in proportion to the square of this quantile.
+        The coordinates are those along the basis or, before there is one, the columns. The answers come from
+        `remeasure`, which limits the squares of a row to what is usual for normal rows, times a factor. To find it,
+        each coordinate is divided by its root mean square as known so far, and an upper quantile of the norms of the
+        rows is asked for. The factor is the squared ratio of this quantile to that of normal rows, and at least 1.
         """
         spread, root = self.spread(), math.sqrt(self.d)
         intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)

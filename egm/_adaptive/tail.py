@@ -53,11 +53,10 @@ class Tail:
 
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
         the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
-        clearly above the noise. `std` is the standard deviation of the noise in each number. The power of the tail is
-        fitted to the numbers up to edges[last], if they fall clearly. Otherwise it is a second power, or a fixed one if
-        that is larger: with the second power the number of rows falls, from edges[last] to edges[last + 1], to what the
-        noise can hide. If `ends` is true, it was checked that few rows are beyond edges[last + 1]; then a fitted power
-        below the second one is increased to the second one, up to a limit.
+        clearly above the noise. `std` is the standard deviation of the noise in each number. If the numbers of rows up
+        to edges[last] fall clearly, the `power` of the model is fitted to them. Otherwise it is fitted to a fall from
+        edges[last] to edges[last + 1], to the number of rows that noise can hide. If `ends` is true, it was checked
+        that few rows are beyond edges[last + 1]; then the larger of both powers is taken. Limits apply to each power.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -74,10 +73,11 @@ class Tail:
     def counted(self, lengths: Array, counts: Array, std: float) -> Tail:
         """Return this model with new noisy counts: counts[i] rows are longer than lengths[i], and the lengths ascend.
 
-        `std` is the standard deviation of the noise in each count. The lengths take the place of the edges between
-        them. The model ends at the first length whose count is not clearly above the noise, and its power is fitted to
-        the numbers of rows before this length. If there is no such length, the edges beyond the last length are kept.
-        The power stays as it is if such edges are kept, or if already the first count is not clearly above the noise.
+        `std` is the standard deviation of the noise in each count. The model keeps its edges below the first length.
+        The lengths become edges, up to the first one whose count is not clearly above the noise; there the model ends.
+        If there is no such length, the edges beyond the last length are kept, too. `power` does not change if edges
+        beyond the last length are kept, or if the first count is not clearly above the noise. Otherwise it is fitted to
+        the numbers of rows.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
@@ -128,11 +128,11 @@ class Tail:
         return float(unit * np.interp(at, t, first)), float(unit**2 * np.interp(at, t, second))
 
     def square(self, n: int) -> float:
-        """Return an upper estimate of the mean squared norm of all `n` rows, if none is beyond the last of the `edges`.
+        """Return an upper estimate of the mean squared norm of `n` rows, each norm cut to the range of the `edges`.
 
-        Rows below the first edge count as if their norm were this edge. Rows beyond the last edge, of which little is
-        known, count as if their norm were the last edge. Between two edges the number of rows with a larger norm is
-        taken to be linear in the norm, which gives more rows than a power of the norm.
+        Little is known of rows beyond the last edge, so their norms count as this edge. Between two edges the number of
+        rows with a larger norm is here taken to be linear in the norm, which gives more rows than the power of the norm
+        that the model has elsewhere.
         """
         t = np.geomspace(1.0, self.edges[-1] / self.edges[0], _POINTS)
         share = np.minimum(np.interp(t, self.edges / self.edges[0], self.rows) / n, 1.0)

@@ -12,11 +12,11 @@ __all__ = ["Unseen"]
 class Unseen(NamedTuple):
     """Bound how far clipping may change each of the d entries of the sum, if all rows are in the declared ranges.
 
-    Each array has shape (2, d). Its first row is about values below the center, for the lower ends of the confidence
-    intervals of the entries, and its second row about values above the center, for the upper ends. `most` estimates,
-    without bias, an upper bound of the change. `std` is the standard deviation of the noise in this estimate. `square`
-    is an upper estimate of the sum of the squares of what clipping takes from each row; for it, two standard deviations
-    of the noise are added to each noisy number of long rows.
+    Each array has shape (2, d). Its first row is about what clipping takes from values below the center, for the lower
+    ends of confidence intervals of the sum. Its second row is about values above the center, for the upper ends. `most`
+    is an upper bound, computed from noisy numbers of long rows, and `std` is the standard deviation of its noise.
+    `square` is an upper estimate of the sum of the squares of what clipping takes from single rows; it includes two
+    standard deviations of the noise.
     """
 
     most: Array

@@ -191,9 +191,8 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` if the rows of `table` are not sorted by the person that the option --person names.
 
     Without --by, raise one also if the number of persons is public and is not `n`. A `Mistake` is an error for the
-    user, and `args` holds the options of the command. Only the labels of the persons are read, and this is done before
-    the release is charged to a budget. A wrong label, such as a missing one, raises no error here but only after the
-    charge, because this error would reveal something about the data.
+    user. Only the labels of the persons are read, before the release is charged to a budget. The order of the rows
+    counts as public. A wrong label, such as a missing one, does not, and so it raises an error only after the charge.
     """
     if args.person is None or table.labels is None:
         return
@@ -299,10 +298,10 @@ def planned(args: Namespace) -> tuple[tuple[str, ...], Array]:
 def rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the number of rows for the mechanism: the value of --rows or, without this option, that of `table`.
 
-    Raise a `Mistake`, an error for the user, if there are no rows, if the number is private and --rows is missing, or
-    if the number is public and differs from that in the file. A file that does not say how many rows it has is counted
-    only if --rows is missing, or if the number is public and the release is charged to a budget: so a wrong number is
-    found before the charge. With --person or --by, the value of --rows is returned without a check.
+    With --person or --by, return the value of --rows without a check. Otherwise raise a `Mistake`, an error for the
+    user, if --rows is missing although the number is private, if there are no rows, or if the number is public and
+    differs from that in the file. If the file does not say how many rows it has, they are counted if --rows is missing,
+    or if a public number is to be checked before a charge to a budget; otherwise its number is not checked.
     """
     if labels_of(args):
         return int(args.rows)

@@ -25,7 +25,7 @@ DataMechanism: TypeAlias = GaussianDataMechanism | GroupedDataMechanism | Adapti
 
 
 def make(args: Namespace) -> None:
-    """Make the journal that `egm budget new` names, with the total and the rule in the options `args`."""
+    """Make the journal that `egm budget new` names; `args` has the total, and the rule by which costs are added up."""
     if os.path.lexists(args.budget):
         raise Mistake(f"{args.budget}: exists already")
     terms = {name: getattr(args, name) for name in ("rho", "epsilon", "delta", "neighbors", "rule", "simulation")}
@@ -38,8 +38,9 @@ def make(args: Namespace) -> None:
 def opened(args: Namespace) -> Budget | None:
     """Return the budget that the options `args` name, or None if they name none.
 
-    Raise a `Mistake` if the file is not a journal, if only one of the budget and the command is for simulations, if
-    --label or --sample is given without --budget, or if --sample is given for neighbors that differ by a replacement.
+    Raise a `Mistake` if the file is not a journal, if the budget is for simulations and --simulate is missing or the
+    other way round, if --label or --sample is given without --budget, or if --sample is given for neighbors that differ
+    by a replacement.
     """
     share = getattr(args, "sample", None)
     if args.budget is None:
@@ -105,7 +106,7 @@ def _cost(cost: Loss | float) -> dict[str, float]:
 
 
 def _sample(charge: Charge) -> dict[str, float]:
-    """Return the entries "sampling_probability" and "count" (of releases) for the cost `charge`; {} without samples."""
+    """Return the sampling probability and the number of releases of `charge` as a dictionary; {} without sampling."""
     if charge.sampling_probability is None:
         return {}
     return {"sampling_probability": charge.sampling_probability, "count": charge.count}

@@ -543,7 +543,7 @@ def _columns(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """Split `text` at its commas, but not at those in quotes; return [] for a text of several lines or none."""
+    """Split `text` at its commas, but not at those in quotes; return [] if it is empty or has more than one line."""
     try:
         return next(csv.reader([text]), [])
     except csv.Error:

@@ -66,9 +66,10 @@ def _enough(
 ) -> tuple[dict[str, float], float]:
     """Set the budget in `args` to the least number with three significant digits that meets the target of `egm plan`.
 
-    The search begins at `least`, which `egm.planning.solve` has found for the field of `mechanism` that `budget` names.
-    `question` has the arguments of `egm.planning.curve`. A rho is set as an epsilon if `args` has a delta. The results
-    are a dictionary with the budget by its name, and the error with this budget.
+    `least` is what `egm.planning.solve` has found for the field of `mechanism` that `budget` names. A rho becomes an
+    epsilon if `args` has a delta. Then the number is rounded up, and further if the error is still too large.
+    `question` has the arguments of `egm.planning.curve`. The results are a dictionary with the budget by its name, and
+    the error with this budget.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
     value = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least
