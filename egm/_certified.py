@@ -181,9 +181,10 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
         return flint.arb.pi().sqrt() * (half + flint.arb(0.5)).gamma() * (2 / z) ** half * z.bessel_i(half)
 
     def density(phi: Ball, _: bool) -> Ball:
-        """Return, at the complex ball `phi`, the integrand of the numerator of delta, a quotient of two integrals.
+        """Return the integrand of the numerator of delta at the angle `phi`, a complex ball.
 
-        The second argument, a flag of flint, is not needed, because the integrand is analytic everywhere.
+        delta is a quotient of two integrals over phi. The second argument, a flag of flint, is not needed, because the
+        integrand is analytic.
         """
         cos, sin = phi.cos(), phi.sin()
         return (z * cos).exp() * sin ** (d - 2) * (ratio + sin * sin) * -(2 * z * (cosine - cos)).expm1()

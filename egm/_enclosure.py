@@ -90,7 +90,7 @@ def rounded(ball: Any) -> Enclosure:
 def _down(number: Any) -> float:
     """Return the largest double that is not above `number`, a real ball of flint with the radius 0.
 
-    The result is minus infinity if `number` is below all finite doubles, infinite or NaN.
+    Below all finite doubles, for both infinities and for NaN, the result is minus infinity.
     """
     largest, tiny = sys.float_info.max, math.ulp(0.0)
     if not -largest <= number < math.inf:

@@ -43,10 +43,10 @@ class Group(NamedTuple):
 class Law:
     """Hold the parameters of Q, a weighted sum of chi-square variables and a normal one, divided by a power of two.
 
-    `groups` has the weights in balls, and `variance` is that of the normal term. `largest` is twice the largest weight,
-    or 0 if no weight is positive; `least` is twice the least weight, or 0 if no weight is negative. For each group,
-    `twice` has twice its center, `half` half of the sum of its degrees of freedom, and `shift` half of that of its
-    noncentralities, in doubles. `tau` is the standard deviation of the normal term.
+    `groups` has the weights. `variance` is the variance of the normal term, and `tau` its standard deviation. `largest`
+    is twice the largest weight, or 0 if no weight is positive; `least` is twice the least weight, or 0 if no weight is
+    negative. Three vectors have, for each group, two times its center (`twice`), half its degrees of freedom (`half`)
+    and half its noncentrality (`shift`). They and `tau` are in doubles, all else in balls.
     """
 
     groups: tuple[Group, ...]

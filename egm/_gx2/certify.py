@@ -318,9 +318,10 @@ class _Quantile:
         raise ArithmeticError("the search for a quantile did not end")
 
     def begin(self) -> Ball:
-        """Choose the smaller tail for the search, or the other one if this fails, and return a ball to begin at.
+        """Choose the smaller tail for the search, and return a ball at which the search begins.
 
-        The ball is computed by the saddlepoint formula, an approximation of the tail in closed form.
+        The saddlepoint formula, an approximation in closed form, gives the ball. If it lies outside the support of Q,
+        the other tail is chosen.
         """
         law = self.variable.law(False)
         self.upper = bool(self.tails[0] <= 0.5)

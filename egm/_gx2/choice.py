@@ -31,8 +31,8 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
     """Choose a contour by which about `bits` bits of a tail of the variable of `law` at `y` are certain.
 
-    `y` is a real ball around a number that is >= 0, up to rounding. The tail is the upper one if `upper` is true. An
-    ArithmeticError is raised if no contour is found.
+    `y` is a real ball of numbers >= 0. The tail is the upper one if `upper` is true. An ArithmeticError is raised if no
+    contour is found.
     """
     flint = ball_arithmetic()
     with np.errstate(all="ignore"):
@@ -181,8 +181,9 @@ class _Search:
         """Return the number of nodes and the contour, the middle one of a strip of hyperbolas, or None.
 
         The strip has the hyperbolas m + rho sin(phi + i u) for phi from `low` to `high`, and crosses the real axis
-        between the two `ends`. The result is None if no such contour is possible. `tail` is an estimate of the
-        logarithm of the tail, and `size` an estimate of the largest number in the exponent of the integrand.
+        between the two `ends`, which give m and rho. The result is None if no such contour is possible. `tail` is an
+        estimate of the logarithm of the tail. The precision depends on `size`, an estimate of the sizes of the terms in
+        the exponent of the integrand.
         """
         rho = (ends[1] - ends[0]) / (math.sin(high) - math.sin(low))
         m = ends[0] - rho * math.sin(low)

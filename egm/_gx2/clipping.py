@@ -123,13 +123,12 @@ def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_me
     the row, and Y_k is the squared length of the normal vector V_k, which has the mean m_k. Here every Y_k has one
     degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality nc_k an entry of `nc`. The first
     result is the number sum_k (by_square_k E[L^2 Y_k] + by_mean_k l_k^2), where l_k is defined by E[L V_k] = l_k m_k:
-    for suitable `by_square` and `by_mean`, the expected squared error of a sum of clipped rows. The second
-    result is the vector of the derivatives of this number by log w_j, with `nc` and all factors kept fixed.
+    for suitable `by_square` and `by_mean`, the expected squared error of a sum of clipped rows. The second result is
+    the vector of the derivatives of this number by log w_j, with `nc`, `by_square` and `by_mean` kept fixed.
 
-    For the derivatives, let A_k = 1 / (1 - 2 w_k s) + nc_k / (1 - 2 w_k s)^2. A product Y_j Y_k in a mean brings the
-    factor A_j A_k under the contour integral. For k = j the factor 2 / (1 - 2 w_j s)^2 + 4 nc_j / (1 - 2 w_j s)^3 is
-    added to A_j^2. The sum over k is computed once for each node. The mean that defines l_k brings 1 / (1 - 2 w_k s)
-    instead of A_k, and for k = j the addition is 2 / (1 - 2 w_j s)^2.
+    For the derivatives, let a_k = 1 / (1 - 2 w_k s) and A_k = a_k + nc_k a_k^2. A product Y_j Y_k in a mean brings the
+    factor A_j A_k under the contour integral or, for k = j, A_j^2 + 2 a_j^2 + 4 nc_j a_j^3. For l_k and Y_j the factor
+    is A_j a_k or, for k = j, A_j a_j + 2 a_j^2. The sum over k is computed once for each node.
     """
     form = form_of(weights, np.broadcast_to(1.0, weights.shape), nc)
     unit = np.longdouble(x) / form.unit
@@ -221,12 +220,13 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
 
 
 def _in_tail(form: Form, x: Real) -> Piece:
-    """Return a `Piece`, a quadrature along one contour, for means of L, of L^2, and of the derivatives of L^2 and L.
+    """Return a `Piece`, a quadrature along one contour, for means of L, L^2, and the derivatives of L^2 and L by Q / x.
 
     L is the share that clipping removes, which is 0 for Q < `x`. `form` holds the parameters of Q, and `x` is divided
-    by its unit. The result has the `Crossing` of the real axis, the nodes minus its point, and four arrays of masses.
-    Let t be Q / x. The Laplace transforms of L and L^2, as functions of t - 1, are the results of `_lost_shares` at z =
-    s x. Those of the derivatives by t are z times these, because L and L^2 are 0 at t = 1.
+    by its unit. The result has the `Crossing` of the real axis at a point c, the nodes minus c, and four arrays of
+    masses, for the four means in this order. With t = Q / x, the Laplace transforms of L and L^2, as functions of t -
+    1, are the results of `_lost_shares` at z = s x. Those of the derivatives by t are z times these, because L and L^2
+    are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
     height = np.exp(crossing.log_height(x)[0])
@@ -240,13 +240,13 @@ def _in_tail(form: Form, x: Real) -> Piece:
 
 
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
-    """Yield quadratures that together compute means of L, L^2 and derivatives, for an `x` that Q is rarely below.
+    """Yield quadratures that together compute the means of `_in_tail`, for an `x` that Q is rarely below.
 
-    As in `_in_tail`, L is the share that clipping to the squared norm `x` removes. `form` holds the parameters of Q,
-    and `x` is divided by its unit. First the means are taken over all values of Q, with the share 1 - u for u = sqrt(x
-    / Q), which is negative for Q < x, in place of L. They are sums of means of powers Q^-a. If a factor in a mean
-    appears as F(s) under a contour integral, the mean of Q^-a times this factor is the integral of t^(a-1) exp(K(-t))
-    F(-t) / Gamma(a) over t > 0. Then the part with Q < x is subtracted, with `_below`, unless it is negligible.
+    L, the share that clipping to the squared norm `x` removes, is 1 - u with u = sqrt(x / Q), or 0 for Q < x. `form`
+    holds the parameters of Q, and `x` is divided by its unit. First the means are taken with 1 - u in place of L for
+    all values of Q. They are sums of means E[Q^-a]. Such a mean is the integral of t^(a-1) exp(K(-t)) / Gamma(a) over t
+    > 0, where K is the cumulant function of Q; so the nodes are s = -t. Then the part with Q < x is subtracted, with
+    `_below`, unless it is negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
@@ -289,11 +289,12 @@ def _below(form: Form, low: float, x: float) -> Iterator[Point]:
 
 
 def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
-    """Return the points of Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`.
+    """Return the points of Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`, for `_below`.
 
-    Each `Point` is for one value of Q. It holds a contour quadrature for the density of Q at this value, whose masses
-    are multiplied by the weight of the value in the integral over Q; and the number sqrt(x / Q). `form` holds the
-    parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
+    Each `Point` is for one value q of Q. It has the nodes and the masses of a contour quadrature, and the number sqrt(x
+    / q). The imaginary parts of the masses add up to the density of Q at q, times the weight of q in an integral over
+    Q. `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of
+    `form`.
     """
     points = []
     for node, part in zip(*_LEGENDRE, strict=True):

@@ -147,9 +147,10 @@ class Crossing:
         bound follows from the sum of the absolute values of all terms that are added or subtracted.
 
         For a central distribution K(c) is a sum of terms -k log(1 - y) / 2, with y = r c for a group of weights with k
-        degrees of freedom. For many weights these terms and c x are far larger than the difference K(c) - c x. So the
-        part that is linear in c is subtracted from each term with y > -1, and from c x. The sums are in extended
-        precision where the machine has it. If all terms are small, a sum in doubles is as good.
+        degrees of freedom. For many weights these terms and c x are far larger than the difference K(c) - c x. So k y /
+        2 is subtracted from each term, and the sum of these parts from c x. Terms with y <= -1, which are far from
+        linear, are left as they are. If the terms are not all small, the sums are in extended precision where the
+        machine has it.
         """
         height, size = kernel().height_at(self.form.table, self.form.normal, self.c, self.at)
         size += abs(self.c * float(x))
@@ -270,11 +271,11 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
 def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float, float]]:
     """Yield the shapes (h, reach, tilt, most) of the contours through `crossing` that `integrate` tries in turn.
 
-    h, reach and tilt are constants of a hyperbola (see `kernel.quadrature`), and the integrand may grow along it by the
-    factor most. The first hyperbola follows the path of steepest descent to third order, if this path bends to the side
-    on which exp(-s x) falls. The second one leaves the path nearer to the saddle point, and the third contour is
-    straight. If the path of an upper tail bends to the other side, two more hyperbolas go there: many small weights of
-    one sign may let the integrand die away before exp(-s x) grows. `x` is divided by the unit of the `Form`.
+    h, reach and tilt are constants of a hyperbola (see `kernel.quadrature`), and `most` is the largest factor by which
+    the integrand may grow along it. The first hyperbola follows the path of steepest descent to third order, if this
+    path bends to the side on which exp(-s x) falls. The second one bends more sharply, and the third contour is
+    straight. If the path of an upper tail bends to the other side, two more hyperbolas go there: with many small
+    weights of one sign, the integrand may die away although exp(-s x) grows. `x` is divided by the unit of the `Form`.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing
@@ -314,8 +315,8 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weight
     for each integral, and `weights` holds the w_j. The result has the shape (integrals, `most`, weights).
 
     For a weight m (1 + e) in a cluster with the center m, let I be 1 / (1 - r s) with the r of the center, and V = I -
-    1. Then the k-th power for this weight is I^k times the sum of binomial(p + k - 1, p) (V e)^p over p. So the sums
-    over the nodes are computed once for each cluster and power p.
+    1. Then the k-th power for this weight is I^k sum_p binomial(p + k - 1, p) (V e)^p. So the sums over the nodes are
+    computed once for each cluster and power p.
     """
     form = crossing.form
     rows = kernel().sums_of_inverses(form.table, crossing.at, shift, masses, most, _terms(form))
@@ -357,7 +358,7 @@ def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:
 
 
 def _terms(form: Form) -> int:
-    """Return the number of terms of the power series for the weights of a cluster, or 1 if `form` has no clusters."""
+    """Return the number of terms of the power series in `sums_of_inverses`, or 1 if `form` has no clusters."""
     return 1 + form.moments.shape[1]
 
 

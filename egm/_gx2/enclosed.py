@@ -47,8 +47,8 @@ or, for y = 0, because |F| falls like a power of |s|. If :math:`\tau > 0`, the a
 So for C in an interval each factor of |F| has a simple bound, and the integral over :math:`|u| \le U` is bounded by a
 sum over short intervals of u.
 
-*The rest.* This is a bound for u > U. For :math:`C \ge C_U = \cosh U`, take the derivative by C of log |F| without the
-noncentral terms, and multiply it by C. The product is at most minus the number
+*The rest.* This is a bound for u > U, where :math:`C > C_U = \cosh U`. Without the noncentral terms, |F| falls there
+at least like :math:`C^{-r}` with
 
 .. math::
 
@@ -56,13 +56,14 @@ noncentral terms, and multiply it by C. The product is at most minus the number
         + \sum_{b_j \le C_U} e_j \frac{C_U (C_U - \max(b_j, 0))}{(C_U + |q_j|)^2}
         + \tau^2 \rho C_U (\rho C_U \cos 2 \varphi - m \sin \varphi),
 
-if both brackets that contain y and tau are not negative. The sums run over the points :math:`p_j` with
-:math:`e_j = k_j / 2` and, for a tail, over p = 0 with e = 1. In the first sum
-:math:`(b - C) / ((C - b)^2 + (q^2 - 1) \cos^2 \varphi)` is at most its largest value; in the second one
-:math:`|s - p| \le \rho (C + |q|)`, and both factors of the term grow with C. Noncentral terms are bounded by
-:math:`|1 - s / p|^{-1}`. Since :math:`|s'| \le \rho C`, the integral of |f| over u > U and, for U = J h, the sum of
-h |f(j h)| over j > J are at most :math:`|F(C_U)| \, \rho C_U / ((r - 1) \sqrt{1 - C_U^{-2}})` for r > 1, where
-:math:`|F(C_U)|` includes the bound of the noncentral terms.
+if the brackets with y and with :math:`\cos 2 \varphi` are not negative. The sums run over the points :math:`p_j` with
+:math:`e_j = k_j / 2` and, for a tail, over p = 0 with e = 1. The derivative of :math:`-\log |s - p|`
+by C is :math:`(b - C) / ((C - b)^2 + (q^2 - 1) \cos^2 \varphi)`. The first sum contains its largest value; for the
+second one, :math:`|s - p| \le \rho (C + |q|)`, and the terms grow with C. A noncentral term of log |F| is at most
+:math:`\lambda (|1 - s / p|^{-1} - 1) / 2`. Since :math:`|s'| \le \rho C`, the integral of |f| over u > U and, for
+U = J h, the sum of h |f(j h)| over j > J are at most
+:math:`|F(C_U)| \, \rho C_U / ((r - 1) \sqrt{1 - C_U^{-2}})` for r > 1, where :math:`|F(C_U)|` includes the bound of the
+noncentral terms.
 
 *Many weights* are gathered in clusters. With :math:`w_j = w (1 + e_j)` and :math:`V = 2 w s / (1 - 2 w s)`,
 
@@ -73,8 +74,8 @@ h |f(j h)| over j > J are at most :math:`|F(C_U)| \, \rho C_U / ((r - 1) \sqrt{1
 
 The sums of :math:`e_j^p` are balls, and the rest of each series is bounded by a geometric one.
 
-All of this is computed in balls, except the parameters of the contour, which are found in doubles, from the saddle
-point of F. The enclosure is right with any parameters, and good ones make it narrow.
+All of this is computed in balls, except the parameters of the contour, which are found in doubles. The enclosure is
+right with any parameters, and good ones make it narrow.
 
 References
 ----------
@@ -105,10 +106,10 @@ class Contour:
     The hyperbola is s(u) = m + rho sin(phi + i u). The angle phi is the middle of `low` and `high`, the least and the
     largest angle of the strip. The integral of f(u) = F(s(u)) s'(u), where F is the integrand in the docstring of the
     module, gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u = j `step` for |j| <=
-    `count`. The integral of |f| is bounded along both edges of the strip, the hyperbolas with the angles `low` and
-    `high`. A single bound serves for all |u| above about `ends[0]` on the first edge, and `ends[1]` on the second one.
-    `level` is the logarithm of a bound that is small enough for each of these two integrals, and `bits` is the
-    precision in which the nodes are computed.
+    `count`, and `bits` is the precision in which they are computed. The integral of |f| is bounded along both edges of
+    the strip, the hyperbolas with the angles `low` and `high`. `Edge.rest` bounds the part with |u| above `ends[0]` on
+    the first edge, and `ends[1]` on the second one; if that bound is not small, the end is moved outwards. Each whole
+    bound is improved until it is at most exp(`level`).
     """
 
     law: Law
@@ -265,10 +266,10 @@ class Edge:
         return total.upper()
 
     def integral(self, end: float, enough: Ball) -> Ball:
-        """Return a bound on the integral of |f| over u >= 0; the part above about `end` is bounded by `rest`.
+        """Return a bound on the integral of |f| over u >= 0, where f(u) is the integrand along the hyperbola.
 
-        f is the integrand along the hyperbola, a function of its parameter u. The intervals of u are halved until the
-        bound is at most `enough`, or does not fall any more.
+        First `end` is increased until the bound by `rest` for u > `end`, which the result includes, is small. Then the
+        intervals of u up to `end` are halved until the whole bound is at most `enough`, or hardly falls any more.
         """
         arb = ball_arithmetic().arb
         center = self.log_size(arb(1)).exp() * self.rho * self.cosine

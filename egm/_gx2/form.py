@@ -276,9 +276,9 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
     """Return the largest weight, and an array with one row for each cluster of weights, in ascending order of weight.
 
-    A row has a key, the center of a cluster, its smallest weight, the sums of its `dof` and of its `nc`, and the sums
-    of dof_j e_j^p, then of nc_j e_j^p for p = 1 ... `order`, where e_j is the relative distance of a weight from the
-    center. If there would be more than `most` clusters, the array has no rows.
+    A row holds a key that orders the rows; the center of the cluster; its smallest weight; its sums of `dof` and of
+    `nc`; and its sums of dof_j e_j^p, then of nc_j e_j^p for p = 1 ... `order`, where e_j is the relative distance of a
+    weight from the center. If there would be more than `most` clusters, the array has no rows.
     """
     from egm._gx2 import kernel
 

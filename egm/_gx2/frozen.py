@@ -402,11 +402,11 @@ def from_quadratic_form(
     tails down to 1e-300 by a relative 1e-12 at most.
 
     If :math:`\omega_i` is small beside :math:`\beta_i`, the noncentral variable and the constant nearly
-    cancel, and tails get a relative error of about 1e-16 times :math:`\beta_i^2 / 4 |\omega_i|`, divided
-    by the larger one of :math:`\max_j |\beta_j|` and :math:`\max_j |\omega_j|`; k standard deviations
-    away from the mean, the error may be k times as large. Where the sum of these quotients is above
-    :math:`2^{18}`, a ValueError is raised, unless the value of the form at m is about as large as the
-    constants.
+    cancel. Let S be the sum of :math:`\beta_i^2 / 4 |\omega_i|` over all :math:`\omega_i \ne 0`, and
+    M the largest of all :math:`|\beta_i|` and :math:`|\omega_i|`. Tails get a relative error of
+    about 1e-16 S / M; k standard deviations away from the mean, the error may be k times as large.
+    A ValueError is raised if S is above :math:`2^{18} M` and above twice the absolute value of the
+    form at m. If that value is larger, its rounding costs as many digits.
 
     References
     ----------

@@ -4,17 +4,17 @@ In this module a distribution is given by three arguments, and K is its cumulant
 shape (4, groups), and its rows are r, 1 - r, the degrees of freedom k and the noncentrality of each group of equal or
 close weights, where r is the weight of the group divided by the largest weight. `normal` is the standard deviation of
 the normal term, divided by `unit` of `Form` (twice the largest weight). A group of weights that are close but differ is
-a cluster: `series` holds the coefficients of a power series, one column for each group, for what the differences of the
-weights within clusters add to K. If there are no clusters, `series` has no rows. A point `x` of the distribution is
-divided by `unit`, too.
+a cluster. What these differences add to K(s) is a power series in r s / (1 - r s): `series` has a column with its
+coefficients for each group, and no rows if there are no clusters. A point `x` of the distribution is divided by `unit`,
+too.
 
 A point c where a contour crosses the real axis is given by the number `theta` and by `lower`. If `lower` is true, c is
 -exp(theta), for the lower tail. Otherwise c is 1 / (1 + exp(-theta)), for the upper tail. The array `at`, of the shape
 (3, groups), holds numbers for the point c: `cross` writes its first two rows, and `_prepare` the last one.
 
-Every tail needs the functions whose decorator has a signature. They are compiled when this module is imported, and are
-written so that this is quick: they do not use powers, max and min, and make no arrays, because numba would compile
-further functions for each of these operations.
+Functions whose decorator has a signature are compiled when this module is imported, because every tail needs them.
+They are written so that this is quick: they do not use powers, max and min, and make no arrays, because numba would
+compile further functions for each of these operations.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 
     The docstring of the module explains the arguments. For each r in `table`, the first two rows of `at` get 1 - r c
     and v = r c / (1 - r c). The results are (c, pace, gain, loss, convex, concave, third). pace is d log|c| / d theta;
-    third is c^3 K'''(c). gain is the sum of the positive terms of c K'(c), and loss is minus the sum of the negative
-    ones. convex and concave are the sums of the terms of c^2 K''(c) that belong to gain and to loss. In a cluster, all
+    third is c^3 K'''(c). gain is the sum of the terms of c K'(c), and convex that of the terms of c^2 K''(c), for the
+    normal variable and the groups with v > 0; -loss and concave are these sums for the other groups. In a cluster, all
     weights count as equal to its center.
     """
     c, rest, pace = place(theta, lower)
@@ -124,9 +124,10 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
     """Take one step from `u` towards the zero of an increasing function; the zero lies between `low` and `high`.
 
-    `value` and `slope` are those of the function at `u`. The results are the next u, by Newton's method or, if that
-    leaves the bracket or comes close to its other end, by bisection; and the two ends of the new bracket, which may be
-    infinite. If `slope` is too small, Newton's method alone could go to and fro between the two ends for ever.
+    `value` and `slope` are those of the function at `u`. The results are the next u, and the two ends of the new
+    bracket, which may be infinite; one of them is `u`. The next u is found by Newton's method or, if that leaves the
+    bracket or comes close to the other end, by bisection. If `slope` is too small, Newton's method alone could go to
+    and fro for ever.
     """
     low, high = (u, high) if value < 0 else (low, u)
     step = -value / slope if slope > 0 else -math.copysign(1.0, value)
@@ -196,15 +197,12 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
 def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array) -> float:
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
 
-    If the theta of an upper tail is larger than `FAR`, the result is `FAR`.
+    The tail is the lower one if `lower` is true, and otherwise the upper one. If the theta of an upper tail is larger
+    than `FAR`, the result is `FAR`.
 
-    The formula approximates the tail in closed form, from the saddle point: the point c that theta and `lower` give, as
-    the docstring of the module says.
-
-    The tail is the lower one if `lower` is true, and otherwise the upper one. Let a be about the largest logarithm that
-    the formula can give. Then a minus the log tail is nearly proportional to a power of exp(theta). So log((a - log
-    tail) / (a - log_p)) is nearly a straight line in theta. Newton's method finds its zero, and keeps a bracket of it
-    by the signs that it has seen.
+    The formula, an approximation in closed form, is computed by `formula`. With the constant a = `TOP`, a minus the log
+    tail is nearly proportional to a power of exp(theta). So log((a - log tail) / (a - log_p)) is nearly a straight line
+    in theta. Newton's method finds its zero.
     """
     variance = normal * normal
     for j in range(table.shape[1]):
@@ -266,10 +264,11 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
     """Find runs of groups for which `_growth` can take one logarithm of a product in place of many logarithms.
 
     The result is the number of nodes that `_growth` shall compute at a time: `_TOGETHER`, or 1 if there are no runs.
-    The last row of `at` is filled with q = r / (1 - r c), and the entry of `ends` for the first group of a run with the
-    index after its last group; all other entries of `ends` are set to 0. A run has at least four groups, whose weights
-    have one sign and whose degrees of freedom k are equal. To keep the rounding error small, k times the square root of
-    the number of groups is at most `_SMALL`. If `clustered` is true, some groups are clusters, and there are no runs.
+    `at` was filled by `cross` at c, and its last row gets q = r / (1 - r c). The entry of `ends` for the first group of
+    a run becomes the index after its last group; all other entries become 0. A run has at least four groups, whose
+    weights have one sign and whose degrees of freedom k are equal. To keep the rounding error small, k times the square
+    root of the number of these groups is at most `_SMALL`. If `clustered` is true, some groups are clusters, and there
+    are no runs.
     """
     size, first, runs = table.shape[1], 0, 0
     for j in range(size):
@@ -326,11 +325,11 @@ def _growth(
 ) -> None:
     """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
-    K is the cumulant function of the distribution that `table`, `normal` and `series` describe. The nodes are points c
-    + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries, which begin at 0 for the numbers a and
-    at `_B` for the b. The results are written into the blocks from `_GROWTH` and from `_TURN_OF_GROWTH`. If there are
-    runs of factors to be multiplied, all `_TOGETHER` nodes are computed. `at` was filled by `cross` at c and, like
-    `ends`, by `_prepare`. `beyond` is the value of the power series with the coefficients `series` at c.
+    K is the cumulant function. The nodes are points c + a + i b of a contour. The vector `nodes` has blocks of
+    `_TOGETHER` entries: they begin at 0 for the numbers a, at `_B` for the b, at `_GROWTH` for the real parts of the
+    results, and at `_TURN_OF_GROWTH` for the imaginary parts. In each block only the first `many` entries count. `at`
+    was filled by `cross` at c and, like `ends`, by `_prepare`. `beyond` is what the differences of the weights within
+    clusters add to K(c).
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -367,7 +366,7 @@ def growth_at(
 ) -> Complex:
     """Compute K(s) - K(c) without cancellation, for the cumulant function K and every entry s - c of `shift`.
 
-    `at` was filled by `cross` at c, and `beyond` is the value of the power series with the coefficients `series` at c.
+    `at` was filled by `cross` at c, and `beyond` is what the differences of the weights within clusters add to K(c).
     """
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
@@ -396,21 +395,21 @@ def quadrature(
     nodes: Array,
     kept: Complex,
 ) -> tuple[int, int, float, float, float, float]:
-    """Integrate f(s) / s and f(s), where f(s) = exp(K(s) - K(c) - (s - c) x), along a contour through c.
+    """Integrate f(s) times c / s, 1 and (s - c) / c along a contour through c; f(s) is exp(K(s) - K(c) - (s - c) x).
 
-    `at` was filled by `cross` at c, and `beyond` is the value of the power series with the coefficients `series` at c.
-    `shape` holds h, reach and tilt, the constants of the hyperbola whose nodes s - c are reach h (i sinh(u / reach) +
-    tilt (cosh(u / reach) - 1)); and the factor by which the integrand may grow along it. At u = 0 the derivative by u
-    is i h, and the curvature is h tilt / reach. Beyond u = reach the nodes spread exponentially, and the hyperbola
-    nears a line that is turned from the vertical by the angle whose tangent is tilt. The step of the trapezoid rule in
-    u is halved until the last two sums agree. `density` is a factor, at most 1, by which the error of the integral of
-    f(s) counts beside that of f(s) / s.
+    `at` was filled by `cross` at c, and `beyond` is what the differences of the weights within clusters add to K(c).
+    `shape` holds h, reach and tilt, the constants of a hyperbola, and the factor by which the integrand may grow along
+    it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is
+    i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the
+    vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums
+    agree. `density` is a factor, at most 1, by which the error of the second integral counts beside that of the first
+    one.
 
     The first result says how the quadrature ended: `DIED` if it is accurate, `GROWS` if the integrand grows or does not
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
-    relative error, and the integrals of f(s) times c / s, 1 and (s - c) / c, each divided by 2 i |c|. The first two
-    rows of `kept` are filled with the nodes s - c and with their masses. The caller makes the arrays `kept`, `ends` and
-    `nodes`, because code that makes arrays takes long to compile. `nodes` has `WHOLE` entries, which are 0.
+    relative error, and the three integrals, each divided by 2 i |c|. The first two rows of `kept` are filled with s - c
+    and with the mass f(s) ds/du times the step, for the nodes with u >= 0; at u = 0 the mass is half of that. The
+    caller makes the arrays `kept`, `ends` and `nodes`; the last one has `WHOLE` entries, which are 0.
     """
     h, reach, tilt, most = shape
     together = _prepare(table, at, series.shape[0] > 0, ends)
@@ -508,9 +507,10 @@ def _choose(n: int, k: int) -> float:
 def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, most: int, terms: int) -> Array:
     """Compute the coefficients of the power series in e that `contour.sums_of_inverses` evaluates.
 
-    e is the relative distance of a weight from the center of its cluster. `at` was filled by `cross` at c. `shift` has
-    s - c for each node s, `masses` has a row of masses of the nodes for each integral, and `most` is the largest power.
-    The result has the shape (`terms`, integrals, `most`, groups), where `terms` is the number of terms of the series.
+    e is the relative distance of a weight from the center of its cluster. With I_i = 1 / (1 - r s_i) at the node s_i,
+    the coefficient of e^p for p < `terms` and k = 1 ... `most` is binomial(p + k - 1, p) Im sum_i mass_i I_i^k (I_i -
+    1)^p. `at` was filled by `cross` at c. `shift` has s_i - c for each node, and `masses` has a row of the mass_i for
+    each integral. The result has the shape (`terms`, integrals, `most`, groups).
     """
     size, integrals = table.shape[1], masses.shape[0]
     result = np.zeros((terms, integrals, most, size))
@@ -559,9 +559,9 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 def _multiply(block: Array, place: int, to: int, less: float) -> None:
     """Multiply one complex number for each of `_BESIDE` groups by 1 / (1 - r s) - `less`, with the r of the group.
 
-    All numbers are in `block`, a vector that `sums_of_inverses` makes: the factors 1 / (1 - r s) at one node s; the
-    numbers to be multiplied, from the index `place`; and the products, which are written from the index `to`. The real
-    parts of all groups come first, and the imaginary parts follow. `less` is 0 or 1.
+    All numbers are in `block`, a vector that `sums_of_inverses` makes. The numbers 1 / (1 - r s) at one node s begin at
+    the index `_INVERSE`, the numbers to be multiplied at `place`, and the products at `to`. Each time the real parts
+    for all groups are followed by the imaginary parts. `less` is 0 or 1.
     """
     for j in range(_BESIDE):
         x, y = block[_INVERSE + j] - less, block[_INVERSE_IMAG + j]
@@ -632,9 +632,9 @@ def _scaled_integrals(z: complex) -> tuple[complex, complex]:
 def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> Complex:
     """Compute sum_k sum_j factor_kj / (1 - r_j s_i)^k at every node s_i, for weights that are gathered in groups.
 
-    `amounts`, of the shape (terms, powers, groups), has the sums over each group of the factors times e^p, where e is
-    the relative distance of a weight from the center of its group. `at` was filled by `cross` at c, `shift` has the
-    number s_i - c for each node, and the result has an entry for each node.
+    `amounts[p, k - 1, g]` is the sum of factor_kj e_j^p over the weights j of the group g, where e_j is the relative
+    distance of a weight from the center of its group. `at` was filled by `cross` at c, `shift` has the number s_i - c
+    for each node, and the result has an entry for each node.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)

@@ -242,10 +242,10 @@ def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     The tail is the lower one if `lower` is true, and otherwise the upper one. `form` holds the parameters of Q, and the
     results are divided by its unit.
 
-    The variable of the interpolation is log(a - log tail), where a is about the largest logarithm that the saddlepoint
-    formula can give. Its values are divided into panels of `_NODES` nodes. In a panel with few entries, or whose last
-    Chebyshev coefficients are not negligible, the quantiles are computed one by one. For positive weights without a
-    normal term, the logarithm of the quantile is interpolated.
+    The variable of the interpolation is t = log(a - log tail), where the constant a = `kernel.TOP` is slightly above 0.
+    The range of t is divided into panels of equal width, each with `_NODES` Chebyshev nodes. In a panel with few
+    entries, or whose last Chebyshev coefficients are not negligible, the quantiles are computed one by one. For
+    positive weights without a normal term, the logarithm of the quantile is interpolated.
     """
     top = kernel().TOP
     t = np.log(top - logs)
@@ -329,9 +329,9 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is `log_p`.
 
     The result is divided by the unit of `form`, which holds the parameters of Q. The search is over the parameter theta
-    of a `Crossing`, for the zero of log((a - log tail) / (a - log_p)), where a is about the largest logarithm that the
-    saddlepoint formula can give. This function of theta is nearly a straight line. A first search takes the saddlepoint
-    formula in place of the tail.
+    of a `Crossing`, for the zero of log((a - log tail) / (a - log_p)), where the constant a = `kernel.TOP` is slightly
+    above 0. This function of theta is nearly a straight line. A first search takes the saddlepoint formula in place of
+    the tail.
     """
     top, definite = kernel().TOP, bool(np.all(form.r > 0))
     positive = definite and not form.normal
@@ -370,9 +370,9 @@ def search(form: Form, log_p: float, lower: bool) -> float:
 def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
     """Improve `x`, a result of `search` for weights of both signs, by the secant rule, and return the better quantile.
 
-    If x is the constant term of Q, the density may be infinite at x, and the last step of `search` is not accurate. The
-    secant rule needs only the tail. `form` holds the parameters of Q, and `log_p` is the logarithm of the lower tail
-    (if `lower` is true) or of the upper tail at the quantile.
+    Near 0, where the density may be infinite, the last step of `search` may be inaccurate. The secant rule needs only
+    the tail. `form` holds the parameters of Q, and `log_p` is the logarithm of the lower tail (if `lower` is true) or
+    of the upper tail at the quantile.
     """
 
     def excess(x: float) -> float:

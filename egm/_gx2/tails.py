@@ -481,8 +481,8 @@ def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
     """Compute the logarithm of a tail at `x`, and its estimated error, along one contour.
 
     The contour goes through the point of `crossing`, and `x` is divided by the unit of its `Form`. The tail is the
-    lower one if `crossing.lower` is true. The density at `x` may be infinite, because its error is not part of the
-    estimate.
+    lower one if `crossing.lower` is true. Unlike `tail_and_density`, this function can be used where the density is
+    infinite.
     """
     height, rounding = crossing.log_height(x)
     if height < -VAST:
@@ -502,11 +502,12 @@ def tail_on(side: Side, x: Real) -> Estimate:
 
 
 def _from_end(side: Side, x: Real) -> tuple[Real, float]:
-    """Return `x` as a value y of the variable of ``side.form``, and 0; or, for a tiny y, `_TINY` and log(y / `_TINY`).
+    """Return (y, 0), where y is the value of the variable of ``side.form`` for Q = `x`, or (`_TINY`, log(y / `_TINY`)).
 
-    Near the end of the support, a lower tail is proportional to y^(k/2), where k is the sum of the degrees of freedom.
-    So it can be computed at `_TINY`, and k/2 times the second number be added to its logarithm. This is done without a
-    normal variable, if all weights are so large that y^(k/2) has the accuracy of a double at `_TINY`.
+    The second pair is for a lower tail with y < `_TINY`, near the end of the support. There the tail is proportional to
+    y^(k/2), where k is the sum of the degrees of freedom. So it can be computed at `_TINY`, and k/2 times the second
+    number be added to its logarithm. With a normal variable, or a weight that is not far larger than `_TINY`, the
+    result is (y, 0).
     """
     y, form = side.scaled(x), side.form
     if not side.lower or y >= _TINY or form.normal or form.r.min() < 1e20 * _TINY:
