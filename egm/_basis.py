@@ -208,9 +208,9 @@ class Basis:
         return std_along(self, covariance)
 
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
-        """Return `rows`, each multiplied from the right along every axis by the matrix that `factors` has for the axis.
+        """Return `rows`, each multiplied by a matrix along every axis, where a row is an array of the shape `shape`.
 
-        None leaves an axis as it is.
+        For each axis, `factors` has a matrix F, which makes v F of a vector v, or None.
         """
         rows = finite(rows=rows)
         if rows.shape[-1:] != (self.size,):

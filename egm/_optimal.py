@@ -192,10 +192,10 @@ def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Arra
 
     All arrays have one entry for each group of equal standard deviations: `share` is proportional to these, and `count`
     has the numbers of columns in the groups. F is stationary if w_j is proportional to share_j / sqrt(g_j). Here g_j =
-    E[Z_j^2 | Q = q] depends on w, and `pull` has the g_j for the given `weights`. Given Q = q, Z_j is close to normal
-    with the variance ``1 / (1 - 2 w_j s_j)`` for some s_j. With s_j kept fixed, the condition is ``w_j**2 = a_j (1 - 2
-    w_j s_j)`` with a_j proportional to share_j**2; its solution w_j is the result. The simpler iteration w = share /
-    sqrt(g) would overshoot, because in a far tail g_j changes many times as much as w_j.
+    E[Z_j^2 | Q = q] depends on w, and `pull` has the g_j for the given `weights`. They define s_j by ``g_j = 1 / (1 - 2
+    w_j s_j)``. With s_j kept fixed, the condition is ``w_j**2 = a share_j**2 (1 - 2 w_j s_j)``; its solution w_j, with
+    the a for which the sum of `count` * w is 1, is the result. The simpler iteration w = share / sqrt(g) would
+    overshoot, because in a far tail g_j changes many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 

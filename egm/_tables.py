@@ -79,7 +79,7 @@ def ordered(columns: Columns, **named: object) -> Any:
 
     The vector is passed by keyword, and errors show its name. Its entries have names if it is a mapping or a Series;
     names that only number the entries, such as 0, 1, 2, count as no names. Raise ValueError if the names are not the
-    names in `columns`, or if there are two or more names and `columns` is None.
+    names in `columns`. If `columns` is None, a single name is ignored, and more names are an error.
     """
     ((name, vector),) = named.items()
     labels = _labels(vector)
@@ -205,9 +205,10 @@ def _cast(frame: Any, others: list[int]) -> Any:
 
 
 def _at_once(frame: Any, others: list[int]) -> bool:
-    """Return whether all columns of `frame` together become an array of numbers, with those in `others` as doubles.
+    """Return whether the library of `frame` can convert all columns together to an array of numbers.
 
-    For columns of some types, pandas makes an array of objects instead. The types alone decide, and no row is read.
+    `others` has the indices of the columns that are cast to doubles before. For some types, pandas makes an array of
+    objects instead. No row is read.
     """
     return _cast(frame[:0], others).to_numpy().dtype.kind in "iuf"
 
@@ -423,7 +424,7 @@ class Part:
 
     @property
     def label_types(self) -> Any:
-        """Return the other table's function from names of columns to types of their labels, or None without one."""
+        """Return the function `label_types` of the table with all columns, or None if it has no such function."""
         return getattr(self._table, "label_types", None)
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
@@ -438,9 +439,9 @@ class Part:
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with only the columns in `columns`, or `X` itself if it has no other columns or no names.
 
-    If `columns` is None, or if `X` lacks one of them (which `check` may refuse), all columns of `X` but those in
-    `labels` are kept. No row is read. Raise ValueError if one of the `labels` is not a column of `X`, except for a
-    table that is read in blocks: its file may have more columns than the table.
+    All columns but those in `labels` are kept if `columns` is None, or if `X` lacks one of the `columns`: the names in
+    `X` may only number its columns. No row is read. Raise ValueError if one of the `labels` is not a column of `X`,
+    except for a table that is read in blocks: its file may have more columns than the table.
     """
     names = column_names(X)
     if names is None:

@@ -2,9 +2,9 @@ r"""Make orthonormal bases in which `egm.mechanisms.GaussianDataMechanism` adds 
 
 Where columns are correlated, noise in another basis has a smaller total variance. Lemma 4.1 of
 Poulsen's report (2023) compares scalings by the product of two numbers: the mean squared length of
-a scaled row, and the total variance, after the scaling is undone, of noise of variance 1 in each
-scaled coordinate. For normal rows with the covariance matrix :math:`\Sigma`, an orthogonal matrix U
-and this lemma's scaling along the rows of U, the product is
+a scaled row, and the total variance that noise of variance 1 in each scaled coordinate has after
+the scaling is undone. For normal rows with the covariance matrix :math:`\Sigma`, an orthogonal
+matrix U and this lemma's scaling along the rows of U, the product is
 
 .. math::
 
@@ -13,11 +13,10 @@ and this lemma's scaling along the rows of U, the product is
 It is least for the eigenvectors of :math:`\Sigma` (by the theorem of Schur and Horn). But the
 variance of the noise is not proportional to the product, because the clip norm is larger than the
 root of the mean squared length by a factor that depends on the basis. By default the clip norm is
-computed as if the coordinates were independent. Then a change from the columns to the eigenvectors
-reduces the noise by less than it reduces the product. But it also lowers the share of clipped
-rows, which in correlated columns is larger than intended. If equal shares of the rows are clipped
-with and without the basis, the noise is often reduced by more than the product is. `compare` gives
-the whole error.
+computed as if the coordinates were independent. For correlated columns it is then too small, so
+more rows are clipped than intended. The eigenvectors avoid this, and reduce the noise by less than
+the product. If equal shares of the rows are clipped with and without the basis, they often reduce
+the noise by more than the product. `compare` gives the whole error.
 
 A basis must be public, unless it is found privately (`egm.adaptive`). It comes from public rows,
 from a known covariance matrix, or from the structure of the rows, as the transforms of images and

@@ -12,10 +12,10 @@ input. Standard input is first copied to a temporary file without a name, becaus
 their rows more than once. No other user can open this file, and it is gone when the process ends,
 even if the process is killed.
 
-A CSV file does not say whether its first line has names or the first person's values. Therefore the
-first line is taken for names only if the caller says that it has names, or knows these names
-already. A first line of different numbers can be names or values if all are whole, or if they
-increase or decrease, as years do. Then the caller must say which they are.
+A CSV file does not say whether its first line has names or the first person's values. If the caller
+does not say it either, text is taken for names and numbers for values. But numbers that could be
+names, as years could, or numbers beside text are an error. Text could be values, too; the argument
+`known` of `rows` excludes this.
 """
 
 from __future__ import annotations
@@ -147,14 +147,14 @@ def rows(
         Names of the columns to read, in this order; by default all but those in `labels`. Without
         `columns`, all files of a folder must have the columns of the first.
     header : {"auto", "yes", "no"}, default "auto"
-        Whether the first line of a CSV file has names. "auto" takes the line for values if all its
-        cells are numbers that cannot be names: two of them are equal, or one of them is a fraction
-        and they are neither in ascending nor in descending order, as in 3,1.5,2. "auto" takes the
-        line for names if no cell is a number and, unless `columns` is given, all cells are in
-        `known`. For any other first line "auto" raises a FileError.
+        Whether the first line of a CSV file has names. "auto" takes the line for names if no cell
+        is a number and, unless `columns` is given, all cells are in `known`. "auto" takes the line
+        for values if all cells are numbers that cannot be names. Numbers can be names, as years
+        can, if all are whole and no two are equal, or if they increase or decrease from cell to
+        cell. For any other first line "auto" raises a FileError.
     known : collection of str, optional
-        Names of columns that are public already. If `known` is None, "auto" takes any text in the
-        first line for names; this is meant for a caller who will not publish the names.
+        Names of columns that are public already; other text may be somebody's values. If `known` is
+        None, "auto" takes any text for names; this is meant for a caller who will not publish them.
     width : int, optional
         Number of columns, for a CSV file without a header (`header` "no") that may be empty: with
         `width`, an empty file is a table without rows. Without `width`, an empty CSV file is an

@@ -128,15 +128,15 @@ def solve(
     The result always meets the target. A value that is smaller by a factor of 1 - 1e-6, or a number
     of rows that is smaller by one, does not meet it. The exception is the smallest value of all,
     which is returned if it is enough: 1e-6 for epsilon, 2 for the number of rows, and 1e-9 for rho.
-    An AdaptiveDataMechanism without `ranges` has instead the least rho or number of rows with which
-    it runs.
+    For an AdaptiveDataMechanism without `ranges`, the smallest value is the least rho or number of
+    rows with which the mechanism runs.
 
     The search tries values with a ratio of 4 or less until it has two neighbors of which only the
-    larger one meets the target, and then looks between these two. It goes up from the smallest value
-    or, for epsilon, from a value near 1, from which it first goes down while the target is met. It
-    ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows. For a given clip probability, and
-    for ``clip_probability="optimal"`` and all columns together, the error falls with epsilon, so that
-    the result is the least solution. Under "optimal" the error of a single column can grow with
+    larger one meets the target, and then looks between these two. It goes up from the smallest rho
+    or number of rows. For epsilon it begins near 1, and goes down if this value meets the target.
+    It ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows. For a given clip probability,
+    and for ``clip_probability="optimal"`` and all columns together, the error falls with epsilon, so
+    that the result is the least solution. Under "optimal" the error of a single column can grow with
     epsilon for a while, and the forecast of an AdaptiveDataMechanism has small jumps; there smaller
     solutions are possible that the search does not see.
 
@@ -155,8 +155,8 @@ def solve(
     Here :math:`\mathrm{Var}_j` is the variance and :math:`\text{bias}_j` the mean of the part of a row
     that clipping removes (see `egm.forecast.loss_of_a_row`) if `sigma` is too small by the factor
     `sigma_factor`. For an AdaptiveDataMechanism the interval is the one that a release with the
-    forecast noise and bias would have; for the other measures, the error of each of its columns is
-    taken to be in proportion to the noise of this column.
+    forecast noise and bias would have. For the other measures, the share of a column in this
+    mechanism's squared error is taken to be its share in the variance of the noise.
 
     Under "add_remove" the error of the mean is that of the sum divided by the declared n; the noisy
     number of rows is not taken into account.
@@ -352,7 +352,7 @@ def _imagined(mechanism: AnyMechanism, sigma: ArrayLike | None, center: ArrayLik
 
 
 def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
-    """Return the index of `column`, or a slice of all columns if `column` is None and there are several columns.
+    """Return the index of `column`; if `column` is None, return a slice of all columns, or 0 if there is only one.
 
     `columns` has the names of the columns, or None: then `column` is an index. `size` is the number of columns. Raise
     ValueError if there is no such column.
@@ -423,7 +423,7 @@ def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
     """Return a value between `low` and `high` at which the function `ratio` falls from above 1 to at most 1.
 
     The function `ratio`, in `solve` the error divided by the target, must be above 1 at `low` and at most 1 at `high`.
-    It is at most 1 at the result, and above 1 at a value that is smaller by a factor of nearly 1 - 1e-9.
+    At the result it is at most 1, and at a value that is smaller by about 1e-9 of the result it is above 1.
     """
     ends = math.log(low), math.log(high)
 

@@ -76,7 +76,7 @@ def vector(path: Path, given: Given) -> Vector:
 
 
 def require() -> None:
-    """Raise a FileError if pyarrow, which writes Parquet files, is not installed."""
+    """Raise a FileError if pyarrow, which the function `written` needs, is not installed."""
     try:
         import pyarrow.parquet  # noqa: F401 - only tried
     except ImportError:

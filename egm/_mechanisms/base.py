@@ -143,8 +143,8 @@ def calibrate(mechanism: Any, size: int) -> float:
 def _has_l2(epsilon: float, delta: float, size: int) -> bool:
     """Return whether a mechanism may use l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s.
 
-    It may if l2 noise with `size` coordinates can be calibrated for `epsilon` and `delta`, and if a secure draw costs
-    less than a quarter of `delta`: it draws normal noise with a random variance, and rounds this variance.
+    It may if l2 noise with `size` coordinates can be calibrated for `epsilon` and `delta`, and if rounding costs less
+    than a quarter of `delta`. A secure draw is normal noise with a random standard deviation, which is rounded.
     """
     return 1e-6 <= epsilon <= 1e4 and size <= 10**6 and lattice.delta_of(lattice.l2_distance(size), epsilon) < delta / 4
 
@@ -175,10 +175,10 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 
 
 def room(law: NoiseLaw, noise: float) -> float:
-    """Return the standard deviation for which 64-bit integers must have room, so that they can hold noise of `law`.
+    """Return the standard deviation of normal noise that needs as much room in 64-bit integers as noise of `law`.
 
-    `noise` is the standard deviation of each coordinate, in any unit. The result is `noise` or, for l2 noise, 16 times
-    `noise`, because l2 noise is normal noise with a random standard deviation, which can be far above its mean.
+    `noise` is the standard deviation of each coordinate, in any unit, and also the result for Gaussian noise. For l2
+    noise the result is 16 times `noise`: l2 noise is normal noise whose standard deviation is random, and can be large.
     """
     return noise if law == "gaussian" else 16 * noise
 

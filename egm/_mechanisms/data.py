@@ -177,9 +177,9 @@ class GaussianDataMechanism(Mechanism):
         up; they are averaged; or the first k of them are kept. Then `sigma` and `center` are those
         of the sums, of the means, or of the rows that are kept, and `n` is the number of persons
         or, for k rows, a guess of the number of rows that are kept. A missing value is left out of a
-        sum or a mean, unless `missing` is "error". By default each row is a person. Each person's
-        rows must stand in an order that does not depend on other persons: a table must be sorted by
-        a stable method, if it is sorted.
+        sum or a mean, unless `missing` is "error". By default each row is a person. The order of a
+        person's rows affects the result, and must not depend on other persons: if a table is
+        sorted, then by a stable method.
 
     Attributes
     ----------
@@ -198,10 +198,10 @@ class GaussianDataMechanism(Mechanism):
     clip_norm : float
         Norm :math:`C` to which a centered and scaled row is shortened if it is longer.
     count_weight : float
-        Number by which the number of rows is multiplied before it is released together with the
+        Weight by which the number of rows is multiplied before it is released together with the
         sum; at least a tenth of `clip_norm`, but 0.0 if the number of rows is not released. Under
-        "replace_one" this number is released only if `missing` is "drop_row" or `per_person` is a
-        number.
+        "replace_one" the number of rows is released only if `missing` is "drop_row" or `per_person`
+        is a number.
     clipped_std : float or None
         Standard deviation of the noise in `Release.clipped`, the released number of clipped rows.
         None unless `count_clipped` is True.
@@ -503,8 +503,8 @@ class GaussianDataMechanism(Mechanism):
         return self._of_columns(along) + of_count
 
     def _noise_total(self, b: Array, clip_norm: float) -> float:
-        """Return the variance of the noise in all columns of the sum together, which is the same for every basis."""
-        along, of_count = self._noise_parts(b, clip_norm)
+        """Return the sum of the variances of the noise in all columns, for the scaling `b` and the clip norm."""
+        along, of_count = self._noise_parts(b, clip_norm)  # a rotation does not change this sum
         return float(np.sum(along + of_count))
 
     def _noise_parts(self, b: Array, clip_norm: float) -> tuple[Array, Array]:
@@ -956,10 +956,10 @@ class GaussianDataMechanism(Mechanism):
 
     @cached_property
     def _unrotated(self) -> Unrotated | None:
-        """Return the object that rotates only the sum of the rows along the basis, instead of every row, to save time.
+        """Return the object that sums clipped rows and rotates only the sum along the basis, which saves time.
 
-        The result is None if there is no basis, or if each row must be rotated: for a basis without a matrix, with very
-        many vectors or not quite orthogonal, or for a scaling with very different entries.
+        The result is None if there is no basis, or if every row must be rotated, for the reasons that
+        `egm._rows.unrotated.unrotated` lists.
         """
         return unrotated(self.basis, self.b, self.clip_norm)
 
@@ -1003,8 +1003,9 @@ class GaussianDataMechanism(Mechanism):
         """Add the noise `drawn` to the sum and the numbers of rows; return an estimate of the sum and the noisy counts.
 
         `total` has the sum of the centered, scaled and clipped rows and, under `count_clipped`, the number of clipped
-        rows. The number of rows, `rows`, is multiplied by `weight`, and the number of clipped rows by `clipped_weight`,
-        before noise is added. The sum, both weights and `drawn` are in multiples of `unit`.
+        rows. The number of rows, `rows`, is multiplied by `weight`, and the number of clipped rows by `clipped_weight`.
+        `drawn` has the noise for the sum, and then for each product whose weight is not 0. The sum, the products and
+        the noise are in multiples of `unit`.
 
         The estimate is in the units of the data: the noisy sum divided by the scaling, plus the center times the noisy
         number of rows, or times `n` if that number is public. The noisy counts are in a dictionary with the keys
@@ -1085,7 +1086,7 @@ class GaussianDataMechanism(Mechanism):
         return (release.clipped - rows * share) / math.sqrt(variance)
 
     def clip(self, rows: ArrayLike) -> Array:
-        """Return centered and scaled rows, each shortened to the clip norm if it is longer.
+        """Return `rows`, already centered and scaled, each shortened to the clip norm if it is longer.
 
         Parameters
         ----------

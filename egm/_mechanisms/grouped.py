@@ -458,8 +458,8 @@ def _of_groups(
 
     `egm._rows.sums.group_sums` clips and sums the rows, and `rule` has its arguments after the first two. If `how` is
     not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered` first replaces the rows of
-    each person: if `how` is "sum" or "mean", by one row for each of the person's first `most` groups (or of all groups,
-    if `most` is None); if `how` is a number k, by the first k rows.
+    each person. If `how` is "sum" or "mean", one row is made for each of the person's first `most` groups. If `how` is
+    a number k, the person's first k rows are kept, whatever their groups, and `most` is None.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)

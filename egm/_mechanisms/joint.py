@@ -68,14 +68,14 @@ class Joint:
         return np.maximum(2.0 * clip_norm, math.sqrt(2) * joint if self.groups else joint)
 
     def weight(self, clip_norm: float, ratio: float) -> float:
-        """Return the weight w of the number of rows for which the sum's error is least; 0 if no number is released.
+        """Return the weight w, by which the number of rows is multiplied in a release, for the least error of the sum.
 
-        The released sum is the noisy sum of centered rows plus the center times the noisy number of rows. With the
-        sensitivity s, noise of variance A s**2 is in the first term, and of variance B s**2 / w**2 in the second, where
-        A and B do not depend on w, and `ratio` is ``sqrt(B/A)``. Since s**2 is proportional to C**2 + w**2 for the
-        clip norm C, the best weight is ``sqrt(C*ratio)``. If a person is added or removed, the result is at least
-        C / 10, a weight that increases s**2 by one percent. If a person is replaced, the result is at least the largest
-        weight that does not increase s.
+        If the number of rows is not released, w is 0. Otherwise the released sum is the noisy sum of centered rows plus
+        the center times the noisy number of rows. With the sensitivity s, the noise in the first term has the variance
+        A s**2, and that in the second B s**2 / w**2. A and B do not depend on w, and `ratio` is sqrt(B / A). Since s**2
+        is proportional to C**2 + w**2 for the clip norm C, w = sqrt(C * ratio) is best. But if a person is added or
+        removed, w is at least C / 10, which increases s**2 by one percent. If a person is replaced, w is at least the
+        largest weight that does not increase s.
         """
         if not self.counted:
             return 0.0
@@ -94,12 +94,12 @@ class Joint:
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
     def on_lattice(self, radius: int, weight: int, rounded: int = 0) -> tuple[int, float]:
-        """Return the weight of the number of shortened rows, an integer, and the sensitivity of all that is released.
+        """Return the integer by which the number of shortened rows is multiplied, and the sensitivity of the release.
 
-        Rows are vectors of integers, of norm at most `radius`, and the number of rows is multiplied by the integer
-        `weight`. If a sum of rows is rotated along a basis and then rounded to integers once more, `rounded` is the
-        number of its entries; rounding can increase the change of each entry by one. The returned weight is 0 if the
-        number of shortened rows is not released.
+        The integer is an eighth of the sensitivity of the rest, or 0 if the number of shortened rows is not released.
+        Rows are integer vectors of norm at most `radius`, and the number of all rows is multiplied by the integer
+        `weight`. `rounded` is the number of entries of the sum that are rounded once more, after a rotation along a
+        basis; this can increase the change of each entry by one.
         """
         joint = radius**2 + weight**2
         square = joint

@@ -10,11 +10,10 @@ numbers m for which this difference is not too large (Fieller 1954):
     |S - N (m - c)| \le q \sqrt{v_S + (m - c)^2 v_N} + \beta,
 
 where :math:`v_S` and :math:`v_N` are the variances of S and N, and :math:`\beta` bounds the mean of what clipping took.
-If :math:`\beta = 0`, then q is the quantile of the noise for both tails. For normal noise, q is smaller for a larger
-:math:`\beta`, because the interval then fails only if the noise has the sign of what clipping took (`half_lengths`,
-which also allows for noise in :math:`\beta`). For l2 noise, q is that for :math:`\beta = 0`. The interval is
-right for small numbers of rows, too. It is unbounded if the exact number of rows may be zero, in view of N and its
-noise.
+Let z be the quantile of the noise for both tails. If :math:`\beta = 0`, or for l2 noise, q is z. For normal noise, q
+falls to the quantile for one tail as :math:`\beta` grows. The function `half_lengths` computes the right side, and
+allows for noise in :math:`\beta`. The interval is right for small numbers of rows, too. It is unbounded if
+:math:`N \le z \sqrt{v_N}`, because the exact number of rows may then be zero.
 """
 
 from __future__ import annotations
@@ -45,11 +44,12 @@ class Parts:
     """Describe how far the noisy sum of centered rows may be from the exact sum, for each column.
 
     `center` is subtracted from each row. `noise_std` is the standard deviation of the noise, and `std` that of the
-    noise and of what clipping took together; `bias` is a bound of the mean of what clipping took, `bias_std` the
-    standard deviation of the noise in this bound; and `spread` is a standard deviation of the rows. All have the shape
-    (d,). The last four have the shape (2, d) if they differ for the lower and the upper ends of intervals. `count_std`
-    is the standard deviation of the noise in the number of rows, or 0 if this number is public. The number of rows
-    times `bias_of_row` is a part of `bias`; noise in this number changes that part, too.
+    noise and of what clipping took, together. `bias` bounds the mean of what clipping took, and `bias_std` is the
+    standard deviation of the noise in this bound. `spread` is the standard deviation of the rows, guessed or estimated.
+    All have the shape (d,). The last four have the shape (2, d) if they differ for the lower and the upper ends of
+    intervals. `count_std` is the standard deviation of the noise in the number of rows, or 0 if this number is public.
+    If `bias` is the number of rows times a bound for one row, `bias_of_row` is that bound; `bias_std` does not include
+    the noise in the number.
     """
 
     def __init__(
@@ -195,9 +195,9 @@ class RowSum(ABC):
         return parts.center + low, parts.center + high
 
     def _noisy_count(self) -> float:
-        """Return the public or noisy number N of rows with which the estimate is the noisy centered sum + N * center.
+        """Return N, the number of rows: the estimate is the noisy sum of the centered rows plus N * center.
 
-        A noisy number may be less than 1, unlike `n`.
+        N is public, or noisy and perhaps below 1; `n` is at least 1.
         """
         return self.n
 
@@ -284,20 +284,20 @@ def half_lengths(
 
     The error of an estimate is normal, with the standard deviation `std` and a mean between -B and B. B is not known:
     `bias` estimates it, with independent normal noise of the standard deviation `bias_std`. An interval may fail with
-    the probability 2 `tail`. Half of its length is the least T for which T >= bias, :math:`T \ge z \, \text{std}` and
+    the probability 2 `tail`. For normal noise, half of its length is the least T for which
 
     .. math::
 
         \Phi(-(T - \text{bias}) / s) + \Phi(-(T + \max(\text{bias}, 0)) / \text{std}) \le 2 \, \text{tail},
         \qquad s^2 = \text{std}^2 + \text{bias\_std}^2,
 
-    where z is the quantile of the normal law :math:`\Phi` for `tail`. The first term stands for a failure on the side
-    of the bias. The second one stands for a failure on the other side, where the noise in the bias does not matter.
-    Without this noise both are exact. With it they are not, since T depends on the noise; but quadrature shows that no
-    interval fails more often than it may, for any B, `bias_std` and `tail`.
+    but at least `bias` and at least z `std`, where z is the upper quantile of the normal law :math:`\Phi` for `tail`.
+    The terms stand for failures on the side of the bias and on the other side. If `bias_std` is 0, they are exact.
+    Otherwise T depends on the noise in `bias`, but quadrature shows that no interval fails more often than it may, for
+    any B, `bias_std` and `tail`.
 
-    If `law` is "l2", the noise is l2 noise that was drawn in `size` dimensions. Then T is `bias` plus z times s, where
-    z is the larger one of the quantiles of this noise and of the normal law.
+    If `law` is "l2", the noise is l2 noise that was drawn in `size` dimensions. Then the result is `bias` plus z times
+    s, where z is the larger one of the quantiles of this noise and of the normal law.
     """
     both, z = np.hypot(std, bias_std), _quantile(tail, law, size)
     if law != "gaussian":
@@ -319,10 +319,10 @@ def _ratio(
 ) -> tuple[Array, Array]:
     """Return the ends of intervals for the means of centered rows, from their noisy sum `S` and their number `N`.
 
-    They are the least and the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2). `S`
-    and both results are vectors, and `variance` is a vector or a matrix with one row for each result. The function
-    `half` returns, for a variance, half of the length of an interval. This half is at most `z` standard deviations plus
-    the bias. If `N` is so small in view of its noise that the exact count may be zero, the results are infinite.
+    The ends are the least and the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2).
+    `S` and both results are vectors. `variance`, that of `S`, is a vector, or a matrix with one row for each result.
+    The function `half` returns, for a variance, half of the length of an interval. `z` is the quantile of the noise for
+    one tail. If `N` is at most z * parts.count_std, the exact number may be zero, and the results are infinite.
     """
     variance, bias, bias_std = (np.broadcast_to(part, (2, S.size)) for part in (variance, parts.bias, parts.bias_std))
     count_variance = parts.count_std**2

@@ -55,11 +55,11 @@ def shuffled(
 ) -> list[Sum]:
     """Divide each block of rows of `X` into numbered pieces; for each number, sum the pieces from all blocks.
 
-    If `divided` puts all rows of a person into pieces with the same number, they are summed together. `X` is a dask
-    array (n, d) or a dask frame. `of_part` makes an object of each block, and ``divided(object, count)`` divides the
-    object into a list of `count` pieces. `together` takes the list of all pieces with the same number, and returns
-    their sum as a pair (total, number of rows); the result is the list of these pairs. If `divided` is None, `together`
-    sums the object of each block alone. The functions must be picklable, and depend on their arguments alone.
+    If `divided` puts all rows of a person into pieces with the same number, these rows are summed together. `X` is a
+    dask array (n, d) or a dask frame. ``of_part(block)`` converts a block to an object that ``divided(object, count)``
+    can divide into a list of `count` pieces, at most 64. `together` takes the list of all pieces with the same number,
+    and returns their sum as a pair (total, number of rows); the result is the list of these pairs. If `divided` is
+    None, each object is summed alone. The functions must be picklable, and depend on their arguments alone.
     """
     import dask
 

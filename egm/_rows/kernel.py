@@ -27,7 +27,7 @@ FAR = 1e290  # size to which larger entries of a row are cut, so that its rotati
 
 @compiled(inline="always")
 def _load_ahead(X: NDArray[Any], i: int) -> None:
-    """Make the processor load rows that follow row `i` of `X`, unless rows are long, so that it need not wait later."""
+    """Make the processor load entries of `X` early: 384 places after the entries of row `i`, unless rows are long."""
     if X.shape[1] <= _MOST:
         for j in range(i * X.shape[1] + _AHEAD, (i + 1) * X.shape[1] + _AHEAD, _LINE):
             prefetch(X, j)
@@ -77,9 +77,9 @@ def _careful_norm(y: Array) -> float:
 
 @compiled()
 def _surely_short(clip_norm: float) -> float:
-    """Return a bound on squared norms: a row up to it is surely not clipped to `clip_norm`, so no root is computed.
+    """Return a bound: a row whose squared norm is at most this bound is surely not longer than `clip_norm`.
 
-    This holds for computed squared norms of at least 1e-280, which have lost no digits by underflow.
+    This holds for computed squared norms of at least 1e-280; smaller ones may have lost digits by underflow.
     """
     return min(clip_norm * clip_norm * (1 - 2.0**-50), _ROUGH[1])
 
@@ -104,11 +104,11 @@ def _first_nan(y: Array) -> int:
 
 @compiled()
 def _rough(row: Array, y: Array) -> tuple[int, float]:
-    """For a `row` whose squares overflow or underflow, return the index of its first wrong entry, and the norm of `y`.
+    """Return the index of the first entry of `row` that is not finite, or -1, and the norm of `y`.
 
-    `y` is the row after centering and scaling. An entry is wrong if it is not finite. If all entries are finite, the
-    index is -1; otherwise the norm is returned as 0. If another thread has changed the row since `y` was computed, the
-    index may be that of the first NaN in `y`.
+    `y` is the row after centering and scaling, and its computed squared norm is rough, because squares overflow or
+    underflow. If an entry is not finite, the norm is returned as 0. NaN in `y` counts as such an entry, too, because
+    another thread may have changed the row.
     """
     place = _first_not_finite(row)
     if place < 0:
@@ -342,10 +342,10 @@ def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width:
 
 @compiled()
 def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
-    """Write two weighted sums of `m` vectors into `y`, one after the other from the index base + place.
+    """Compute two weighted sums of the same `m` vectors, and write them into `y`, one after the other.
 
-    `_rotated` computes products by such sums. The vectors, of `run` entries each, follow each other in `z` from the
-    index `base`. `weights` has the m weights of the first sum, and then those of the second.
+    The vectors, of `run` entries each, follow each other in `z` from the index `base`. `weights` has the m weights of
+    the first sum, and then those of the second. The sums begin `place` entries after the index `base` of `y`.
     """
     first, second = y[base + place : base + place + run], y[base + place + run : base + place + 2 * run]
     first[:] = 0.0
@@ -371,10 +371,10 @@ def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int,
 
 @compiled()
 def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
-    """Write a weighted sum of `m` vectors, with the weights `weights`, into `y` from the index base + place.
+    """Compute the sum of `m` vectors with the m weights `weights`, and write it into `y`.
 
-    `_rotated` calls this function for the last of its sums if the number of these is odd. The vectors, of `run` entries
-    each, follow each other in `z` from the index `base`.
+    The other arguments are those of `_two_sums`. If `_rotated` needs an odd number of sums, this function computes the
+    last one.
     """
     out = y[base + place : base + place + run]
     out[:] = 0.0

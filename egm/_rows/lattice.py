@@ -195,11 +195,11 @@ class Lattice:
         return self.unrotated.most if self.unrotated else _MOST
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
-        """Return the function that `_part` calls to add up rows, with or without a basis: add(X, total, clipped).
+        """Return the function ``add(X, total, clipped)`` by which `_part` adds up rows, with or without a basis.
 
-        It adds to `total` and `clipped` as `egm._rows.kernel.add_rows` does, and returns -1 or, in the flattened `X`,
-        the index of an entry that is not finite. `center`, `scaling` and `basis` say, as for the method `sum`, how a
-        row is centered and scaled. `X` holds doubles or, without a basis, float32.
+        ``add`` changes `total` and `clipped` as `egm._rows.kernel.add_rows` does. Its result is -1, or the index of an
+        entry of the flattened `X` that is not finite. `center`, `scaling` and `basis` say, as for the method `sum`, how
+        a row is centered and scaled. `X` holds doubles or, without a basis, float32.
         """
         from egm._rows import kernel  # compiles
 

@@ -114,9 +114,9 @@ def _require_alike(found: str, known: str) -> None:
 
 
 def require_person(person: object, per_person: PerPerson) -> None:
-    """Raise ValueError if `person` is given to a mechanism without `per_person`, or the other way round.
+    """Raise ValueError unless `person` and `per_person` are both None or both given.
 
-    `person` says whose each row is, and `per_person` what becomes of the rows of one person.
+    `person` says to whom each row belongs, and `per_person` what becomes of the rows of one person.
     """
     if (person is None) != (per_person is None):
         if person is None:

@@ -63,7 +63,7 @@ def clipped_sum(
 def _of_block(
     X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool, basis: BasisLike | None
 ) -> tuple[Whole, int]:
-    """Return the sum of the rows of one array or list `X`, clipped as `clipped_sum` describes it, and their number."""
+    """Return the sum of the rows of one array or list `X`, as `clipped_sum` computes it, and the number of all rows."""
     if isinstance(X, list | tuple) and not len(X):  # no rows, which have any length
         X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)

@@ -4,15 +4,15 @@ Let U be the matrix of the basis, b the scaling, m its largest entry, C the clip
 m) U`. A centered row x is first multiplied by m / C; let y be the result. The row is clipped if :math:`\|A y\| > 1`. A
 rotation is linear, so rotating the sum of the rows is the same as summing rotated rows, and much faster:
 
-1. A row becomes the integer vector w nearest to :math:`2^G y / \max(1, \|A y\|)`.
+1. A row becomes the integer vector w nearest to :math:`2^G y / \max(1, \|A y\|)`. (G is `Unrotated.bits`.)
 2. The integer vectors of all rows are added exactly. The sum is W.
 3. The matrix :math:`M = 2^{-G} K \theta A` maps W to the `Lattice` of the mechanism, where the radius is K. The
    product M W is computed exactly, and rounded to the nearest integers.
 
 The factor :math:`\theta`, slightly below 1, allows for all rounding errors in step 1 and for those of U, so that
 :math:`\|M w\| \le K`. So one row changes M W as much as it changes a sum of rotated rows. Rounding the product can add
-one to the change of each of the d entries. The sensitivity allows for a little more, and grows by :math:`\sqrt{2 d}`;
-this is little, because K is nearly always :math:`2^{40}`. (Chapter 13 of the book has the proof.)
+one to the change of each of the d entries. For this, :math:`\sqrt{2 d}` is added to the sensitivity, which is little
+beside K, nearly always :math:`2^{40}`. (Chapter 13 of the book has the proof.)
 
 A row is clipped if its norm in doubles is too large; to compute this norm, the row is rotated. But most rows are seen
 to be short without that. The rows :math:`v_j` of U are orthonormal, and :math:`b_j \le m`. So for every set J of
@@ -70,7 +70,7 @@ class Unrotated:
 
     @property
     def bits(self) -> int:
-        """Return the number G: a centered row is multiplied by `alpha` and 2**G before it is rounded to integers."""
+        """Return the number G: a centered row, multiplied by `alpha`, is rounded to multiples of 2**-G."""
         return _DIGITS + math.ceil(math.log2(self.scaling.size) / 2)
 
     @property

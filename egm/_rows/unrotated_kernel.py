@@ -98,9 +98,9 @@ def add_unrotated(
     """Clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many of them were shortened.
 
     X has shape (n, d) and C order. Both results are written in place: `total`, int64 (d,), and `clipped`, int64 (1,).
-    Let y = (x - center) * alpha for a row x of X, and A = diag(relative) U for the matrix U of the basis, of which
-    `Basis.plan` makes `entries` and `plan`. The integers nearest to step * y / max(1, ||A y||) are added to `total`,
-    and 1 is added to `clipped` if ||A y|| > 1.
+    Let A = diag(relative) U, where `entries` and `plan`, made by `Basis.plan`, define the matrix U of the basis. Let
+    y = (x - center) * alpha for a row x of X; `alpha` makes the clip norm 1. The integers nearest to step * y /
+    max(1, ||A y||) are added to `total`, and 1 is added to `clipped` if ||A y|| > 1.
 
     `directions`, `less` and `slack`, from `egm._rows.unrotated.Unrotated.rule`, serve to recognize most rows with
     ||A y|| <= 1 without computing this norm. The integers of `often` rows, a multiple of four, are added up in doubles,
