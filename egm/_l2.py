@@ -1,8 +1,7 @@
 r"""Compute how much l2 noise (epsilon, delta)-differential privacy needs, from a closed form of its privacy loss.
 
 l2 noise of scale s in d dimensions has a density proportional to :math:`e^{-\|x\| / s}`. Joseph, Kulesza and Yu (2025)
-calibrate it to (epsilon, delta) by sums over spheres. Here the law of the privacy loss is used, which has a closed form
-(chapter 14 of the book).
+calibrate it in another way. Here the law of the privacy loss is used, which has a closed form (chapter 14 of the book).
 
 Let two neighbors differ by a vector :math:`e_1` of length 1. In prolate spheroidal coordinates of the noise x, with the
 foci 0 and :math:`e_1`,
@@ -32,9 +31,9 @@ So the smallest delta for an epsilon is an integral of positive terms, in which 
     \delta = \int_0^{\varphi_c} f(\varphi) \, \bigl( 1 - e^{-2 z (\cos \varphi - c)} \bigr) \, d\varphi,
     \qquad c = \cos \varphi_c = \varepsilon s.
 
-The delta is 0 for :math:`\varepsilon s \ge 1`. It depends on s through the excess :math:`1 / s - \varepsilon`, by
-which the largest loss is above epsilon. The functions `log_delta_at` and `log_excess` use the excess instead of the
-scale, because it may be far smaller than epsilon.
+The delta is 0 for :math:`\varepsilon s \ge 1`. The largest privacy loss is above epsilon by the excess
+:math:`1 / s - \varepsilon`. If the excess is far smaller than epsilon, a double s does not determine it well. So the
+functions `log_delta_at` and `log_excess` use the excess instead of s.
 """
 
 from __future__ import annotations
@@ -276,9 +275,8 @@ def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
 
     `epsilon`, the logarithm `log_delta` of the given delta, and the number `d` of coordinates are arrays of one shape.
     The equation log_delta_at(epsilon, exp(u), d) = log_delta is solved by the secant method, with steps of bisection.
-    The search begins at the scale that gives l2 noise the standard deviation of Gaussian noise for these privacy
-    parameters. Where the excess of that scale is not clearly positive, the search begins at an estimate from the
-    largest privacy losses.
+    The search begins at a scale s for which l2 noise has about the standard deviation of Gaussian noise for epsilon and
+    delta. Where 1 / s is at most 1.1 epsilon, it begins as if delta were (excess / epsilon)**((d + 1) / 2).
     """
     loss = np.sqrt(d + 1) / _curve.largest_noise_multiplier(epsilon, np.exp(log_delta))
     u: Array = np.log(np.maximum(np.maximum(loss - epsilon, loss * 1e-3), 1e-300))
@@ -312,10 +310,10 @@ def _dimension(d: ArrayLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def coordinate_quantile(tail: float, d: int) -> float:
-    """Return how many standard deviations one coordinate of l2 noise exceeds with the probability `tail`.
+    """Return how many of its standard deviations one coordinate of l2 noise exceeds with the probability `tail` < 1/2.
 
-    `tail` is below 1/2, and the noise has `d` coordinates. One coordinate is a normal variable whose variance is itself
-    random: for scale 1, twice a variable with a gamma distribution of shape (d + 1) / 2.
+    The noise has `d` coordinates. For scale 1, one coordinate is a normal variable with a random variance: twice a
+    variable with a gamma distribution of shape (d + 1) / 2.
     """
     shape = (d + 1) / 2
     logs = np.linspace(np.log(gammaincinv(shape, 1e-30)), np.log(gammainccinv(shape, tail * 1e-9)), 500)

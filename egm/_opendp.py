@@ -28,7 +28,7 @@ def vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]],
     sampler: Callable[[list[int]], list[int]] = getattr(measurements, maker)(_integers(), distance, scale=scale)
 
     def noisy(numbers: list[int]) -> list[int]:
-        """Return the integers `numbers` plus independent noise from OpenDP's constructor `maker` with scale `scale`."""
+        """Return the integers in the list `numbers` plus independent noise, which `vector_noise` describes."""
         step = max(_EACH, -(-len(numbers) // CORES))
         return list(chain(*in_parallel(sampler, [numbers[i : i + step] for i in range(0, len(numbers), step)])))
 

@@ -220,14 +220,14 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
     Notes
     -----
-    One call of `release` with zeros for the noise gives the fixed value. Then there is one call for
-    each random number that a release draws. In this call the value of the number is the scale of
-    its law, and all other numbers are zero; so the call gives the coefficients of this number. The
-    random variance of l2 noise is replaced by its mean in these calls. Then noise is drawn `size`
-    times by the sampler that the release uses, multiplied by the coefficients, and added to the
-    value. The first five results are compared with calls of `release` on the same noise. If
-    `replay` is called twice for secure noise with equal laws, scales and `size`, the second call
-    uses the draws of the first call again.
+    In all calls of `release`, a substitute for `rng` or for the secure samplers returns prescribed
+    numbers. A call with zeros gives the fixed value. Then, for each number in turn, a call with the
+    scale of its law for this number, and zeros for the others, gives its coefficients. The random
+    variance of l2 noise is replaced by its mean in these calls. Then noise is drawn `size` times by
+    the sampler that the release uses, multiplied by the coefficients, and added to the value. The
+    first five results are compared with calls of `release` on this noise. For secure noise, a
+    second call of `replay` with equal laws, scales and `size` uses the draws of the first again,
+    as `lower_bound` allows for two data sets.
 
     Examples
     --------
@@ -272,7 +272,7 @@ class _Tape(np.random.Generator):
         return shape
 
     def half_gamma(self, twice: int, size: int) -> Array:
-        """Return `size` numbers, each `twice` / 2, the mean of a gamma variable with this shape, and record the shape.
+        """Record the shape `twice` / 2 of gamma variables once, and return their mean, also `twice` / 2, `size` times.
 
         The method takes the place of `egm.samplers._half_gamma`.
         """
@@ -295,9 +295,9 @@ class _Tape(np.random.Generator):
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
         """Return a function that replaces a list of zeros by as many of the next prescribed numbers.
 
-        The method takes the place of `egm.samplers.vector_noise`, which returns a function that adds noise to a list
-        of integers. `maker` and `metric` are OpenDP's names for the law of this noise. The law and `scale` are recorded
-        for each number.
+        The method takes the place of `egm.samplers.vector_noise`, which returns a function that adds noise to integers;
+        the samplers pass zeros. OpenDP's names `maker` and `metric` are recorded as the law of each number, with
+        `scale`.
         """
         return lambda zeros: [int(noise) for noise in self._next((maker, metric), np.full(len(zeros), scale))]
 
@@ -313,9 +313,9 @@ def _played(
 ) -> tuple[Array, Asked, tuple[float, ...]]:
     """Make a release with the numbers `noises` (zeros for None) as its noise, and record the noise that it asks for.
 
-    `release` gets a substitute for `rng`; if `rng` is None, it gets None, and the secure samplers are replaced. The
-    results are the release, shape (k,), a tuple with the law and the scale of each number and how many gamma variables
-    (random variances) were drawn before it, and a tuple with the shapes of these variables.
+    `release` gets a substitute for `rng`; if `rng` is None, it gets None, and the secure samplers are replaced. Three
+    results are returned: the release, shape (k,); a tuple `Asked`, with an entry for each number; and a tuple with the
+    shapes of the gamma variables (random variances) that were drawn.
     """
     tape = _Tape(noises)
     with (
@@ -328,8 +328,8 @@ def _played(
 def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> Array:
     """Draw `size` times the noise of one release from the Generator `rng`; the result has the shape (size, len(asked)).
 
-    asked[j] has the law and the scale of column j, and an index i. l2 noise is normal noise times a random factor,
-    sqrt(g / k), where g is a gamma variable of shape k = shapes[i - 1]. If i is 0, there is no such factor.
+    asked[j] has the law and the scale of column j, and how many gamma variables the release draws before it. If there
+    are any, the column is multiplied by sqrt(g / k), to give l2 noise: g is the last of them, and k its shape.
     """
     factors = [np.ones(size), *(np.sqrt(rng.gamma(shape, size=size) / shape) for shape in shapes)]
     return np.transpose([getattr(rng, law)(0.0, scale, size) * factors[last] for law, scale, last in asked])
@@ -339,8 +339,8 @@ def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> 
 def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
     """Draw `size` times the noise of one release from the secure samplers; the result has the shape (size, len(asked)).
 
-    asked[j] has the law and the scale of column j, and an index i. l2 noise is normal noise times a random factor,
-    sqrt(g / k), where g is a gamma variable of shape k = shapes[i - 1]. If i is 0, there is no such factor.
+    asked[j] has the law and the scale of column j, and how many gamma variables the release draws before it. If there
+    are any, the column is multiplied by sqrt(g / k), to give l2 noise: g is the last of them, and k its shape.
     A second call with equal arguments returns the same draws.
     """
     gammas = [samplers._half_gamma(round(2 * shape), size) / shape for shape in shapes]

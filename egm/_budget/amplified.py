@@ -7,25 +7,26 @@ sample, nor how large it is. There are two kinds of statements:
 - One release: if it is private for epsilon and delta without sampling, then it is private with sampling for
   :math:`\log(1 + q (e^\varepsilon - 1))` and :math:`q \delta` (Balle, Barthe and Gaboardi 2018, Theorem 8). This holds
   for every mechanism, also for discrete noise, and needs no other package.
-- Many releases with Gaussian noise of multiplier z: for each of them, the pair of the laws
-  :math:`(1 - q) N(0, z^2) + q N(1, z^2)` and :math:`N(0, z^2)`, in both directions, is at least as easy to tell apart
-  as the releases from neighboring data, and this remains true for several releases together (Zhu, Dong and Wang 2022).
-  The package dp-accounting composes these laws. It has two ways: the distribution of the privacy loss on a grid,
-  rounded so that delta is not underestimated (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and Rényi
-  divergences of whole orders (Mironov, Talwar and Zhang 2019). Both ways give upper bounds, and the smaller bound is
-  taken. The second way also counts mechanisms of which nothing but rho is known, and is the better one for a very small
-  delta.
+- Many releases with Gaussian noise of multiplier z: two neighboring data sets are no easier to tell apart by a release
+  than the laws :math:`(1 - q) N(0, z^2) + q N(1, z^2)` and :math:`N(0, z^2)` by a draw, and likewise for several
+  releases together (Zhu, Dong and Wang 2022). The package dp-accounting composes these laws, in both orders. It has two
+  ways: the distribution of the privacy loss on a grid, rounded so that delta is not underestimated (Doroshenko, Ghazi,
+  Kamath, Kumar and Manurangsi 2022), and Rényi divergences of whole orders (Mironov, Talwar and Zhang 2019). Both ways
+  give upper bounds, and the smaller bound is taken. The second way also counts mechanisms of which nothing but rho is
+  known, and is the better one for a very small delta.
 
-The first way computes with doubles, whose rounding errors could make delta too small. Let n be the number of releases,
-u = 2^-53, and h the distance of the grid's points. A probability on the grid is computed from values of the privacy
-curve :math:`\delta(\varepsilon)`, with a rounding error of about :math:`3 u |\delta'(\varepsilon)|`. Since
-:math:`|\delta'|` is at most 1, the sum of all :math:`|\delta'|` over the grid is at most W / h, where W is the length
-of the grid. For the privacy loss L this sum is also at most :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h)`. So n
-releases add errors of at most n u / h times the smaller one of 4 W and :math:`8 + 2 z^{-2}`. The fast Fourier transform
-of M numbers has a relative error of at most :math:`7 u \log_2 M` in the Euclidean norm (Higham 2002, Theorem 24.2). The
-law of all releases is the n-th power of a transform, which therefore adds at most :math:`8 n u \log_2(M) \sqrt M` to
-the sum of all errors. Both bounds are subtracted from delta. For M, twice the number of points in the law of all
-releases is taken.
+The first way computes with doubles, whose rounding errors could make delta too small. So bounds of two kinds of errors
+are subtracted from delta. Let n be the number of releases, and u = 2^-53.
+
+- A probability at a grid point comes from the privacy curve :math:`\delta(\varepsilon)`, with a rounding error of about
+  :math:`3 u |\delta'(\varepsilon)|`. Let the grid have the length W and points h apart. The sum of
+  :math:`|\delta'|` over the points is at most W / h, because :math:`|\delta'|` is at most 1. For the privacy loss L,
+  :math:`|\delta'(\varepsilon)|` is also at most :math:`P[L > \varepsilon]` and :math:`e^\varepsilon`, so that the sum
+  is at most about :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h)`. So n u / h times the smaller one of 4 W and
+  :math:`8 + 2 z^{-2}` is subtracted.
+- A fast Fourier transform of M numbers has a relative error of at most :math:`7 u \log_2 M` in the Euclidean norm
+  (Higham 2002, Theorem 24.2), and its n-th power gives the law of all releases. So :math:`8 n u \log_2(M) \sqrt M` is
+  subtracted, where M is twice the number of points of this law.
 """
 
 from __future__ import annotations
@@ -84,10 +85,10 @@ def composed_epsilon(
 ) -> float:
     """Return an epsilon for which releases from Poisson samples and other releases are together private with `delta`.
 
-    `steps` describes the releases from samples. The other releases are described twice, for two ways to compute the
-    epsilon: first by the sum `mu_squared` of 1 / z**2 over those with Gaussian noise of the noise multiplier z, and a
-    pair (epsilon, delta) in `private` for each of the rest; then by the sum `rho` of the zCDP costs of all of them. A
-    sum that is not known is given as infinite. All mechanisms must be fixed before the first release.
+    `steps` describes the releases from samples. For the other releases, the distribution of the privacy loss needs
+    `mu_squared`, the sum of 1 / z**2 over those with Gaussian noise of multiplier z, and `private`, a pair (epsilon,
+    delta) for each of the rest. Rényi divergences need `rho`, the sum of the zCDP costs of all other releases. What is
+    not known is given as infinite. The smaller epsilon is taken. All mechanisms must be fixed before the first release.
     """
     found = [_by_renyi(steps, rho, delta), _by_privacy_loss(steps, mu_squared, private, delta)]
     return min(found) * _UP

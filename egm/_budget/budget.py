@@ -46,10 +46,10 @@ class Budget:
         Neighbor relation of all releases, by default "replace_one". A mechanism that takes a
         sensitivity must have been given the sensitivity for this relation.
     rule : {"gaussian", "zcdp", "basic", "planned"}, optional
-        Rule by which charges are added up to a total (epsilon, delta); see Notes. By default the
-        first charge decides: "gaussian" for Gaussian noise ("zcdp" if half of `delta` would be
-        reserved for discrete noise; see Notes), "basic" for a Laplace mechanism, a quantile or a
-        release from a sample and wherever `delta` is 0, "zcdp" for an `AdaptiveDataMechanism`.
+        Rule by which charges are added up to a total (epsilon, delta); see Notes. The default is
+        "basic" if `delta` is 0. Otherwise the first charge decides: "basic" for a Laplace
+        mechanism, a quantile or a release from a sample, "zcdp" for an `AdaptiveDataMechanism`, and
+        "gaussian" for any other mechanism (with a rare exception; see Rounding in the Notes).
     simulation : bool, optional
         True for a rehearsal, in which each release is a simulation and needs an rng. False (the
         default) for a budget that refuses an rng, because a simulated release of private data
@@ -103,25 +103,25 @@ class Budget:
       bound of :math:`\rho` is proved for the discrete l2 noise that is drawn, so "zcdp" refuses l2
       noise.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
-    - "planned" takes the smallest result of all these rules. It also adds up the epsilons of the
-      pure mechanisms (those with delta = 0), adds this sum to the result of another rule for the
-      other mechanisms, and takes this total if it is smaller. The rule is valid only if all
-      mechanisms were fixed before the first release.
+    - "planned" takes the smallest result of all these rules and of one more way: the epsilons of
+      the pure mechanisms (those with delta = 0) are added to the result of "gaussian" or "zcdp" for
+      the other mechanisms. The rule is valid only if all mechanisms were fixed before the first
+      release.
 
     **Samples.** A release from a Poisson sample, in which each person is with probability q,
     independently of all others, costs less if neighbors differ by the addition or removal of a
     person ("add_remove"). If the release from all rows is :math:`(\varepsilon, \delta)`-private,
     the release from the sample is private for :math:`\log(1 + q (e^\varepsilon - 1))` and
-    :math:`q \delta` ([8]_, Theorem 8). "basic" adds up these costs; it is the default if the first
-    charge is for a sample. For Gaussian noise, "planned" also composes all charges by the
-    distribution of the privacy loss and by Rényi divergences, with the package dp-accounting (the
-    extra `budget`). Only the second of these ways counts an `AdaptiveDataMechanism`, and only the
-    first counts l2 noise. "zcdp" and "gaussian" count a release from a sample like one from all
-    rows, because its :math:`\rho` and its :math:`\mu` are hardly smaller: they depend on large
-    privacy losses, and sampling makes such losses less likely only by the factor q. "planned" is
-    not for releases that are chosen one after the other: where the privacy curves of two mechanisms
-    cross, an analyst who chooses between them after seeing earlier results could reach a larger
-    epsilon or delta than with either mechanism fixed in advance.
+    :math:`q \delta` ([8]_, Theorem 8). "basic" adds up these costs. For Gaussian noise, "planned"
+    also composes all charges by the distribution of the privacy loss and by Rényi divergences, with
+    the package dp-accounting (the extra `budget`). Only the second of these ways counts an
+    `AdaptiveDataMechanism`, and only the first counts l2 noise. "zcdp" and "gaussian" count a
+    release from a sample like one from all rows, because its :math:`\rho` and its :math:`\mu` are
+    hardly smaller: they depend on large privacy losses, and sampling makes such losses less likely
+    only by the factor q. "planned" is not for releases that are chosen one after the other: where
+    the privacy curves of two mechanisms cross, an analyst who chooses between them after seeing
+    earlier results could reach a larger epsilon or delta than with either mechanism fixed in
+    advance.
 
     **Why releases may be chosen one after the other.** The proof is by induction on the number of
     releases still to come. The cost c of the next release is fixed, whatever its result is. The
@@ -138,13 +138,13 @@ class Budget:
 
     **Rounding.** Costs are rounded up and added up as exact fractions. A single charge may not
     exceed the total. A sum of several charges may exceed the total by a factor :math:`1 + 2^{-51}`,
-    which is about the rounding error of a double, so that ten charges of 0.1 fit into 1.0. Under
-    "gaussian", several charges are granted if they would fit with noise that is larger by the
-    factor :math:`1 + 2^{-31}`. The noise is in fact drawn larger by the factor :math:`1 + 2^{-30}`
-    than the mechanism says. So no total is exceeded. Under this rule a part of delta is reserved
-    for the difference between discrete and continuous noise. This part is enough for :math:`2^{20}`
-    releases of fewer than :math:`2^{24}` coordinates each, and a budget accepts no more releases or
-    coordinates.
+    which is about the rounding error of a double, so that ten charges of 0.1 fit into 1.0. Where
+    "gaussian" adds up several charges, it counts Gaussian noise as larger by the factor
+    :math:`1 + 2^{-31}`. The mechanisms of egm in fact draw it larger than they say by the factor
+    :math:`1 + 2^{-30}`. "gaussian" also reserves a part of delta for the difference between
+    discrete and continuous noise. If half of delta is not enough for this, the default is "zcdp".
+    The part covers :math:`2^{20}` releases of fewer than :math:`2^{24}` coordinates each, the most
+    that a budget accepts.
 
     **Journal.** The journal is an SQLite database with one row for the terms (the total and the
     rule) and one for each charge, with SHA-256 digests by which a row that is changed or missing is
@@ -243,7 +243,7 @@ class Budget:
     def left(self) -> Spent:
         """Largest cost that one more release may have: a rho if the total is a rho, else a `Loss` (epsilon, delta).
 
-        A `Loss` with a delta > 0 is meant for a Gaussian mechanism, and one with the delta 0 for a Laplace mechanism.
+        A `GaussianMechanism` (for the delta 0, a `LaplaceMechanism`) with this `Loss` fits; another one may cost more.
         """
         return self._terms.left(self.history)
 
@@ -258,10 +258,12 @@ class Budget:
         Returns
         -------
         float or Loss
-            Cost rho of each release, or its `Loss`: that of a `GaussianMechanism`, or that of a
-            `LaplaceMechanism` if no delta is left or a larger epsilon fits without a delta. An
-            epsilon that is found by bisection is too small by at most 1e-12 of the total epsilon.
-            It is 0 if the exact epsilon is less than about 1e-9 times the total epsilon / `parts`.
+            Cost rho of each release, or its `Loss`. The rule "basic" divides what is left of
+            epsilon and delta by `parts`. The other rules do not add up deltas: they give that of a
+            `GaussianMechanism` with the whole delta or that of a `LaplaceMechanism` (for "planned",
+            that of "basic"), whichever has the larger epsilon. The Gaussian epsilon is found by
+            bisection: it is too small by at most 1e-12 of the total epsilon, and 0 if the exact
+            epsilon is less than about 1e-9 times the total epsilon / `parts`.
 
         Raises
         ------

@@ -31,9 +31,10 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
 
     `X` is an array, a data frame, a table of `egm.files`, an iterator over blocks of rows, or a function that returns
     such an iterator. The sample is of the same kind as `X`; for a function it is an iterator. `labels` may have the
-    entries "person" and "by", each an array or the name of a column. Each row, or each person if "person" is given, is
-    in the sample with the given `probability`, independently of all others. The randomness is that of the operating
-    system or, for a simulation, of `rng`. A sample that is a table or an iterator may be read only once.
+    entries "person" and "by" (the group), each an array or the name of a column; a name is returned unchanged. Each
+    row, or each person if "person" is given, is in the sample with the given `probability`, independently of all
+    others. The randomness is that of the operating system or, in a simulation, of `rng`. A sample that is a table or an
+    iterator may be read once.
     """
     X, person, draw = _tables.opened(X), labels.get("person"), _Draw(probability, rng)
     if _tables.is_blocks(X):

@@ -6,8 +6,7 @@ the charge before it, and so the terms and all charges up to it; `terms.last` is
 row can be changed, added or removed without being noticed.
 
 A journal is made in the format 2. With the first charge for releases from samples, the table `charges` gets two more
-columns, and the journal becomes one of the format 3. The digest of any other charge is computed in the same way in both
-formats.
+columns, and the journal becomes one of the format 3. Only the digests of charges for samples cover these columns.
 
 In five places a budget needs more than SQLite does by itself:
 
@@ -16,8 +15,9 @@ In five places a budget needs more than SQLite does by itself:
 - SQLite continues to write to a file that has been removed or replaced. So every use opens the file by its name, and a
   charge counts only if the name still leads to this file after the commit. A budget also remembers the last charge that
   it has seen, and refuses a journal without it.
-- After a crash SQLite looks for a second file, which has the journal's name with "-journal" appended. So the path is
-  resolved, a journal with a second name (a hard link) is refused, and no new journal is made beside such a second file.
+- After a crash SQLite repairs a journal by a second file, whose name is the journal's with "-journal" appended. Under
+  another name SQLite would not find this file. So symbolic links are resolved, a journal with a second name (a hard
+  link) is refused, and no new journal is made beside such a file.
 - A connection must not be used after a fork. So every use of the journal opens and closes its own, a charge that is
   being recorded during a fork counts in the parent only, and a process that was forked during a use is refused.
 - On Unix a process loses its locks on a file when it closes the file anywhere. So only SQLite opens the file here.
@@ -329,7 +329,7 @@ class Journal:
         return self._refusal(f"it is not a journal, or a damaged one ({error})")
 
     def _refusal(self, why: str) -> JournalError:
-        """Return a `JournalError` whose message names the journal and says `why` (a text) the journal is refused."""
+        """Return a `JournalError` whose message names the journal and gives the reason `why`, a text."""
         return JournalError(f"journal {self.name}: {why}")
 
 

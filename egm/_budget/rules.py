@@ -261,7 +261,7 @@ def sampled(charge: Charge, probability: float | None) -> Charge:
 
 
 def require_rows(mechanism: Any) -> None:
-    """Raise TypeError unless `mechanism` takes rows, from which a sample can be drawn, and has an epsilon."""
+    """Raise TypeError if `mechanism` does not add up rows, or promises only a rho, like an AdaptiveDataMechanism."""
     if not isinstance(mechanism, GaussianDataMechanism | GroupedDataMechanism):
         raise TypeError(
             f"sampling_probability goes with a mechanism that sums rows and has an epsilon, not with "
@@ -362,9 +362,9 @@ def l2_mu_squared(noise_multiplier: float, d: int) -> float:
 
     The density of l2 noise at x is proportional to exp(-|x| / s) for a scale s. Each coordinate has the standard
     deviation `noise_multiplier` times the sensitivity. mu is increased until the privacy curve of l2 noise, delta as a
-    function of epsilon, is nowhere above that of Gaussian noise. Both curves fall. So, for each interval of a grid of
-    epsilons, the first curve at its left end is compared with the second one at its right end. The result is infinite
-    if l2 noise has, for epsilon = 0, a delta so near to 1 that doubles cannot determine mu.
+    function of epsilon, is nowhere above that of Gaussian noise. Both curves fall. So in each interval of a grid of
+    epsilons, the delta of l2 noise at the left end is compared with that of Gaussian noise at the right end. The result
+    is infinite if the delta of l2 noise at epsilon = 0 is too near to 1 to compute mu with doubles.
     """
     largest = math.sqrt(d + 1) / noise_multiplier
     grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
@@ -515,8 +515,8 @@ class Terms:
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
         """Return whether releases with the costs `charges` are together within the total.
 
-        For a total (epsilon, delta) and several releases, Gaussian noise is taken to be larger by the factor 1 +
-        `excess`, to allow for rounding. This is valid, because the noise that is drawn is even larger.
+        For a total (epsilon, delta) and several releases, Gaussian noise is counted as larger by the factor 1 +
+        `excess`; `_fits` says why.
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
@@ -525,9 +525,9 @@ class Terms:
     def _fits(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[bool]:
         """Yield, for each pair (epsilon, delta) from `_losses`, whether the pair is within the total.
 
-        Each pair is valid, by a formula of its own, for all releases with the costs `charges` together, so one True is
-        enough. If there are several costs, Gaussian noise is taken to be larger by the factor 1 + `excess`, to allow
-        for rounding. This is valid, because the noise that is drawn is even larger.
+        Each pair holds for all releases together, so one True is enough. If there are several costs, Gaussian noise is
+        counted as larger by the factor 1 + `excess`, so that rounding errors do not refuse releases that just fit.
+        egm's mechanisms in fact draw noise that is larger than they say by the factor 1 + `EXCESS`.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -536,8 +536,8 @@ class Terms:
     def _losses(self, charges: Charges, excess: float = 0.0) -> Iterator[tuple[Cost, Cost]]:
         """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
 
-        There is one pair for each formula that the rule of the budget allows. In the formulas of Gaussian
-        differential privacy, the standard deviation of the noise is multiplied by 1 + `excess`.
+        There is one pair for each formula that the rule of the budget allows. The formulas of Gaussian differential
+        privacy count Gaussian noise as larger by the factor 1 + `excess`; `_fits` says why.
         """
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
@@ -614,8 +614,8 @@ class Terms:
         """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
 
         `egm._budget.amplified` computes it. The delta is the total one, minus the part that `_reserve_for` reserves for
-        discrete noise, as if all releases were from all rows. This part is enough for samples, too: a release from a
-        sample is a mixture, and the divergence of mixtures is at most the mean of the divergences of their parts.
+        the difference between discrete and Gaussian noise in releases from all rows. This part is enough for samples,
+        too, because drawing a sample first does not increase the difference.
         """
         steps: list[Steps] = []
         others: list[float] = []

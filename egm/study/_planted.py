@@ -38,12 +38,12 @@ def plant(bug: str) -> Iterator[None]:
         Name of the bug, or "none" to leave the package as it is. With "noise × 0.9" all noise is
         multiplied by 0.9. With "sensitivity halved" all noise is halved, because all noise is
         proportional to the sensitivity. With "clip skipped" rows are not clipped. With "centre from
-        the data" the mean of the rows replaces the public center. With "random variance of too small
-        a shape" the variance of l2 noise has a gamma distribution of too small a shape. With "rounding
-        away from zero" rows are rounded away from zero instead of towards zero. With "a person counted
-        twice" each row of a person counts as a person of its own, because rows are read in blocks of one
-        row, and the blocks are not put together. With "groups not limited" the rows of a person count in
-        all groups, although the mechanism limits their number.
+        the data" the mean of the rows replaces the public center. With "random variance of too
+        small a shape" the variance of l2 noise has a gamma distribution of too small a shape. With
+        "rounding away from zero" rows are rounded away from zero instead of towards zero. With "a
+        person counted twice" the rows of a person are not put together, so that each of them counts
+        as a person of its own. With "groups not limited" the rows of a person count in all groups,
+        although the mechanism limits their number.
 
     Yields
     ------

@@ -99,7 +99,7 @@ class Case:
         rng : numpy.random.Generator, optional
             Source of simulated noise; by default the noise is secure.
         share : float, default 1.0
-            Number of releases for each data set, divided by `size`.
+            For each data set, `share` * `size` releases are drawn.
 
         Returns
         -------
@@ -217,13 +217,13 @@ def _persons(mechanism: GaussianDataMechanism, groups: str = "") -> tuple[Any, .
 
 
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
-    """Return a function (data set, number m of releases, random generator) that draws m releases of `mechanism`.
+    """Return a function that draws many releases of `mechanism` by `replay`: they must be linear in their noise.
 
-    The function returns an array with one row for each release. The row has the estimate and, if it is released, the
-    noisy number of rows; for a release of groups, it has both for one group after another. A data set is an array, or a
-    pair of an array and a dictionary of further arguments of `mechanism.release`. Without a generator, the noise is
-    secure. Each release is made within ``with setting():``, so `setting` can change how rows are rounded, as `_coarse`
-    does.
+    Its arguments are a data set, the number of releases, and a random generator, or None for secure noise. A data set
+    is an array, or a pair of an array and a dictionary of further arguments of `mechanism.release`. The result is an
+    array with one row for each release: the estimate and, if it is released, the noisy number of rows; for groups,
+    those of each group in turn. Releases are made within ``with setting():``, so `setting` can change how rows are
+    rounded, as `_coarse` does.
     """
 
     def once(data: Any, rng: Rng | None) -> Array:
@@ -349,7 +349,7 @@ def table(audited: Iterable[Case], rng: Rng | None = None, share: float = 1.0) -
     rng : numpy.random.Generator, optional
         Source of simulated noise; by default the noise is secure.
     share : float, default 1.0
-        Number of releases for each data set, divided by the `size` of the case.
+        In each case, `share` * `size` releases are drawn for each data set.
 
     Returns
     -------

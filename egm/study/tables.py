@@ -87,8 +87,8 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
     Returns
     -------
     float
-        Factor :math:`E_n / E_t`: the error without scaling over the error with scaling. The relative
-        accuracy of the factor is about 1e-12.
+        Factor :math:`E_n / E_t`: the error without scaling over the error with scaling. Its
+        relative accuracy is about 1e-12.
 
     Raises
     ------
@@ -106,9 +106,9 @@ def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", 
     .. math:: \frac{E_n}{E_t} = \frac{d \, q_p(\sigma^2)}{q_p((b \sigma)^2) \sum_j b_j^{-2}},
        \qquad p = 1/n,
 
-    where :math:`q_p(w)` is the upper p-quantile of :math:`\sum_j w_j Z_j^2` for independent standard normal
-    :math:`Z_j`. Epsilon and delta cancel in the ratio. The report found the quantiles by bisection; here they are exact
-    up to rounding.
+    where the scaling multiplies coordinate j by :math:`b_j`, and :math:`q_p(w)` is the upper
+    p-quantile of :math:`\sum_j w_j Z_j^2` for independent standard normal :math:`Z_j`. Epsilon and
+    delta cancel. The report found the quantiles by bisection; here they are exact up to rounding.
 
     References
     ----------
@@ -326,9 +326,9 @@ def rivals() -> StructuredArray:
 def searches() -> StructuredArray:
     r"""Read the measured errors of `egm.AdaptiveDataMechanism` for data of many kinds.
 
-    The data are rows from ten and from fifty laws (probability distributions), rows of which a few columns are skewed
-    and the others normal, "strange tables", which are designed to make the mechanism fail, and again rows from the ten
-    laws, with larger budgets.
+    The data are rows from ten and from fifty laws (probability distributions), rows with a few
+    skewed columns among normal ones, "strange tables", designed to make the mechanism fail, and
+    again rows from the ten laws, with larger budgets.
 
     Returns
     -------
@@ -341,24 +341,25 @@ def searches() -> StructuredArray:
 
     Notes
     -----
-    The columns are:
+    The error of a run is the l2 norm of the released sum minus the exact sum. The forecast, by the
+    mechanism, is the root of the expected squared error. The sampling error is :math:`\sqrt{n V}`,
+    where V is the sum of the variances of the columns of the data. The columns of the table are:
 
     - `part` ("ten laws", "fifty laws", "mixed columns", "strange tables" or "large budgets"), `law`, the name
       of the law or of the strange table, `n` and `d`, the numbers of rows and of columns of the data, and
       `reach`, which is :math:`n \sqrt{\rho}` for the budget :math:`\rho`. Together they name the row.
-    - `runs`: the number of runs; `refused`: how many of them were refused because the budget was too small; `failures`:
-      how many ended with an exception or a warning.
-    - `median` and `most`: median and maximum, over the runs, of the l2 norm of the error of the released sum
-      divided by the mechanism's forecast: the root of the expected squared l2 norm. `beyond`: in how many runs the
-      norm was more than 5 times the forecast. `above`: in how many runs the forecast was more than 5 times the root
-      mean square of the norm over all runs.
+    - `runs`: the number of runs; `refused`: how many of them were refused because the budget was
+      too small; `failures`: how many ended with an exception or a warning.
+    - `median` and `most`: median and maximum, over the runs, of the error divided by the forecast.
+      `beyond`: in how many runs this ratio was above 5.
+    - `above`: in how many runs the forecast was more than 5 times the root mean square error of all
+      runs, where each of them is first divided by the sampling error of its run.
     - `outside`: how many runs estimated a mean or a spread outside the ranges that the mechanism was given.
     - `coverage`: the share of the entries of the sum that were within their confidence intervals for 95 % (of
       mixed columns, only those that are not normal), and `coverage_se`: the standard error of this share, from
       its variance between runs.
     - `believed`: the share of the runs in which the mechanism reported that the rows look normal.
-    - `sampling`: the median, over the runs, of the l2 norm of the error divided by the root mean square l2 distance of
-      the sum of n independent rows from the expected sum.
+    - `sampling`: the median, over the runs, of the error divided by the sampling error.
 
     Where all runs were refused, `failures`, `beyond`, `above` and `outside` are 0, and all other results are nan. The
     table was measured by ``python -m benchmarks.searches``.
@@ -377,7 +378,9 @@ def searches() -> StructuredArray:
 
 
 def bases() -> StructuredArray:
-    r"""Read the measured errors of mechanisms with and without a basis, for rows with correlated columns.
+    r"""Read the measured errors of private means of rows with correlated columns, with and without a basis.
+
+    With a basis, a method works along directions other than the columns.
 
     Returns
     -------
@@ -394,12 +397,13 @@ def bases() -> StructuredArray:
 
     - `rows`, the name of the set, `d`, the number of columns, and `method`. ``python -m benchmarks.bases``, by which
       the errors were measured, describes each set and each method.
-    - `runs`: how many runs there were. The error of a run is the l2 distance of the estimated mean from the mean of the
-      rows, divided by the root mean square sampling error of the mean of the rows. `rms`, `median` and `most`: the root
-      mean square, the median and the largest of the errors. `se`: the standard error of `rms`.
-    - `used`: the share of runs in which the method used a basis, that is, directions other than the columns.
-    - `least`: how many rows like these the method of [1]_ needs at the budget of the runs to give a result at all; each
-      run had 10 000 rows.
+    - `runs`: how many runs there were, each with n = 10 000 rows. The error of a run is the l2
+      distance of the estimated mean from the mean of the rows, divided by :math:`\sqrt{V / n}`,
+      where V is the sum of the variances of the columns. `rms`, `median` and `most`: the root mean
+      square, the median and the largest of the errors. `se`: the standard error of `rms`.
+    - `used`: the share of runs in which the method used a basis.
+    - `least`: how many rows like these the method of [1]_ needs to give a result at all for epsilon
+      = 4 and delta = 1e-6, the privacy of the runs.
 
     References
     ----------

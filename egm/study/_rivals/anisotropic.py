@@ -45,18 +45,17 @@ def anisotropic(
     sigma : float or array_like, shape (d,)
         Standard deviations of the coordinates, > 0, in the units of `X`.
     center : float or array_like, shape (d,), optional
-        The mean, in the units of `X`, if it is known. An analyst does not know the mean, so the method is
-        then an oracle, for comparison only. Scaled rows further than :math:`\lambda / \sqrt{2}` from the
-        scaled center are then left out (see Notes), all of `rho` is spent on the noise of the mean, and
-        `delta` is not spent.
+        The mean, in the units of `X`, if it is known. An analyst does not know the mean, so the
+        method is then an oracle, for comparison only. All of `rho` is then spent on the noise of
+        the mean, `delta` is not spent, and a row is left out if it is far from the center; see
+        Notes.
     delta : float, default 1e-6
         Probability, in (0, 1), with which the noise of the filter, or of the count of the remaining rows, may be larger
         than the method assumes.
     beta : float, default 0.1
         Probability of failure for which the distance :math:`\lambda` is chosen, in (0, 1); see Notes.
     size_share : float, default 0.05
-        Share, in (0, 1), of the budget that is left after the filter; this share is spent to count the
-        remaining rows.
+        Share, in (0, 1), of the budget after the filter that is spent to count the remaining rows.
 
     Returns
     -------
@@ -81,11 +80,13 @@ def anisotropic(
        = 2 \left(\|\sigma\|_1 + 2 \|\sigma\|_2 \sqrt{t} + 2 \|\sigma\|_\infty t\right).
 
     Two normal rows are not friends with probability at most :math:`\beta / n`. A row is kept if its
-    number of friends, plus noise, exceeds half of n by more than the noise can be. Then any two rows that
-    are kept have a friend in common, and the sensitivity of their mean is at most :math:`2 \lambda`
-    divided by the number of rows that are kept. This number is private, so a noisy lower bound takes its place.
+    noisy number of friends, minus a bound of the noise, is above n / 2 + 1. Then any two kept rows
+    have a friend in common, and the sensitivity of their mean is at most :math:`2 \lambda` divided
+    by the number of kept rows. This number is private, so a noisy lower bound takes its place. If
+    `center` is given, a row is kept if y is at most :math:`\lambda / \sqrt{2}` from the scaled
+    center, because differences of two rows are :math:`\sqrt{2}` times as large.
 
-    Of the budget, the filter gets the part that is necessary to keep normal rows,
+    To keep all rows that have 0.95 n friends, with probability 0.9, the filter gets the budget
 
     .. math:: 2 (z + z')^2 \frac{n - 1}{(0.9 n - 2)^2},
 

@@ -39,10 +39,10 @@ def coinpress(
     rng : numpy.random.Generator
         Generator of the noise, which is simulated and not secure.
     sigma : float or array_like, shape (d,)
-        Public bounds on the standard deviations, > 0, in the units of `X`. Rows are divided by them, and
-        no eigenvalue of the covariance matrix of the divided rows may be above 1. A user may know the
-        largest standard deviation; with the true standard deviations, shape (d,), which no user knows, the
-        method is an oracle, for comparison only.
+        Public bounds on the standard deviations, > 0, in the units of `X`. Rows are divided by
+        them, and no eigenvalue of the covariance matrix of the divided rows may be above 1. A user
+        may know the largest standard deviation. No user knows the true ones, shape (d,): with them
+        the method is an oracle, for comparison only.
     covariance_steps : int, default 0
         Number of steps, >= 0, of a private estimate of the covariance matrix (see Notes). If there are
         any, they spend half of `rho` to find a better bound than `sigma`.
@@ -81,12 +81,13 @@ def coinpress(
 
     .. math:: \sqrt{r^2 + 2 r \sqrt{2 \ln(1/p)} + g(p)^2}
 
-    or to :math:`r + g(p)` if that is less. Then r becomes :math:`g(\beta_i) \sqrt{1/n + v}`, where v is
-    the variance of the noise. The last step gets 3/4 of the budget, and the steps before it share the rest
-    equally; the part :math:`\beta_i` of `beta` for step i is a quarter of `beta` for the last step, and
-    the steps before it share another quarter equally. No r depends on the rows, other than through the
-    released estimate of the covariance. So the best number of steps can be chosen without any cost of
-    privacy. The authors' public code has 0.01 for p and for each :math:`\beta_i`.
+    or to :math:`r + g(p)` if that is less; p is `clip_probability`. Then r becomes
+    :math:`g(\beta_i) \sqrt{1/n + v}`, where v is the variance of the noise. The last step gets 3/4
+    of the budget, and the steps before it share the rest equally. Half of `beta` is for clipped
+    rows. A quarter of `beta` is :math:`\beta_i` for the last step, and the steps before it share a
+    quarter equally. No r depends on the rows, other than through the released estimate of the
+    covariance. So the best number of steps can be chosen without any cost of privacy. The authors'
+    public code has 0.01 for p and for each :math:`\beta_i`.
 
     The estimate of the covariance is made from n/2 differences of rows, and each of its steps takes time
     :math:`O(n d^2 + d^3)`. It adds noise to :math:`d^2` numbers, and makes the bound worse unless
@@ -168,19 +169,18 @@ def _balls(
 
 
 def _whitening(X: Array, rho: float, steps: int, beta: float, rng: np.random.Generator) -> Array:
-    """Find privately a matrix A, shape (d, d), that makes the covariance matrix of the rows nearly the identity I.
+    """Find privately a matrix A, shape (d, d), such that the rows times A have a covariance near the identity.
 
-    Let S be the covariance matrix of the rows of `X`, shape (n, d). S must be at most I: the matrix I - S has no
-    negative eigenvalue. With probability near 1, the matrix A S A.T is then at most I, too; for large n it is also near
-    I. `beta` is the probability of failure for which the bounds of the search are chosen. The search has `steps` steps
-    and costs `rho` in zCDP. It is the method MVCRec of the CoinPress paper. `rng` is the random generator of the pairs
-    and of the noise.
+    Let S be the covariance matrix of the rows of `X`, shape (n, d). No eigenvalue of S may be above 1. Then, with
+    probability near 1, no eigenvalue of A S A.T is above 1; for large n all are near 1. `beta` is the probability of
+    failure for which the bounds of the search are chosen. The search has `steps` steps and costs `rho` in zCDP. It is
+    the method MVCRec of the CoinPress paper. `rng` is the random generator of the pairs and of the noise.
 
     The rows are paired at random, and each pair gives a vector w: the difference of its two rows, divided by sqrt(2).
     In each step the vectors A w are clipped to a norm g, and the mean of the matrices A w w.T A.T gets symmetric noise.
     If one row is replaced, one of these matrices changes, by at most sqrt(2) g**2 in the Frobenius norm. With
-    probability at least 1 - b, where b is the part of `beta` for one event, symmetric noise of standard deviation s has
-    a spectral norm of at most 2 s (sqrt(d) + sqrt(ln(1/b))). This bound replaces a larger one of the paper.
+    probability at least 1 - b, symmetric noise of standard deviation s has a spectral norm of at most 2 s (sqrt(d) +
+    sqrt(ln(1/b))). This bound, with b = `beta` / (4 `steps`), replaces a larger one of the paper.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     differences = (pairs[::2] - pairs[1::2]) / np.sqrt(2)

@@ -46,12 +46,13 @@ def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random
 
     Notes
     -----
-    The method is AdaptiveCov of [1]_. Rows are divided by `clip_norm`. A noisy mean of their squared norms takes an
-    eighth of `rho`. Another eighth pays for a search with the sparse vector technique. Of the norms 1, 1/2, 1/4, ...
-    the search finds the first to which clipping would cause a larger error than the noise does. The rows are then
-    clipped to twice this norm. The rest of `rho` is spent on the matrix of second moments. Either all its entries get
-    noise, or half of the rest is spent on such a noisy matrix, of which only the eigenvectors are used, and the other
-    half on noisy eigenvalues. Of these two ways, the one with the smaller bound of the error is chosen.
+    The method is AdaptiveCov of [1]_. Rows are divided by `clip_norm`. A noisy mean of their
+    squared norms takes an eighth of `rho`. Another eighth pays for a search with the sparse vector
+    technique. The search tries the clip norms 1, 1/2, 1/4, ..., until clipping would cause a larger
+    error than the noise. The rows are then clipped to twice the norm at which the search ends. The
+    rest of `rho` is spent on the matrix of second moments, in one of two ways: that with the
+    smaller bound of the error. The first way adds noise to all entries. The second way spends half
+    of the rest on a noisy matrix, only for its eigenvectors, and half on noisy eigenvalues.
 
     The constants are those of the authors' public code, which does not exceed its budget. That code differs from
     this function in two points. Its search takes the noise in all entries to be proportional to the clip norm, not

@@ -50,7 +50,7 @@ def huang_liang_yi(
         Share of the budget after the medians that is spent to find the clip norm, in (0, 1). The noise
         of the mean gets the rest.
     slack : float, default 1.0
-        Number, > 0, to which the number of rows that are clipped is proportional; see Notes.
+        Factor, > 0, of the number of rows that are clipped; see Notes.
     steps : int, default 20
         Number of steps of each binary search, >= 1.
     beta : float, default 0.1
@@ -83,10 +83,11 @@ def huang_liang_yi(
     .. math:: n - \mathrm{slack} \left(\sqrt{2 d' / \rho_3}
        + \sqrt{\mathrm{steps} / (2 \rho_{\mathrm{clip}})}\right),
 
-    where :math:`\rho_{\mathrm{clip}}` is the budget of the search for the clip norm and :math:`\rho_3` that of the
-    noise of the mean. With this rank, noise and clipping cause about the same error. But the rank is only two or three
-    standard deviations of a noisy count below n. So sometimes the search takes a wrong step at a point above all
-    norms, and the clip norm is many times too large. The published results show this as well.
+    where :math:`\rho_{\mathrm{clip}}` is the budget of the search for the clip norm and
+    :math:`\rho_3` that of the noise of the mean. With this rank, noise and clipping cause about the
+    same error. But n is above the rank by only two or three standard deviations of a noisy count.
+    So the noisy count at a point above all norms is sometimes below the rank. Then the search goes
+    up, and the clip norm is many times too large. The published results show this as well.
 
     The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
@@ -135,7 +136,7 @@ def huang_liang_yi(
 def _binary_search(
     columns: Array, rank: float, low: Array, high: Array, rho: float, steps: int, rng: np.random.Generator
 ) -> Array:
-    """Find, for each of the k columns of a matrix, a point that about `rank` values of the column do not exceed.
+    """Find, for each of the k columns of a matrix, a point near the `rank`-th smallest value of the column.
 
     The matrix `columns` has the shape (n, k), and the result has the shape (k,). The result is private and costs `rho`
     in zCDP; `rng` is the random generator of the noise. `low` and `high`, shape (k,), are the ends of the range that is

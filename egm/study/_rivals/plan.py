@@ -83,12 +83,13 @@ def plan(
     Here :math:`\rho_{\mathrm{clip}}` is the budget of the search for the clip norm, and :math:`T` and :math:`\ln d` are
     taken to be at least 1. The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
-    The shares and constants are those of the authors' experiments, but their code differs in two points. First, to
-    spread equal values, it uses three copies of each row, 0.1 apart. This multiplies the cost of the search by 9, but
-    the code multiplies it by 3 only. Second, it computes the cost of the medians for a row that is added or removed,
-    which halves the sensitivity and divides their cost by 4, but the cost of the noise for a row that is replaced. So
-    its search costs 12 times the stated amount. With a nominal budget of rho, that code spends 3.75 rho, and its errors
-    on normal data are those of ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
+    The shares and constants are those of the authors' experiments, but the search of their code
+    costs 12 times the stated amount. First, to spread equal values, that code uses three copies of
+    each row, 0.1 apart. If a row is replaced, all copies are, which multiplies the cost by 9; the
+    code multiplies it by 3. Second, the code counts the medians for a row that is added or removed.
+    For a row that is replaced, as in its count of the noise, they cost 4 times as much. With a
+    nominal budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
+    ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
 
     References
     ----------
