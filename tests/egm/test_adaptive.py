@@ -339,8 +339,8 @@ def test_below_the_least_budget_all_is_refused(d):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    With either of the two, rho is at least `least_rho(d)`, the least budget, which is smaller for a larger n. With the
-    larger n, rounding may leave rho below it by a relative 1e-14. The rho that is too small is `part` times
+    Either is enough: rho is then at least `least_rho(d)`, the least budget, which is smaller for a larger n. For the
+    larger n, rounding may leave rho a relative 1e-14 below `least_rho(d)`. The rho that is refused is `part` times
     `least_rho(d)` for `n` rows and `d` columns, the declared `radius`, and declared standard deviations from `least` to
     1.
     """
@@ -430,7 +430,7 @@ def test_a_forecast_from_the_least_budget_on(d):
 
 
 def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
-    """`forecast` states the same squared error for any order of the columns, up to a relative 1e-3.
+    """For 1000 rows, `forecast` states the same squared error for any order of the columns, up to a relative 1e-3.
 
     If radius, sigma_range, sigma and center are multiplied by 2.54, the squared error is multiplied by 2.54**2. If no
     center is given, the forecast is that for a center of zero.
@@ -597,10 +597,10 @@ def test_intervals_cover(law):
 def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at the estimate, and its half-width grows with the confidence.
 
-    For a confidence near 0 the half-width in each column is `release.bias`, a noisy estimate of how far clipping may
-    have moved the estimate. For a confidence near 1 it is this bias plus the normal quantile times s, a standard
-    deviation of the error in this column. Over all columns, s**2 adds up to the forecast squared error due to noise
-    and clipping, plus the squares of `release.bias_std`, the standard deviations of the noise in the bias.
+    For a confidence near 0 the half-width is `release.bias`, a noisy estimate of how far clipping may have moved the
+    estimate. For a confidence near 1 it is this bias plus the normal quantile times s. Here s**2 is
+    `release.bias_std`**2, the variance of the noise in the bias, plus the column's part of the forecast squared error.
+    The parts of all columns add up to the forecast for noise and clipping.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
     halves = []
@@ -653,10 +653,10 @@ def with_far_rows(case, seed):
 def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
-    Clipping takes much from the far rows of `with_far_rows`, and noise hides their number. So less than half of the
-    intervals without ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains the one without it, and
-    is no longer than with ``simultaneous=True`` in addition, for which the intervals of all columns hold together. The
-    tolerance is three binomial standard errors. `case` is a key of UNSEEN.
+    Such an interval allows for far rows that noise hides. Clipping takes so much from those of `with_far_rows` that
+    less than half of the intervals without ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains
+    the one without it, and lies in the one that holds for all columns together (``simultaneous=True``). The tolerance
+    is three binomial standard errors. `case` is a key of UNSEEN.
     """
     hits, seen = {"sum": [], "mean": []}, []
     for seed in range(60):
@@ -681,8 +681,9 @@ def test_intervals_that_hold_for_all_data(case):
 def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
     """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
 
-    The pair (down, up) is `release.unseen[0]`, bounds on what clipping changes in each column. They are computed from
-    the numbers of rows that are longer than each of two norms, and hold for all rows in the declared range.
+    The pair (down, up) is `release.unseen[0]`. It bounds what clipping takes from rows in the declared range, by the
+    numbers of rows beyond the clip norm and beyond a larger norm. With noise in these numbers, the bounds are only
+    estimates.
     """
     _, d, reach, options = UNSEEN[case]
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
@@ -720,8 +721,9 @@ def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
 def test_an_interval_for_all_data_must_be_declared():
     """After a search for the center, ``interval(unseen=True)`` raises a ValueError if the mechanism has ``unseen=0``.
 
-    This is the default, for which no budget is spent on numbers of long rows. Without a search, when rows are only
-    clipped to declared ranges, the interval is the same for ``unseen=True`` and ``unseen=False``.
+    The mechanism's `unseen`, by default 0, is the share of the budget for noisy counts of long rows, which the interval
+    needs. If rows are only clipped to declared ranges, without a search, it needs no counts, and is the same as for
+    ``unseen=False``.
     """
     X = rows(2000, np.ones(1), 3.0, 1)
     few, _ = run(X, 1e-4, radius=None, sigma_range=None, ranges=[(0.0, 6.0)])
@@ -743,7 +745,7 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Return `n` random rows of `d` columns, positive multiples of nearly one vector; all long rows are on its side."""
+    """Return `n` random rows of `d` columns, nearly in one direction, so that long rows are on one side of the mean."""
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
 
@@ -755,11 +757,10 @@ def test_normal_rows_are_believed():
 
 
 def test_a_forecast_is_not_far_too_large_at_a_large_budget():
-    """For normal rows, the squared error that a release forecasts is at most 25 times the forecast without data.
+    """A release of normal rows forecasts at most 25 times the squared error that `forecast` states without data.
 
-    For n = 20 000 rows and the budget rho = 1, the center that the search finds, before the sum is released, is wrong
-    by many times the noise of the sum. If this error is taken for an error of the sum, the forecast is thousands of
-    times too large.
+    Before the sum is released, a search finds the center; here n times the center's error is many times the noise of
+    the sum. If this were taken for an error of the sum, the forecast would be thousands of times too large.
     """
     sigma, n, rho = zipf_sigma(10, 1.0, total=10), 20_000, 1.0
     before = mechanism(n, rho).forecast(sigma=sigma, center=np.full(10, 50.0)).error.total
@@ -799,9 +800,8 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     """If all long rows are on one side of the mean, a release has `model_holds = False` and a good forecast.
 
     `model_holds` says whether the norms of the rows look like those of normal rows. The squared error is between 1/25
-    of its forecast and 4 times its forecast. If the test replaces the step that examines the long rows by one that does
-    nothing, the rows are clipped more: `model_holds` is True, and the squared error is more than ten times that with
-    this step.
+    of its forecast and 4 times its forecast. Without the methods `look` and `corrected`, which examine the long rows,
+    the rows are clipped more: `model_holds` is True, and the squared error is more than ten times as large.
     """
     errors, unmoved = {}, last_round._Shift()
     for doubt in (True, False):
@@ -847,17 +847,17 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
 
 
 @pytest.mark.parametrize("law", ["exponential", *slow("lognormal")])
+# Along a basis, what clipping takes from the skewed column is spread over all coordinates, so the limits are wider. In
+# sixty other runs for the lognormal law, the error was 2.2 times its forecast.
 @pytest.mark.parametrize(("basis", "covered", "worse", "most"), [(None, 0.9, 3.0, 2.0), ("dct", 0.5, 1.5, 3.0)])
 def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, worse, most, monkeypatch):
     """If one column is skewed but the norms look normal, the sum is corrected, and its error agrees with the forecast.
 
     The correction adds to the sum an estimate of what clipping has taken from it. One of 30 columns follows `law`, and
     the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast. At least the
-    share `covered` of the 95 % intervals of the skewed column contains the exact sum. If rows are clipped along a basis
-    (`basis` is not None), what clipping takes is spread over all coordinates along the basis, so `most` is larger and
-    `covered` smaller (in sixty other runs for the lognormal law, the error was 2.2 times its forecast). Without the
-    correction, the mean squared error is more than `worse` times that with the correction, and more than 3 times its
-    forecast, and no interval of the skewed column contains the sum.
+    share `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the correction, no such
+    interval does, and the mean squared error is more than `worse` times as large, and more than 3 times its forecast.
+    Rows are clipped along a basis if `basis` is not None.
     """
 
     def runs():
@@ -917,11 +917,10 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
 def test_a_correction_of_normal_rows_adds_little(d):
     """For normal rows, `correct`, which corrects a sum for clipping, adds less than a tenth to the squared error.
 
-    `correct` gets a noisy sum of the parts that clipping has removed. It either adds entries of this sum to the sum of
-    the rows, or asks for a clip norm that is 1.4 times as large; the latter counts as 1.4**2 - 1, because the noise in
-    the sum of the rows grows by the factor 1.4. For normal rows, the parts cancel, and their sum is only noise, here
-    with 1.5 times the standard deviation of the noise in the sum of the rows. The result is a mean over 4000 draws with
-    `d` columns.
+    `correct` gets a noisy sum of what clipping has removed from the rows. For normal rows, this sum is only noise, here
+    with the standard deviation 1.5. `correct` either adds a vector to the sum of the rows, or asks for a clip norm that
+    is 1.4 times as large. Then the noise of that sum has the variance 1.4**2 instead of 1. The result is a mean over
+    4000 draws with `d` columns.
     """
     rng, ones, added = np.random.default_rng(d), np.ones(d), 0.0
     for _ in range(4000):
@@ -1090,13 +1089,12 @@ def test_a_tail_from_numbers_in_shells():
 
 @pytest.mark.parametrize("power", [1.5, 3.0, 6.0])
 def test_further_counts_of_long_rows_make_a_tail_exact(power):
-    """`Tail.counted` puts new counts of long rows into a rough model, up to the first count that may be only noise.
+    """`Tail.counted` replaces the numbers of a rough model by new counts, up to the first that may be only noise.
 
     A `Tail` models the number of rows with a norm above t, for every t. The new counts are the true numbers, 10 000 /
-    t**power for 12 norms t, but the method is told that they have noise of standard deviation 2. The model ends at the
-    first of these norms whose count is at most 2.5 standard deviations of the noise; the number of rows there is set to
-    three standard deviations. Beyond its last norm the model falls like t**-p. Out of caution, p is only 0.85 * power,
-    but at least 1.2; this is tested within 5 %.
+    t**power for 12 norms t, but the method is told that they have noise of standard deviation 2. A count of at most 5
+    may be only noise: the model ends at the norm of this count, with 6 rows. Beyond its last norm, the model falls like
+    t**-p. Out of caution, p is only about 0.85 * power, but at least 1.2.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1113,9 +1111,9 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
     """If the first new count of long rows may be only noise, `Tail.counted` ends the model at the norm of this count.
 
-    A `Tail` models the number of rows with a norm above t, for every t. Beyond the last norm of the model, this number
-    is a power of t, and `Tail.counted` keeps its exponent here. If the new counts are clearly more than noise, the
-    model keeps its old numbers at larger norms, except that none may exceed the last new count.
+    A `Tail` models the number of rows with a norm above t, for every t. Beyond its last norm, this number is a power of
+    t, which stays as it is here. If the new count is clearly more than noise, the model also keeps its larger norms,
+    with their old numbers or, where that is less, the new count.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)

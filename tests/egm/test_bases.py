@@ -182,11 +182,10 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_rounding_the_sum_is_charged(neighbors, grouped):
-    """If a secure release rounds a rotated sum, its noise is (s + r) / s times the noise for the sensitivity s alone.
+    """If a secure release rounds a rotated sum, its noise is larger, because rounding adds r to the sensitivity s.
 
-    A sum of integer vectors is rotated, and then rounded to integers again; s is its sensitivity without this rounding.
-    For d columns, r is sqrt(2 d g), rounded up. Here g is the number of groups in which a person may have rows, or 1 if
-    `grouped` is false and there are no groups. `neighbors` is the neighbor relation.
+    The noise is (s + r) / s times the noise for s. Here r is sqrt(2 d g), rounded up, for d columns and g groups in
+    which a person may have rows; g is 1 if `grouped` is false. `neighbors` is the neighbor relation.
     """
     options = {"basis": "dct", "neighbors": neighbors, "per_person": "sum"}
     inner = it = GaussianDataMechanism(np.ones(D), 100, 1.0, 1e-6, **options)
@@ -201,10 +200,9 @@ def test_rounding_the_sum_is_charged(neighbors, grouped):
 
 
 def test_a_basis_that_is_not_orthogonal_is_refused_or_not_trusted():
-    """`bases.Basis` raises a ValueError if one of its factors is not an orthogonal matrix.
+    """`bases.Basis` raises a ValueError if a matrix that it is made of is not orthogonal, up to rounding to six digits.
 
-    If a factor is orthogonal only to six digits, rows are rotated one by one: to rotate only their sum needs more
-    digits.
+    With a matrix of only six digits, rows are rotated one by one: to rotate only their sum needs more digits.
     """
     for factor in ([[3.0, 3], [0, 3]], [[1.0, 1e-3], [0, 1]], [[1.0]]):
         with pytest.raises(ValueError, match=r"factors must have an orthogonal matrix of shape \(2, 2\)"):
@@ -225,8 +223,8 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
     """The sum of many rows of large integers is exact, even beyond 64 bits.
 
     Each of 512 rows occurs `copies` times, so that the sum needs more than 63 bits for `size` = 0.999, and more than 53
-    for `size` = 0.5. A row is a multiple of the basis vector with the smallest scaling factor, 1 / `unequal`, and its
-    scaled norm is 0.9 to 1 times `size` clip norms.
+    for `size` = 0.5. The scaled norm of a row is up to `size` clip norms. The rows lie along the basis vector with the
+    smallest scaling factor, 1 / `unequal`, so that they are long before they are scaled.
     """
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
     basis, scaling = bases.dct(5), np.array([1.0, 1, 1, 1, 1 / unequal])
@@ -247,9 +245,10 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
-    The result is a vector of integers, in whose unit `radius` is the clip norm; only the rounding of a rotated sum may
-    add half a unit to each entry. The entries of a row are `size` with random signs, or all but one are 0. From 1e6 on,
-    the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
+    The result is a vector of integers, in whose unit `radius` is the clip norm. If rows are rotated only after they are
+    summed, rounding may add half a unit to each entry. All entries of a row are plus or minus `size`, or all but one
+    are 0. From 1e6 on, the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of
+    basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])

@@ -98,11 +98,11 @@ def _shift(epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
 def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
-    """The Gaussian noise by which a budget counts a Laplace mechanism is never more private than the mechanism.
+    """A budget counts a Laplace mechanism as Gaussian noise that is never more private than the mechanism.
 
     Randomized response stands for the Laplace mechanism, because no mechanism with this `epsilon` and delta = 0 is less
-    private. At 100 points of the privacy curves, from 0 to 1.2 `epsilon`, the delta of randomized response is at most
-    that of the Gaussian noise. At one of these points the two deltas differ by less than 1e-9.
+    private. At 100 values from 0 to 1.2 times `epsilon`, its privacy curve, delta as a function of epsilon, is at most
+    that of the noise. At one of them the curves differ by less than 1e-9.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
@@ -124,9 +124,9 @@ MECHANISMS = [
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, silent):
     """The integer noise that `mechanism` draws for the data `X` has at least the standard deviation that is paid for.
 
-    With the noise multiplier z, it is at least the smaller of 2**40 z and 2**55, so that rounding to integers costs
-    little. It is also at least about `sensitivity` z (1 + 2**-30), where `sensitivity` is how far the integers of
-    neighboring data can differ, or None if this second bound is not tested.
+    For the noise multiplier z, this is about `sensitivity` z (1 + 2**-30), where `sensitivity` is how far the integers
+    of neighboring data can differ, or None if this is not tested. The standard deviation is also at least 2**40 z or
+    2**55, whichever is smaller, so that rounding to integers costs little.
     """
     mechanism.release(X)
     ((std, size),) = silent

@@ -91,7 +91,10 @@ def test_epsilon_is_zero_where_the_noise_hides_everything():
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.5])
 def test_epsilon_of_hardly_any_noise(delta):
-    """For tiny noise multipliers z, `gaussian_epsilon` is 1 / (2 z^2) times 1 to 1 + 1e-13, or infinite above 1e308."""
+    """For tiny noise multipliers z, `gaussian_epsilon` is 1 / (2 z^2), rounded up by at most a relative 1e-13.
+
+    Results above 1e308 are infinite.
+    """
     z = np.array([1e-10, 1e-100, 1e-153, 7.2e-155, 7e-155, 1e-160, 1e-308, 5e-324])
     found = gaussian_epsilon(delta, z)
     np.testing.assert_allclose(found[1:4], 0.5 / z[1:4] / z[1:4], rtol=1e-13)
@@ -185,7 +188,7 @@ def parts(u, delta):
 
 
 def least(function, start):
-    """Return the minimum of `function`, which has one local minimum, by a grid around `start` and ternary search."""
+    """Return the least value of `function`, which has one local minimum, by a grid near `start` and ternary search."""
     best = min((start + mpf(i) / 2 for i in range(-80, 81)), key=function)
     low, high = best - mpf(1) / 2, best + mpf(1) / 2
     for _ in range(80):

@@ -84,9 +84,9 @@ def shared(form):
 
 @pytest.fixture
 def once(cases, monkeypatch):
-    """Make `gx2.certify` compute the law and each contour of a sum only once for all tests of this sum.
+    """Let all tests of one chi-square sum share the `Law` and the contours of integrals that `gx2.certify` computes.
 
-    `cases` holds the stored values of the sum. Later tests take the law and the contours from `shared`.
+    `cases` holds the stored values of the sum, with its parameters. What is computed is kept in `shared`.
     """
     made = shared(json.dumps(cases[0]["form"]))
 
@@ -258,7 +258,10 @@ laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 
 
 def wide(law, y, upper, density=False):
-    """Return a ball of about 180 bits for a tail of `law` at `y`, the upper one if `upper`, or for the `density`."""
+    """Return a ball with about 180 certain bits of a tail of `law` at `y`, or of the density if `density` is true.
+
+    The tail is the upper one if `upper` is true.
+    """
     with flint.ctx.workprec(300):
         y = flint.arb(y)
         return choice.contour_of(law, y, upper, 180).enclose(y, density)

@@ -939,17 +939,20 @@ def test_help_of_all_and_version(egm):
 
 
 def data(text):
-    """Return arguments of `egm sum`, in which {file name: `text`} stands for a CSV file with a header."""
+    """Return arguments of `egm sum` with {file name: `text`}, a CSV file with a header, for the test to write."""
     return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
 
 def with_sigma(text):
-    """Return arguments of `egm sum`, in which {file name: `text`} stands for a file of standard deviations."""
+    """Return arguments of `egm sum` with {file name: `text`}, a file of standard deviations, for the test to write."""
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 
 def with_release(option, values, columns='["age", "pay", "mass"]'):
-    """Return the arguments of `egm plan` with a release in JSON as the file of `option`; `values` is its vector."""
+    """Return arguments of `egm plan` with {file name: text}, a release for the test to write.
+
+    In the release, `values` is the vector for `option`.
+    """
     content = f'{{"columns": {columns}, "parameters": {{"{option[2:].replace("-", "_")}": {values}}}}}'
     return ("plan", "--sigma", "named.csv", "--rows", "9", *BUDGET, option, {"bad.json": content})
 
@@ -1392,9 +1395,10 @@ def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
 @pytest.mark.parametrize("command", ["sum", "mean", "plan"])
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_ranges_in_the_place_of_estimates_are_told(egm, form, command):
-    """`egm` warns in one line if it reads center and sigma from a release that took both from the declared ranges.
+    """`egm` warns in one line if it reads center and sigma from an adaptive release that did not estimate them.
 
-    `command` is the command that reads them, and `form` is the format of the file of the release.
+    With a small budget, they are only the middle and half of each declared range. `command` reads them, and `form` is
+    the format of the release's file.
     """
     ranges = [text for name in NAMES for text in ("--range", f"{name}=-60:60")]
     options = ("--sigma", f"found.{form}", "--center", f"found.{form}", *BUDGET, "--rows", "400")

@@ -73,9 +73,10 @@ def error_of(mechanism, axes, mean, factors):
 def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon):
     """No pair of scaling and clip norm has less expected error than the "optimal" pair, up to a relative 1e-8.
 
-    The error is strongly convex in the semi-axes of the clip region, so its gradient bounds how far it is above the
-    minimum (chapter 15). The true mean is `offset` sigma from the center. `factor` is the argument `sigma_factor` of
-    the mechanism, and `n`, `epsilon` and `neighbors` are arguments, too.
+    The test computes only the gradient of the error at this pair. The error is strongly convex in the semi-axes of the
+    clip region, so a small gradient means that the error is near its minimum (chapter 15 of the book). The true mean is
+    `offset` sigma from the center. `n`, `epsilon`, `neighbors` and `factor` (`sigma_factor`) are arguments of the
+    mechanism.
     """
     sigma, center = np.array([5.0, 1.0, 1.0, 0.02]), np.array([3.0, -1.0, 0.5, 0.0])
     options = BEST | {"center_std": offset * sigma, "sigma_factor": factor, "neighbors": neighbors, "center": center}
@@ -91,9 +92,9 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon
 def test_the_pair_has_less_error_than_one_after_the_other():
     """To choose the scaling before the clip norm gives over 3 % more error than to choose both together.
 
-    The example is that of chapter 15. The scaling is `scaling.optimal` for the clip probability 1/n, or for the
-    probability that results from the best clip norm. For four other clip probabilities, the error is also larger than
-    if both are chosen together.
+    The scaling is `scaling.optimal` for a guess of the clip probability: first 1/n, and then the probability that
+    results from the first guess and its best clip norm. Four other guesses also give more error, but perhaps less than
+    3 % more.
     """
     sigma, n = zipf_sigma(100, 1.0), 10**5
     pair = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **BEST, **SURE)

@@ -467,7 +467,7 @@ def test_parts_of_a_dask_frame_may_each_have_their_own_order():
 
 
 def test_rows_with_names_in_a_list_are_refused():
-    """`release` refuses a list of rows that have names, because it would ignore the names."""
+    """`release` refuses a list whose rows are pandas Series, because it would ignore the names of their entries."""
     turned = [pd.Series(X[i, ORDER], OTHER) for i in range(N)]
     for held in (turned, iter([turned[:9], turned[9:]])):
         with pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names"):

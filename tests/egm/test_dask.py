@@ -75,9 +75,10 @@ CHUNKED = {
 
 @pytest.mark.parametrize("chunked", CHUNKED)
 def test_each_row_is_in_one_result_and_in_order(chunked):
-    """`results` applies a function to each block of rows, and adds up neighboring results until at most 16 are left.
+    """`results` sums each block of rows of a dask array, and adds up neighboring sums until at most 16 are left.
 
-    Here the function is `seen`, which returns the rows. So the test sees that each row is in one result, and in order.
+    Blocks are summed by a given function, here `seen`, which returns a list of the rows; to add lists joins them. Each
+    row must be in one sum, and in order.
     """
     X = CHUNKED[chunked](data())
     parts = results(X, seen)
@@ -169,7 +170,7 @@ def test_parquet_without_rows(tmp_path):
 
 
 def folder(path, second, **first):
-    """Write tables with the columns `first` and `second` to two Parquet files in the folder `path`; return `path`."""
+    """Write two tables, the dictionaries `first` and `second`, to Parquet files in the folder `path`; return `path`."""
     for name, table in (("a.parquet", first), ("b.parquet", second)):
         pq.write_table(pa.table(table), path / name)
     return path
@@ -350,7 +351,10 @@ def begun(folder):
 
 
 def kill_one(folder):
-    """Kill one of two processes when `folder` shows three blocks of each; return the killed one's blocks as a set."""
+    """Wait until two processes have each begun three blocks; then kill one of them, and return the set of its blocks.
+
+    `gated` writes to `folder` which blocks are begun.
+    """
     try:
         for _ in range(3000):
             blocks = begun(folder)

@@ -333,7 +333,10 @@ ODD_TEXT = st.text(st.sampled_from('ab ,;"\n\u2028'), min_size=1, max_size=8).fi
 
 @given(st.lists(st.tuples(ODD_TEXT, st.integers(-9, 9)), min_size=1, max_size=9), st.sampled_from([1, 2, 99]))
 def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
-    """`files.rows` reads cells with line breaks, quotes and delimiters from module csv, in blocks of `step` rows."""
+    """`files.rows` reads a file that module csv wrote, with line breaks, quotes and delimiters in cells.
+
+    It reads blocks of `step` rows.
+    """
     path = tmp_path_factory.mktemp("odd") / "t.csv"
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([("a note\nof two lines", "x"), *rows])
@@ -433,7 +436,10 @@ PEOPLE = 'id,age,region,pay\n"007", 31 ,"North, East ",2400\n x_1,58,NA,1900\n'
 
 
 def labels_of(it, names):
-    """Return the values of the table `it` as one array, and a list of its label columns `names`, each as one array."""
+    """Return the values of the table `it` as one array, and its label columns `names` as a list of arrays.
+
+    Labels are, for example, ids of persons. `it` comes from `files.rows`.
+    """
     blocks, labels = zip(*it.labelled(names), strict=True)
     return np.concatenate(blocks), [np.concatenate(column) for column in zip(*labels, strict=True)]
 
@@ -450,7 +456,7 @@ def test_labels_of_a_csv_file_are_texts_as_written(saved, options):
 
 
 def test_labels_are_known_as_names_of_line_1(tmp_path):
-    """`files.rows` takes line 1 for a header if all its texts are in the lists `known` and `labels`; else it fails."""
+    """`files.rows` takes line 1 for a header if each of its texts is a name in `known` or `labels`; else it fails."""
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
     assert it.names == ("age", "pay")
@@ -508,9 +514,10 @@ def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
 
 
 def bad_labels(path, labels=("id",), at_once=False):
-    """Return a function that reads the columns `labels` of the file `path`; a name or the file is wrong, so it fails.
+    """Return a function that reads the columns `labels`, such as ids of persons, from the file `path`, and fails.
 
-    With `at_once`, the function reads no row, so that only errors in the names or types of the columns appear.
+    Tests give it a wrong name or file. With `at_once`, the function reads no row, so that only errors in the names or
+    types of the columns appear.
     """
     it = files.rows(path, ["1"] if path.suffix == ".npy" else ["a"])
     return lambda: it.labelled(labels) if at_once else list(it.labelled(labels))
@@ -616,9 +623,9 @@ def test_bad_csv_is_explained(saved, name):
 
 @pytest.mark.parametrize(("text", "rows"), [("a\n1\n  \n3\n", 3), ("a\n1\n  \n", 2), ("a\n\n", 1)])
 def test_a_blank_line_is_no_missing_value(saved, text, rows):
-    """In a file with one column, a blank line counts as a row, because it may be a person's empty cell.
+    """In a file with one column, a blank line counts as a row, but reading it is an error, even with ``missing="nan"``.
 
-    To read this row is an error, even with ``missing="nan"``.
+    The line may be a person's empty cell. `text` is the content of the file, and `rows` the number of its rows.
     """
     it = files.rows(saved(text), missing="nan")
     assert sum(it.counts()) == rows

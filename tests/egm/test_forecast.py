@@ -162,9 +162,9 @@ SETTINGS = {  # of 200 simulations
 def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
     """Simulate sums of `n` clipped normal rows without noise, and return their squared errors, shape (`draws`,).
 
-    The rows have the mean `offset`, relative to the center, and the standard deviations `sigma`. Each row, multiplied
-    by `b`, is clipped to the norm `clip_norm`. An error is the distance from the sum of the rows if `target` is
-    "sample", and from `n` times the mean if it is "population".
+    The rows have the mean `offset`, relative to the center, and the standard deviations `sigma`. Each row is multiplied
+    by `b`, clipped to the norm `clip_norm`, and divided by `b`. An error is the distance from the sum of the unclipped
+    rows if `target` is "sample", and from `n` times the mean if it is "population".
     """
     x = offset + sigma * rng.normal(size=(draws, n, sigma.size))
     norms = np.linalg.norm(b * x, axis=2, keepdims=True)

@@ -465,11 +465,11 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize(("heavy", "factor"), [(36, 1.3), (38, 1.3), (44, 1.2), (46, 1.2), (54, 1.1)])
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
-    """A tail does not depend on the contour of its integral, even if a hundred terms have the same weight w.
+    """A tail does not depend on the contour of its integral, even if a hundred terms have the same weight 1.
 
-    Near the point 1 / (2 w) the integrand oscillates too quickly. Three contours with other directions at their ends
-    give the same logarithm of the tail, within 1e-12. `heavy` is the largest weight, and the tail starts at `factor`
-    times the mean.
+    Near the point 1/2 of the complex plane, which belongs to this weight, the integrand oscillates too quickly. For
+    three other slopes of the contour's ends, the logarithm of the tail is equal within 1e-12. `heavy` is the largest
+    weight, and the tail starts at `factor` times the mean.
     """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()

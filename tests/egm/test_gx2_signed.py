@@ -35,7 +35,10 @@ def points(form):
 
 
 def changed(form, **changes):
-    """Return the dictionary `form` of parameters with defaults for missing ones, an array of weights, and `changes`."""
+    """Return a copy of the dictionary `form` of parameters, with defaults for missing ones, after `changes` are made.
+
+    The weights become an array.
+    """
     full = {"dof": 1.0, "nc": 0.0, "normal": 0.0, "shift": 0.0, **form}
     return {**full, "weights": np.asarray(full["weights"], float), **changes}
 
@@ -217,8 +220,9 @@ def test_published_derivatives_of_the_toolbox():
 def test_published_far_tails_of_the_toolbox():
     """Tails of 1e-1000 and 1e-2000 agree with approximations on the getting-started pages of the toolbox gx2 by Das.
 
-    For a variable with a least value, the pages give a point by the logarithm of its distance from this value. Very
-    near to the least value, the tail is proportional to the third power of this distance.
+    A variable with a least value has such lower tails only at distances from it that are too small for a double. So the
+    test extrapolates from the distance 1e-250: with 6 degrees of freedom, the tail is proportional to the distance's
+    third power.
     """
     lower, upper = [-24365.14269438, -47950.03867407], [9723.84451406, 19159.3719629]
     np.testing.assert_allclose(gx2.logcdf(lower, **SIGNED) / np.log(10), [-1000, -2000], rtol=2e-5)
@@ -263,10 +267,9 @@ UPPER = [
 def test_published_tails_of_a_figure():
     """Tails agree with those that are plotted in a figure of Das (2025), whose numbers are in the toolbox gx2.
 
-    In the middle, the points divide the distances from the median to the quantiles 0.01 and 0.99 into 14 equal parts.
-    Then the difference is at most 1e-13. Further out, they divide the logarithm of the distance from zero into 19 equal
-    parts. There the logarithms of the tails are compared, as the figure shows them; the last of the published values
-    has only 10 correct digits.
+    From the quantile 0.01 to the median, and from there to the quantile 0.99, the points are equidistant, and the tails
+    differ by at most 1e-13. Further out, the distances of the points from zero are a geometric sequence. There the
+    logarithms of the tails are compared, as in the figure; the last of the published values has only 10 correct digits.
     """
     low, median, high = gx2.ppf([0.01, 0.5, 0.99], **COMPARED)
     below, above = np.linspace(low, median, 15)[1:-1], np.linspace(median, high, 15)[1:-1]
@@ -634,8 +637,8 @@ def test_methods_are_the_functions(form):
 def test_parameters_of_a_frozen_distribution_are_copies(size):
     """A later change of an array given to `gx2.rv` does not change the distribution; its attributes are read-only.
 
-    `size` is the number of weights; 3000 weights are gathered in clusters. The array of noncentralities is one number,
-    broadcast.
+    The noncentralities are given as a view of one number, which is changed. `size` is the number of weights; `gx2`
+    gathers 3000 weights in clusters.
     """
     one = np.array(0.3)
     given = np.linspace(1.0, 2.0, size), np.full(size, 2.0), np.broadcast_to(one, size)
@@ -794,11 +797,11 @@ def test_special_quadratic_forms():
 @pytest.mark.parametrize("curvature", [0.3, 1e-3, -1e-4, 1e-6, 1e-17, -1e-20, 1e-300])
 @pytest.mark.parametrize("slope", [1.0, 1e5])
 def test_small_curvature(curvature, slope):
-    """The tail of slope (curvature z^2 - z) agrees with the tails of z beyond the roots of this parabola.
+    """A tail of slope (curvature z^2 - z) agrees with the two tails of z beyond the roots.
 
-    z is a standard normal variable. The error grows with 1 / (4 curvature), the constant of the completed square, and
-    with the distance from the mean, as the Notes of `gx2.from_quadratic_form` say, unless the curvature is so small
-    that it counts as 0.
+    z is a standard normal variable. At the roots, the expression equals the point of the tail. The allowed relative
+    error grows with 1 / (4 curvature), the constant of the completed square, and with the distance of the point from
+    the mean. A |curvature| of 1e-17 or less counts as 0; then the error is below 1e-12.
     """
     law, x = gx2.from_quadratic_form([[slope * curvature]], linear=-slope), np.array([-0.2, 1.0, 5.0, 37.0])
     found = law.sf(slope * x) if curvature > 0 else law.cdf(-slope * x)
@@ -811,7 +814,7 @@ def test_small_curvature(curvature, slope):
 
 
 def test_small_curvature_beside_others():
-    """A term z^2 / 1e18 of a quadratic form counts as a constant, its mean, only beside a linear term z."""
+    """A squared term of a quadratic form counts as a constant, its mean, only beside far larger coefficients."""
     x = np.array([-3.0, 0.5, 20.0])
     tiny, none = (gx2.from_quadratic_form(np.diag([1.0, each]), linear=[0.0, 1.0]) for each in (1e-18, 0.0))
     np.testing.assert_array_equal(tiny.sf(x), none.sf(x))
@@ -929,10 +932,10 @@ def test_density_near_a_pole_is_refused(x):
 
 @pytest.mark.parametrize("z", [1e3, 1e9, 1e12, 1e100, 1e154, 1e200])
 def test_far_tails_of_a_normal_term(z):
-    """Far tails and densities of a normal variable are those of SciPy; a chi-square term changes a tail as it should.
+    """Far tails and densities of a normal variable are those of SciPy; with a chi-square added, tails follow a formula.
 
-    The point is `z` standard deviations below the mean. A term with the weight 1 multiplies the tail by
-    (1 + 2 z)^(-1/2).
+    The point is `z` standard deviations from the mean. For large `z`, adding a chi-square variable with one degree of
+    freedom multiplies the lower tail by (1 + 2 z)^(-1/2).
     """
     with np.errstate(over="ignore"):
         tail, density = stats.norm.logcdf(-z), stats.norm.logpdf(z)

@@ -174,12 +174,11 @@ def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
 
 @pytest.mark.parametrize("options", [KNOWN, {"clip_probability": 0.1}], ids=["without a bias", "with a bias"])
 def test_the_ends_solve_the_equation_of_fieller(options):
-    """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count.
+    """Each end t of a mean's interval solves Fieller's equation for the ratio of a noisy sum to a noisy count of rows.
 
-    The equation says that |sum - t * count| is half of the length of an interval for the error of sum - t * count. This
-    error is normal noise plus a bias, of which only a bound is known. Without a bias, this half of
-    the length is the normal quantile times the standard deviation of that noise. The count is the number of rows, and
-    `options` are those of the mechanism.
+    The equation is |sum - t * count| = h, where h is half of the length of an interval around this difference. Without
+    a bias, h is the normal quantile times the standard deviation of the noise in the difference. With a bias by
+    clipping, `half_lengths` computes h. `options` are those of the mechanism.
     """
     made = mechanism(40, neighbors="add_remove", **options)
     release = made.release(np.random.default_rng(2).normal(CENTER, SIGMA, (40, 3)), rng=np.random.default_rng(1))
@@ -199,8 +198,8 @@ def test_the_ends_solve_the_equation_of_fieller(options):
 def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
     """Both ends of a mean's interval solve Fieller's equation if the noisy number of rows, `count`, is small or large.
 
-    For `count` = 10, the confidence is such that the interval would be unbounded for a number below 10 / 1.02. For the
-    two larger numbers, hardly a row is clipped. `options` are those of the mechanism.
+    For `count` = 10, the confidence is so high that the interval is nearly unbounded. For 1e6 and 1e9, hardly a row is
+    clipped. `options` are those of the mechanism.
     """
     made = mechanism(40, neighbors="add_remove", **{"clip_probability": 1e-12, **options})
     release = made.release(np.tile(CENTER, (40, 1)), rng=np.random.default_rng(1))
@@ -217,12 +216,12 @@ def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
 @pytest.mark.parametrize("confidence", [0.95, *slow(0.5, 0.8, 0.999)])
 @pytest.mark.parametrize("bias_std", [0.0, 0.2, 0.5, 1.0, 2.0, 5.0])
 def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
-    """Intervals for an estimate whose bias has the size B and an unknown sign have at least their `confidence`.
+    """Intervals for an estimate with a bias of unknown sign are right with at least the probability `confidence`.
 
-    The error of the estimate is normal with the variance 1 and the mean B or -B. `half_lengths` computes half of the
-    intervals' lengths from a guess of B: B plus normal noise of the standard deviation `bias_std`. In a second run,
-    negative guesses are replaced by zero. The probability that an interval is right is computed by quadrature over this
-    noise. It equals `confidence` for a large B and, if there is no noise and `confidence` is above 0.5, for every B.
+    The error of the estimate is normal with the variance 1 and the mean B or -B. `half_lengths` computes half of an
+    interval's length from a guess: B plus normal noise of the standard deviation `bias_std`. In a second run, negative
+    guesses are replaced by zero. Quadrature over the guesses gives the probability that an interval is right. This
+    probability equals `confidence` if B is 20 or more, or if `bias_std` is 0 and `confidence` is above 0.5.
     """
     noise = np.linspace(-9, 9, 3001)
     weights = stats.norm.pdf(noise) / np.sum(stats.norm.pdf(noise))
