@@ -506,8 +506,8 @@ def refused(path):
 def test_every_flipped_bit_is_refused_or_changes_nothing(path):
     """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the right costs.
 
-    One bit is flipped in each byte that is not zero, and in every 97th byte. For fewer than 200 of these bits the costs
-    are right, and then a new cost is recorded correctly or raises an OSError.
+    One bit is flipped in each byte that is not zero, and in every 97th byte. Fewer than 200 flips raise no
+    JournalError. Then a new cost is recorded correctly, or raises an OSError because the bit makes the file read-only.
     """
     history = made(path).history
     good, harmless = path.read_bytes(), 0

@@ -147,9 +147,9 @@ def simulated(d, size=4000):
 def fit(drawn):
     """Return a p-value for the hypothesis that the rows of `drawn`, shape (size, d), are l2 noise of scale 1.
 
-    It is the least p-value of several tests, without a correction for their number: the norm has a gamma distribution,
-    the mean norm is d and, for d > 1, the squared first coordinate of the direction has a beta distribution, and norm
-    and direction are independent.
+    It is the least p-value of several tests, without a correction for their number. The norm must have a gamma
+    distribution and the mean d. If d > 1, the squared first coordinate of the direction must have a beta distribution,
+    and norm and direction must be independent.
     """
     d = drawn.shape[1]
     norm = np.linalg.norm(drawn, axis=1)

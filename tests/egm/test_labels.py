@@ -40,9 +40,10 @@ def grouped(keys):
 
 
 def as_dates(library, kind, labels):
-    """Return the list `labels` in the form that a table of `library` needs for labels of this `kind`.
+    """Return the list `labels`, of a `kind` in LABELS, in the form that a table of `library` needs.
 
-    Dates in pandas and dask must be an array of NumPy's dates: pandas would keep a list of Python's dates as objects.
+    Dates in pandas and dask become an array of NumPy's dates: pandas would keep Python's dates as objects. Other labels
+    stay a list.
     """
     objects = kind == "dates" and library in ("pandas", "dask", "categories")
     return np.array(labels, dtype="M8[us]") if objects else labels
@@ -112,11 +113,10 @@ def test_labels_of_no_allowed_type_cost_nothing(kind):
 
 
 def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
-    """`codes` puts no row into the group of a date that the unit of time of the rows' labels cannot express.
+    """If the unit of the rows' labels cannot express a date, `codes` puts no row into the group of this date.
 
-    `codes` gets the labels of the rows and those of the groups, and returns the group of each row. For labels of rows
-    in nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be confused with the date in 1715 that has
-    the same last 64 bits.
+    `codes` returns the group of each row. In nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be
+    confused with the date in 1715 that has the same last 64 bits.
     """
     modulo = "1715-06-13T00:25:26.290448384"  # 2300-01-01 modulo 2**64
     labels = np.array(["2262-01-01", modulo], "M8[ns]")

@@ -240,10 +240,10 @@ AT_ONE = {
 @pytest.mark.parametrize("it", AT_ONE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
-    """A secure release turns x and x + 1 into integers whose difference is that of the integers for 0 and 1, within 1.
+    """A secure release turns large numbers x and x + 1 into integers as far apart as those for 0 and 1, up to one unit.
 
-    Here x is a large number, such as 2**62. The test would fail if x and x + 1 were converted to doubles, because large
-    neighboring doubles are more than 1 apart.
+    `handed` has these integers. The test would fail if x and x + 1 were converted to doubles, because large neighboring
+    doubles are more than 1 apart. `kind` is a type of numbers, and `it` a mechanism.
     """
     make, values = KINDS[kind]
     for value in values:
@@ -434,8 +434,8 @@ def test_the_charge_is_not_lost_in_rounding():
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
     """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for `delta` near 1.
 
-    For such a `delta`, the last digits of the multiplier computed for `epsilon` and `delta` do not always decrease when
-    `delta` increases. `d` is the number of integers that get noise.
+    `gaussian_std` also uses the multiplier for a slightly smaller delta. This one should be larger but, near 1,
+    rounding errors can make it smaller. `d` is the number of integers that get noise.
     """
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

@@ -165,7 +165,7 @@ def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
 
 
 def test_a_forecast_along_a_basis_takes_its_standard_deviations():
-    """Forecasts of a release's error agree for a covariance and for standard deviations along its eigenvectors."""
+    """Error forecasts agree for a covariance and for the standard deviations along its eigenvectors, the basis."""
     basis = bases.from_covariance(NEIGHBORS)
     by_sigma = mechanism(basis).forecast(basis.sigma, center=MEAN)
     by_covariance = mechanism(basis).forecast(covariance=NEIGHBORS, center=MEAN)

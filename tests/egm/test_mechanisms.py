@@ -167,10 +167,10 @@ def test_count_has_its_best_share():
 
 
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
-    """With center 0, the release of the number of rows increases the variance of the sum by 1 %.
+    """With center 0, the sum does not need the number of rows, whose release increases the sum's variance by 1 %.
 
-    The increase is relative to a quarter of the variance for a public number of rows. There neighbors replace a row,
-    which changes the sum by twice as much as an added row.
+    Without this number, the variance would be a quarter of that for neighbors that replace a row, because a replaced
+    row changes the sum twice as much as an added one.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)

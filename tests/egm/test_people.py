@@ -131,7 +131,7 @@ def test_arrays_columns_and_blocks_agree(library, kind):
 
 
 class Table:
-    """Stand-in for the table of a file, which yields the rows of X in blocks, sorted by person, with column b before a.
+    """Stand-in for a file's table: it sorts the rows of X by person and yields them in blocks, with column b before a.
 
     A new block begins at each index in `places`. `labels` has the columns of labels by name; "id" has the persons.
     """
@@ -208,8 +208,8 @@ def test_long_numbers_in_order_are_accepted_as_texts():
 def test_decimal_numbers_in_order_are_accepted_as_texts(spelled, places):
     """Persons' labels that are texts, such as "2.0" and "10.0", may be sorted as numbers.
 
-    Whole numbers or an empty block may come before them. `spelled` is the format of a label, and `places` says where
-    blocks begin.
+    Texts such as "2", or an empty block, may come before them. `spelled` is the format of a label, and `places` says
+    where blocks begin.
     """
     ids = np.sort(WHO)
     ids = ids[::-1] if spelled[0] == "-" else ids
@@ -315,7 +315,7 @@ def test_groups_of_columns_and_blocks_agree(library):
 
 
 def first_groups(who, groups, most, keys):
-    """Return {person: list of the first `most` of their groups in `keys`}; `who` and `groups` belong to the rows."""
+    """Return {person: first `most` of their groups in `keys`, in the order of rows}; `who` has the rows' persons."""
     first = {}
     for person, group in zip(who.tolist(), groups.tolist(), strict=True):
         if group in keys and group not in (seen := first.setdefault(person, [])) and len(seen) < most:
@@ -416,10 +416,10 @@ def test_large_groups_do_not_overflow(silent, monkeypatch):
 def joint_vectors(rng, radius, weights, rows, groups, extreme):
     """Return what one artificial person adds to the release of each group, as integers, shape (`groups`, 4).
 
-    The four numbers are sums over the person's `rows` rows, which go to the groups in turn: two clipped entries,
-    `weights`[0] for each row, and `weights`[1] for each row that counts as clipped. `rng` draws the rows in the ball of
-    this `radius`, and which of them count as clipped. If `extreme` is 1, all rows are (`radius`, 0) and count as
-    clipped; if it is -1, all are (-`radius`, 0), and none does.
+    The person's `rows` rows of two entries go to the groups in turn. The four numbers of a group are the sum of its
+    rows, `weights`[0] times their number, and `weights`[1] times the number of those that count as clipped. If
+    `extreme` is 0, `rng` draws rows in the ball of this `radius`, and which are clipped. If it is 1, all rows are
+    (`radius`, 0) and clipped; if it is -1, all are (-`radius`, 0), and none is.
     """
     total = np.zeros((groups, 4), dtype=object)
     for i in range(rows):
@@ -462,11 +462,11 @@ def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, cl
 
 @pytest.mark.parametrize(("neighbors", "radius"), [("replace_one", 1067415), ("add_remove", 1061296)])
 def test_rounding_sums_is_charged(neighbors, radius):
-    """The sensitivity that `Joint` computes is large enough even if the sum of each group is rounded.
+    """The sensitivity that `Joint` computes is large enough even if the sum of each group is rounded to integers.
 
-    The sums of four groups, in which one person has rows, are changed as much as the sensitivity without rounding
-    allows, and they are rounded before and after the change. Thereby each entry changes by nearly 1 more. `radius` is
-    the largest norm of a clipped row, and `neighbors` the neighbor relation.
+    The sums of four groups are changed as much as one person can without rounding. Rounding them before and after the
+    change increases the change of each entry by nearly 1. `radius` is the largest norm of a clipped row, and
+    `neighbors` the neighbor relation.
     """
     groups, d, times = 4, 5, 1 if neighbors == "add_remove" else 2  # a row is added, or replaced by the opposite one
     joint = Joint(neighbors, True, reach_squared=groups, groups=True)
@@ -492,9 +492,9 @@ COMBINATIONS = [
 def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, silent):
     """Estimates and counts have the standard deviations that the mechanism states, for 20 000 simulated releases.
 
-    The tolerance is five standard errors. A secure release asks for the same noise. `how` is the option per_person,
-    `clipped` the option count_clipped, and `groups` the number of groups of a person, or 0 for a mechanism without
-    groups. `neighbors` and `missing` are options, too.
+    A secure release asks its sampler for noise of this strength. `neighbors`, `missing`, `how` (per_person) and
+    `clipped` (count_clipped) are options of the mechanism. `groups` is the number of groups of a person, or 0 for a
+    mechanism without groups.
     """
     options = {"neighbors": neighbors, "per_person": how, "missing": missing, "count_clipped": clipped}
     made = mechanism(n=2, center=[40.0, -400.0], **options)

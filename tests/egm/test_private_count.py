@@ -29,7 +29,7 @@ def mechanism(bounds="radius", n=N, rho=RHO, **options):
 
 @functools.cache
 def releases(bounds="radius", n=N, **options):
-    """Return 60 pairs (X, release) of random rows X, and a simulated release of them; `n` rows are declared.
+    """Return 60 pairs (X, release): N random rows X, and a simulated release of them. The mechanism declares `n` rows.
 
     `bounds` says how the data are bounded: by a "radius" or by "ranges".
     """
@@ -106,10 +106,10 @@ NEAR_AN_END = [(-1.0, 1.0, 0.9, 20, 0.05), *slow((0.0, 1.0, 1.0, 100, 0.02), (-5
 
 @pytest.mark.parametrize(("low", "high", "entry", "n", "rho"), NEAR_AN_END)
 def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, entry, n, rho):
-    """If all rows are near an end of their range, errors are as small as forecast, and 95 % intervals are right.
+    """If all rows are near an end of their range, a noisy number of rows does not make errors larger than forecast.
 
-    Each of the `n` rows is `entry`, and the range is from `low` to `high`. The noise of the number of rows is about as
-    large as the number, or a half of it.
+    The sum is not cut to what so many rows allow, as the noisy number may be far too small. The 95 % intervals contain
+    the sum in at least 95 % of releases. Each of the `n` rows is `entry`, in the range from `low` to `high`.
     """
     made = AdaptiveDataMechanism(n, rho, ranges=[(low, high)], neighbors="add_remove")
     X, rng, off, inside = np.full((n, 1), entry), np.random.default_rng(7), [], []

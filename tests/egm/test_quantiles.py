@@ -133,7 +133,7 @@ def scores(monkeypatch):
 
 
 def moved(n, k):
-    """Yield all pairs of counts of `n` values in `k` intervals that differ only in the interval of one value."""
+    """Yield all pairs of arrays: counts in `k` intervals before and after one of `n` values moves to a higher one."""
     for places in combinations_with_replacement(range(k), n - 1):
         for old, new in product(range(k), repeat=2):
             if old < new:
@@ -164,8 +164,8 @@ def test_an_interval_is_private(scores, q):
 def test_a_score_moves_by_at_most_one(change, counts, q, data):
     """If one value is moved, added or removed, each score that `quantiles.interval` uses changes by at most one.
 
-    The `counts` of values in up to 40 intervals and the level `q` are random, and `data` draws the intervals of the
-    value. The largest score is always 0.
+    The `counts` of values in up to 40 intervals and the level `q` are random. `data` draws the value's interval before
+    and after the `change`, "moved" or "added". The largest score is always 0.
     """
     place = st.integers(0, len(counts) - 1)
     if change == "moved":
@@ -262,7 +262,8 @@ def test_wrong_epsilons_of_intervals_are_named(epsilon):
 def test_points_of_secure_quantiles_end_below_high():
     """The last point of `secure_quantile` is below `high`, by at most a step, and a whole number of steps above `low`.
 
-    It is the median of values above `high`, drawn with hardly any noise. The ranges and steps are decimal numbers.
+    The test gets this point as the median of values above `high`, with hardly any noise. Ranges and steps are decimal
+    numbers.
     """
     rng = np.random.default_rng(2)
     for low, width, step in zip(*rng.integers(-50, 50, (1, 300)), *rng.integers(1, 100, (2, 300)), strict=True):

@@ -139,9 +139,10 @@ def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
 
 
 def test_a_clipped_sum_is_what_it_says(silent):
-    """With few rows and no noise, a release is the sum of the rows, with each entry clipped to its column's range.
+    """With few rows, a release is a noisy sum of the rows, with each entry clipped to its column's range.
 
-    The noise, center, sigma, bias and forecast that the release states are those of this sum.
+    The release states the noise, center, sigma, bias and forecast of this sum. The test sets only the drawn noise to
+    zero.
     """
     X = people(50)
     X[3] = [-1e300, 1e300, 400]

@@ -74,8 +74,8 @@ def test_secure_laplace_has_the_law_it_states(scale):
 def test_a_draw_tells_nothing_of_another(sampler, law):
     """A draw of `sampler` is independent of the next one, and of a draw that another thread makes.
 
-    Two chi-square tests compare pairs of draws with the discrete `law`. A pair is a draw and the next one, or a draw of
-    the first half of the list and the draw at its place in the second half, which another thread makes.
+    The test draws a list, whose second half another thread makes. Two chi-square tests compare pairs with the discrete
+    `law`: neighbors in the list, and draws at equal places of the two halves.
     """
     (k, p), drawn = law(1.0), np.array(sampler(1.0, 100_000))
     for order in "FC":

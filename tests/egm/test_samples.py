@@ -80,7 +80,7 @@ def hockey_stick(epsilon, z, q, added):
 
 
 def test_the_closed_form_is_the_integral():
-    """`hockey_stick`, which other tests rely on, agrees with the integral in its docstring, for each `added`."""
+    """The closed form in `hockey_stick` agrees with the integral of delta, whether a person is added or removed."""
     x = np.linspace(-9, 10, 100_001)
     for epsilon, z, q in [(0.05, 1.1, 0.1), (0.3, 0.8, 0.5), (1.0, 0.5, 0.9), (-0.02, 1.1, 0.1)]:
         plain, moved = stats.norm.pdf(x, 0, z), stats.norm.pdf(x, 1, z)
@@ -329,7 +329,7 @@ def test_a_bad_probability_costs_nothing_and_reads_nothing(probability, tmp_path
 
 
 def test_replacement_is_refused_by_name():
-    """A budget for "replace_one" neighbors refuses samples; a budget for "add_remove" refuses the other mechanisms."""
+    """A budget for "replace_one" neighbors refuses samples; one for "add_remove" refuses "replace_one" mechanisms."""
     mechanism = GaussianDataMechanism([1.0], 10, 1.0, 1e-6)
     made = Budget(epsilon=100.0, delta=DELTA)
     for call in (
@@ -357,7 +357,7 @@ def test_mechanisms_without_rows_or_epsilon_are_refused():
 
 
 def test_a_missing_package_is_named_and_costs_nothing(monkeypatch):
-    """Without dp-accounting, a budget refuses several releases from samples at once, and says what to install.
+    """Without dp-accounting, `charge_steps` (for several releases from samples) fails, and says what to install.
 
     No cost is recorded. A single release from a sample does not need the package.
     """
@@ -610,9 +610,9 @@ def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
 
 @pytest.mark.parametrize("as_blocks", [False, True])
 def test_rows_and_groups_are_those_of_the_sample(as_blocks):
-    """A sample of half of the rows has about half of the rows, and about half of each group.
+    """With sampling probability 1/2, the released number of rows is about half of the true one, also in each group.
 
-    The rows are blocks of a data frame if `as_blocks` is true, and otherwise an array.
+    The rows are read in blocks if `as_blocks` is true, and otherwise they are an array.
     """
     rng = np.random.default_rng(3)
     X, by = rng.normal(0, 1, (4000, 1)), np.repeat(["a", "b"], 2000)

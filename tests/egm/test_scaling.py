@@ -177,10 +177,10 @@ def test_excess_bound_is_never_below_the_excess(sigma, p, size, seed):
 
 @pytest.mark.parametrize(("d", "p"), [(2, 1e-20), (3, 1e-4), (4, 0.5)])
 def test_excess_bound_knows_of_minima_that_it_has_not_seen(d, p):
-    """BFGS from random starts finds no total noise variance below the limit that `scaling.excess_bound` gives.
+    """For random scalings, `scaling.excess_bound` is at least their excess over the best scaling that BFGS finds.
 
-    `excess_bound` bounds how far the logarithm of a scaling's total noise variance is above its minimum. `d` is the
-    number of columns, and `p` is the clip probability.
+    The excess is the difference of the logarithms of the total noise variances. `d` is the number of columns, and `p`
+    is the clip probability.
     """
     rng = np.random.default_rng(d)
     sigma = np.exp(rng.normal(0, 1, d))
@@ -215,9 +215,9 @@ def test_excess_bound_ignores_units_and_order(sigma, factor, random):
 def test_excess_bound_notices_a_wrong_gradient(monkeypatch):
     """If the gradient is wrong in one coordinate, the bound `scaling.excess_bound` is above 1e-3 for the best scaling.
 
-    `excess_bound` uses the gradient to bound the excess of a scaling: how far the logarithm of its total noise variance
-    is above the minimum. The excess of the best scaling is 0, so the wrong gradient is noticed. With the wrong
-    gradient, `scaling.optimal` returns a scaling whose excess is above 1e-3, but below its bound by the right gradient.
+    The excess of a scaling says how far the logarithm of its total noise variance is above the minimum. For the best
+    scaling it is 0, so the bound reveals the wrong gradient. With this gradient, `scaling.optimal` returns a scaling
+    with an excess above 1e-3. The right gradient gives a bound above this excess.
     """
     sigma, p, right = tables.zipf_sigma(6, 1.0), 1e-4, gx2.conditional_means
     best = scaling.optimal(sigma, p)
@@ -271,10 +271,10 @@ def test_lengths_must_agree():
 
 @pytest.mark.parametrize("law", ["zipf", "lognormal", "repeated"])
 def test_optimal_for_many_columns_is_as_good_as_for_few(law):
-    """`scaling.optimal` is optimal for 9000 or 10 000 columns, too, because its search starts from a smaller problem.
+    """`scaling.optimal` is optimal for 9000 or 10 000 columns, too: `scaling.excess_bound` is nearly 0.
 
-    The smaller problem has fewer standard deviations, each of which stands for several columns; sums of their powers
-    are those of the whole problem. `law` says how the standard deviations are distributed.
+    The search starts from a smaller problem, with fewer standard deviations, each counted several times. Sums of some
+    powers of these agree with sums over all columns. `law` says how the standard deviations are distributed.
     """
     sigma = {
         "zipf": 1 / np.arange(1, 10_001),

@@ -75,9 +75,9 @@ def test_every_real_type_is_read_as_doubles(dtype):
 @pytest.mark.parametrize("d", [1, 32, 33, 70, 3000])
 @pytest.mark.parametrize("dtype", [float, np.float32, np.int16, np.longdouble])
 def test_rows_in_fortran_order_are_copied_as_they_are(d, dtype):
-    """Rows of any real type `dtype` in Fortran order, also a slice of a larger array, become equal rows in C order.
+    """`doubles` copies rows in Fortran order, also a slice of a larger array, to an equal array in C order.
 
-    There are so many rows, with `d` columns, that they are copied in several steps.
+    The rows have any real type `dtype`. There are so many, with `d` columns, that they are copied in several steps.
     """
     X = np.random.default_rng(d).integers(-99, 99, (2 * (70_000 // d), d + 1)).astype(dtype)
     for part in (np.asfortranarray(X), np.asfortranarray(X)[::-2, 1:]):

@@ -76,11 +76,10 @@ class Answer(int):
 
 
 def blind(stack, rows, seed, counted=False):
-    """Replace the samplers, and the functions that add up rows, so that noisy results depend only on `seed`.
+    """Replace the samplers, and the functions that add up rows, so that noisy results depend only on `seed` and `rows`.
 
-    The replaced functions return `rows` as the number of rows of every data set. If `counted` is true, the mechanism
-    first asks for a noisy number of rows, which is then `rows` plus noise. `stack` is the ExitStack that ends the
-    replacement.
+    The number of rows of every data set becomes `rows`. `counted` is true for a mechanism that first asks for a noisy
+    number of rows; the answer is `rows` plus noise. `stack` is the ExitStack that ends the replacement.
     """
     rng = np.random.default_rng(seed)
     clipped_sum, group_sums, rounded = sums.clipped_sum, sums.group_sums, lattice.rounded
@@ -242,7 +241,7 @@ def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     """With declared ranges, and fixed answers to the noisy queries, a release is the same for different data.
 
     So only released numbers decide whether it searches for center and spread, or sums clipped rows. For `n` = 800 rows
-    of `d` entries both occur. A release has fewer than 600 queries, each of which reads all rows.
+    of `d` entries, some of twelve releases search. `asked` notes the queries, fewer than 600 in each release.
     """
     mechanism, ways = AdaptiveDataMechanism(n, 1.0, ranges=[(-10.0, 30.0)] * d), set()
     for seed in range(12):
@@ -307,7 +306,7 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 
 
 class Noise(int):
-    """Integer noise that, when it is added to an integer `total`, gives told(total, noise) in place of the sum."""
+    """Integer `value` with a function `told`: an integer plus this noise is told(integer, value), and not the sum."""
 
     def __new__(cls, value, told):
         noise = super().__new__(cls, value)
@@ -370,7 +369,7 @@ class Transcript:
         return asked
 
     def turning(self, turn):
-        """Return `turn`, the method of `PrivateRows` of this name, changed to note its basis in `turned`."""
+        """Return the method `turn` of `PrivateRows`, changed to append its argument, a basis or None, to `turned`."""
 
         def noted(rows, basis):
             self.turned.append(basis)
@@ -389,7 +388,7 @@ class Transcript:
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
-        """Return a function told(total, noise) for the first run, which records its arguments and returns their sum."""
+        """Return told(total, noise) for the first run: it records both, and the noise's `std`, and returns the sum."""
 
         def told(total, drawn):
             self.answers.append((std, total, drawn))
@@ -628,12 +627,12 @@ def test_no_transcript_costs_more_than_is_charged(case, fast):
 @pytest.mark.slow
 @pairs
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
-    """Over many runs on neighboring data, the privacy losses of the runs are as small as zCDP with the budget demands.
+    """Over many runs on neighboring data, the privacy losses are as small as zCDP with the budget demands.
 
-    The privacy loss of a run is the log-likelihood ratio of all its answers. The mean loss is at most the budget rho =
-    1; if a row is removed, four standard errors more are allowed, because the expected loss is nearly the budget. The
-    frequency of large losses and the mean of exp(loss) are within the bounds for zCDP. The mean loss is also at least
-    0.15, so that a violation would show. `case` is a pair of data sets in NEIGHBORS.
+    The privacy loss of a run is the log-likelihood ratio of all its answers. The frequency of large losses and the mean
+    of exp(loss) are within the bounds for zCDP. The mean loss is at most the budget rho = 1 if a row is replaced, and
+    at most four standard errors above it if a row is removed. It is at least 0.15: without losses, the test would show
+    nothing. `case` is a pair of data sets in NEIGHBORS.
     """
     nearly_all = case in ("in ranges, wide rows", "removed, many rows")  # of the budget is lost
     runs = first(300 if nearly_all else 100, case)

@@ -16,7 +16,7 @@ CONDA_ONLY = {"chi2comb-py", "pip", "python"}
 
 
 def by_name(lines):
-    """Return a dictionary from package name to version specifier for `lines` of requirements, except the project's."""
+    """Return {package name: version specifier} for `lines` of requirements, without lines for the project itself."""
     requirements = [Requirement(line) for line in lines]
     return {canonicalize_name(item.name): item.specifier for item in requirements if item.name != PROJECT["name"]}
 

@@ -121,12 +121,12 @@ TAKE_A_VALUE = re.compile("-r|-c|--(requirement|constraint|target|platform|pytho
 
 
 def wrongly_installed(text, known, inside_the_package=False):
-    """Return a list of the names that `pip install` commands in `text` use, although others may own these names.
+    """Return a list of the names in `pip install` commands of `text` that may belong to somebody else's package.
 
-    The names in `known` are allowed. The project is not yet in the registry of packages, so a command must give an
-    address beside the project's name. If `inside_the_package` is True, `text` is from the package, whose users have
-    installed the project, so its name alone is allowed. An extra such as "egm[files]" is wrong anywhere in `text`,
-    because egm is not the name of the project.
+    The names in `known` are allowed. The project's name, perhaps with an extra, needs an address behind it, because the
+    project is not yet in the registry of packages. If `inside_the_package` is True, the name needs no address: users of
+    the package have installed the project. An extra such as "egm[files]" is wrong anywhere in `text`: egm is not the
+    project's name.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):

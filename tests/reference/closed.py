@@ -62,8 +62,8 @@ def _series(w, k, nc, x):
 def _upward(k, y, jump):
     """Return the upper tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom, as a list.
 
-    jump[j] is the difference of the tails for k + 2 j and k + 2 j + 2. The list is as long as `jump`, whose last entry
-    is not used. The differences are added to the first tail, an incomplete gamma function.
+    jump[j] is the tail for k + 2 j + 2 minus the tail for k + 2 j. The list is as long as `jump`. The first tail is an
+    incomplete gamma function.
     """
     tails = [mp.gammainc(k / 2, y / 2, mp.inf, regularized=True)]
     for step in jump[:-1]:
@@ -74,7 +74,8 @@ def _upward(k, y, jump):
 def _downward(k, y, jump):
     """Return the lower tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom, as a list.
 
-    `jump` has the differences of successive tails. They are added to the last tail.
+    jump[j] is the tail for k + 2 j minus the tail for k + 2 j + 2. The list is as long as `jump`. The last tail is an
+    incomplete gamma function.
     """
     tails = []
     tail = mp.gammainc(k / 2 + len(jump) - 1, 0, y / 2, regularized=True)

@@ -29,7 +29,7 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 class Form(NamedTuple):
     """Describe the sum Q = sum_j w_j chi2(k_j, nc_j), divided by its largest weight `scale`, with equal weights merged.
 
-    The first three fields hold numbers of mpmath.
+    All numbers are those of mpmath, except in `double`.
     """
 
     scale: mpf
@@ -103,10 +103,10 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return (function, low, high), by which a bisection can search for the real point through which a contour goes.
+    """Return (function, low, high): an increasing function maps t in [low, high] to a contour's real point s.
 
-    The function is increasing. It maps [low, high] into (0, 1/2) if `upper` is True, for an upper tail, and otherwise
-    into (-inf, 0), for a lower tail.
+    For an upper tail (`upper` is True), s is in (0, 1/2), and otherwise in (-inf, 0). A bisection varies t, because s
+    may be very near 0 or 1/2.
     """
     return (lambda t: 0.5 / (1 + np.exp(-t)), -60.0, 34.0) if upper else (lambda t: -np.exp(-t), -700.0, 700.0)
 

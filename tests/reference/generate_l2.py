@@ -63,7 +63,8 @@ def integral(logarithm, end):
 def log_delta(epsilon, excess, d):
     """Return the logarithm of delta at `epsilon` for l2 noise in `d` dimensions, by the closed form in `egm._l2`.
 
-    The scale s of the noise is given by `excess`: the largest privacy loss, 1 / s, minus `epsilon`.
+    `excess` is the largest privacy loss, 1 / s for noise of scale s, minus `epsilon`. The closed form integrates over
+    an angle, whose cosine is the privacy loss of a release divided by the largest loss.
     """
     if d == 1:
         return mp.log(-mp.expm1(-excess / 2))
@@ -71,7 +72,7 @@ def log_delta(epsilon, excess, d):
     ratio = (d - 1) / z * bessel_ratio(d, z)
 
     def density(angle):
-        """Return the log density at `angle`, up to a constant; cos(angle) is the privacy loss over the largest loss."""
+        """Return the logarithm of the probability density of the angle at `angle`, up to a constant."""
         sine = mp.sin(angle)
         return (d - 2) * mp.log(sine) + z * mp.cos(angle) + mp.log(ratio + sine**2) if sine > 0 else mpf("-1e30")
 
@@ -81,7 +82,7 @@ def log_delta(epsilon, excess, d):
         """Return the logarithm of the integrand of delta at the angle cut - `distance`.
 
         The integrand is the density of the angle times 1 - exp(epsilon - loss), where loss is the privacy loss at this
-        angle. At the angle `cut` the loss is equal to epsilon.
+        angle. At `cut`, a variable of `log_delta`, the loss is epsilon.
         """
         above = 2 * mp.sin(distance / 2) * mp.sin(cut - distance / 2)
         return density(cut - distance) + mp.log(-mp.expm1(-2 * z * above)) if above > 0 else mpf("-1e30")
@@ -108,10 +109,7 @@ def by_spheres(epsilon, s, d):
         return r ** (d - 1) * mp.exp(-r / s) / (mp.gamma(d) * s**d)
 
     def outside(start, cosine):
-        """Return the probability that the norm r of the noise is above `start` and its direction in a cap of a sphere.
-
-        In the cap, the angle to an axis has a cosine below cosine(r), where `cosine` is a function.
-        """
+        """Return the probability that noise has a norm r > `start`, and an angle to an axis with cosine < cosine(r)."""
         ends = [start, start + s / 4, *(start + k * s for k in (1, 4, 10, 20, 40, 80, 160, 320))]
         return mp.quad(lambda r: radius(r) * cap(cosine(r)), ends)
 
