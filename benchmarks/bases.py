@@ -18,11 +18,10 @@ square norm. CoinPress is told the largest true standard deviation along any dir
 nor this standard deviation.
 
 The method of Brown, Hopkins and Smith (2023) is not run. The column `least` of the results has the number of rows that
-this method needs. The method is (epsilon, delta)-differentially private, and refuses if n < 20 k t, where k is
-ceil(6 log(6 / delta) / epsilon) + 4 and t is a threshold that the user chooses. It leaves out those of the n / 2
-differences of rows whose leverage is above 2 t / n. If more than the number `LEFT_OUT` of them are left out, it most
-likely refuses, too. So `least` is 20 k t for the smallest t with which at most `LEFT_OUT` differences are left out. The
-mean of the leverages is 2 d / n, so `least` is never below 20 k d.
+this method needs for (epsilon, delta)-differential privacy: 20 k t, where k is ceil(6 log(6 / delta) / epsilon) + 4 and
+t is a threshold that the user chooses. Of the N / 2 differences of N rows, the method leaves out those whose leverage
+is above 2 t / N. If it leaves out more than `LEFT_OUT` differences, it most likely gives no result. So t is the
+smallest threshold with which this does not happen here. It is at least d, because the mean of the leverages is 2 d / N.
 
 The result is written to `egm/study/data/bases.csv`. The random numbers depend only on set, method and run. The function
 of each method takes the rows `X`, the budget `rho`, the name of the set and a random generator `rng`. It returns an
@@ -93,7 +92,10 @@ def draw(name, source, run):
 
 
 def ours(X, rho, name, rng, basis=None):
-    """Return the mean of `X` as AdaptiveDataMechanism with `basis` estimates it, and whether a basis was used."""
+    """Return the mean of `X` as AdaptiveDataMechanism estimates it, and whether it used a basis.
+
+    `basis` is None, "learn" or a matrix. With a small budget it is not used. `name` is that of the data set.
+    """
     _, radius, low = RANGES[name]
     mechanism = AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(low, 10 * radius), basis=basis)
     release = mechanism.release(X, rng=rng)
@@ -113,7 +115,7 @@ def basis_of(X, rho, rng):
 
 
 def ours_along(X, rho, name, rng, share=0.05):
-    """Return egm's estimate of the mean of `X` along a private basis, and whether the basis was used.
+    """Return the mean of `X` as `ours` estimates it with a private basis, and whether this basis was used.
 
     The basis is that of `basis_of`, and costs the part `share` of the budget `rho`.
     """

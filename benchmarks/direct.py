@@ -53,10 +53,10 @@ def _saddle(r, x):
 
 
 def _growth(v, a, b):
-    """Return the complex number K(c + a + ib) - K(c) for real `a` and `b`, which is -1/2 sum log(1 - v (a + ib)).
+    """Return the complex number -1/2 sum_j log(1 - v_j (a + ib)) for real `a` and `b` and the array `v`.
 
-    K is the cumulant function of S / (2 w), where S is the sum and w is the largest weight. c is the saddle point, and
-    `v` is the array r / (1 - r c), where r are the weights, divided by w.
+    This is K(c + a + ib) - K(c) if v_j = r_j / (1 - r_j c), where K, c and r_j are those of `_saddle`: the cumulant
+    function, the saddle point, and the weights, divided by the largest one.
     """
     total = np.clongdouble(0)
     for start in range(0, v.size, CHUNK):

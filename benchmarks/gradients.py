@@ -2,8 +2,8 @@
 
 In each step DP-SGD takes the gradients of a random sample of rows, clips each gradient, adds them up, adds normal noise
 to the sum, and takes a step along the result. Before the clipping, a transform may center and scale the gradients. The
-privacy is the same with every transform that depends only on public rows or on the noisy sums of earlier steps. The
-only other transform, which uses the training rows themselves, is called "not private".
+privacy is the same with every transform that depends only on public rows or on the noisy sums of earlier steps. One
+transform uses the training rows themselves, and is called "not private".
 
 Run it by `python -m benchmarks.gradients`. It needs dp-accounting, which computes the noise for Poisson samples, and
 scikit-learn for the data. For each transform, the clip norm and the step size are tuned on the same grid, and not

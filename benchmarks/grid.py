@@ -103,7 +103,7 @@ CELLS = {
 
 
 def ours(X, cell, rng):
-    """Estimate the mean of `X` by egm's AdaptiveDataMechanism, for spreads in a range of eight powers of ten."""
+    """Estimate the mean of `X` by egm's AdaptiveDataMechanism; the declared spreads cover eight powers of ten."""
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
     return mechanism.release(X, rng=rng).estimate / len(X)
@@ -151,7 +151,8 @@ def largest_sigma(cell):
 def narrow(cell):
     """Return the bound on the norm of the mean with which the PLAN paper runs the method of Huang, Liang and Yi.
 
-    With it, the method searches rotated coordinates between -`cell.radius` / sqrt(d) and `cell.radius` / sqrt(d).
+    With this bound, the method searches medians of rotated coordinates in the range +-`cell.radius` / sqrt(d). By
+    default it searches farther.
     """
     padded = 1 << (cell.d - 1).bit_length()
     return cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / BETA)))
@@ -290,7 +291,7 @@ def entries(row):
 
 
 def csv_text(names, rows):
-    """Return CSV text with the `names` of the columns and the `entries` of all `rows`."""
+    """Return CSV text with the `names` of the columns and the `rows`; floats have four digits."""
     sink = io.StringIO()
     csv.writer(sink, lineterminator="\n").writerows([names, *map(entries, rows)])
     return sink.getvalue()
@@ -386,8 +387,8 @@ class Progress:
 def table(cells, seeds, db):
     """Return a pair: the table of results at the grid points `cells` as CSV text, and a list of the missing results.
 
-    The table has one row for each grid point and each method that runs there, with the figures of the first `seeds`
-    seeds in the database `db`. The list has a pair (grid point, name of the method) for each row that is missing.
+    The table has one row for each grid point and each method that runs there, with mean squared errors over the first
+    `seeds` seeds in the database `db`. The list has a pair (grid point, name of the method) for each missing row.
     """
     lines, absent = [COLUMNS], []
     for cell in sorted(cells):

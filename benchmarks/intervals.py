@@ -1,11 +1,11 @@
 """`python -m benchmarks.intervals`: measure how often intervals of means contain the exact mean, and how long they are.
 
 Two mechanisms release the sum of rows with two columns: an `AdaptiveDataMechanism` and a `GaussianDataMechanism`. A
-third one, called "unseen", is an `AdaptiveDataMechanism` that counts rows which may be far away; its intervals also
-hold if there are such rows. The rows are drawn from each of the fifty laws (distributions) of `benchmarks.laws`, in
-four settings, each with a number of rows and a budget. The guesses that the `GaussianDataMechanism` gets are as wrong
-as it assumes by default: by half a standard deviation in each mean, and by a factor of 1.25 in each standard deviation.
-If a law has infinite variance, the standard deviation of normal rows with the same quartiles takes its place.
+third one, "unseen", is an `AdaptiveDataMechanism` that spends budget on intervals which also hold if far rows are too
+few to be noticed. The rows are drawn from each of the fifty laws (distributions) of `benchmarks.laws`, in four
+settings, each with a number of rows and a budget. The guesses that the `GaussianDataMechanism` gets are as wrong as it
+assumes by default: by half a standard deviation in each mean, and by a factor of 1.25 in each standard deviation. If a
+law has infinite variance, the standard deviation of normal rows with the same quartiles takes its place.
 
 Each release gives four intervals for each column: for the mean of the rows and for the mean of the distribution, at two
 confidence levels. Two figures are printed for each kind of interval. The first is the share of the intervals that
@@ -103,9 +103,9 @@ def measured(found):
     """Return the shares of intervals that contain the mean, their standard errors, and the relative lengths.
 
     `found` is a list with what `release` returns for the runs 0, 1, and so on. Each of the three arrays has the shape
-    (2, 2): one row for the mean of the rows and one for the mean of the law, as in `OF`, and a column for each of the
-    two confidence levels in `LEVELS`. A relative length is the length, divided by the shortest one with which intervals
-    around the same estimates would contain the mean as often as promised.
+    (2, 2): the first row is for the mean of the rows, and the second for the mean of the law. The columns are for the
+    levels in `LEVELS`. A relative length is the mean length, divided by the shortest length that is enough: twice the
+    quantile of the absolute errors at the level.
     """
     inside, lengths, errors = (np.array(part, dtype=float) for part in zip(*found, strict=True))
     of_runs, ratios = inside.mean(axis=-1), []

@@ -46,9 +46,9 @@ def random_form(rng):
 def finer_tail(crossing, y):
     """Compute the logarithm of a tail with sixteen times as many nodes as `egm._gx2.tails.log_tail_at` takes.
 
-    The tail is that of the weighted chi-square sum `crossing.form` at the point `y`, in the units of this sum: the
-    lower tail if `crossing.lower` is true, and else the upper one. The tail is a contour integral, and `crossing` has
-    the point at which the contour crosses the real axis.
+    `crossing`, a result of `egm._gx2.contour.saddle`, holds a weighted chi-square sum, `crossing.form`, and the point
+    at which the contour of integration crosses the real axis. The tail is that of this sum at `y`, in its units: the
+    lower one if `crossing.lower` is true, and else the upper one.
     """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at

@@ -3,13 +3,14 @@
 A clipped sum is the noisy sum of rows that are clipped to the declared ranges, entry by entry. The mechanism either
 releases such a sum or searches for center and spread first. The rows are drawn from each of the fifty laws of
 `benchmarks.laws`, or from one of two laws with outliers, which are listed apart: one row in a hundred, or one in a
-thousand, is at the end of the ranges. All columns have the same range. Its half is 3, 10 or 100 times the distance
-within which nine tenths of the entries lie, and it is off center by a third of its half.
+thousand, is at the end of the ranges. All columns have the same range. Half of its width is 3, 10 or 100 times the
+distance from the median within which nine tenths of the entries lie. The range is centered above the median, by a third
+of this half.
 
-The squared error of a release that searched is measured. That of a clipped sum has a known mean: the variance of its
-noise, plus the square of what is cut from the rows. A release that did not search is given this mean, too, computed
-with its own noise. A cell is a law with one width, one number of rows, one number of columns and one budget; its figure
-is the mean squared error of the runs over that of the clipped sum.
+The squared error of a release that searched is measured. For the clipped sum and the other releases, its mean is
+computed: the variance of the noise, plus the square of what is cut from the rows. A cell is a law with a width of the
+range, numbers of rows and columns, and a budget. Its ratio is the mean squared error of the releases over that of the
+clipped sum.
 """
 
 import argparse
@@ -61,7 +62,10 @@ def cell(law, half, n, d, reach, runs):
 
 
 def table(names, runs):
-    """Yield a line for each case of the laws `names` where a clipped sum is clearly better, and one for each width."""
+    """Yield a line for each cell of the laws `names` with a high ratio, and a summary for each width of the ranges.
+
+    The ratio, see `cell`, is high if it is above 1.1 by more than two standard errors. It is that of `runs` releases.
+    """
     for half in HALF:
         ratios = []
         for law in names:
@@ -76,7 +80,7 @@ def table(names, runs):
 
 
 def main():
-    """Print the cases where a clipped sum is clearly better, and a summary for each width; --quick makes two runs."""
+    """Print `table` for the fifty laws, and for those with outliers; --quick takes two runs of each cell."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ranges", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two runs of each cell")
     runs = 2 if parser.parse_args().quick else RUNS

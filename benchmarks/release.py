@@ -171,7 +171,8 @@ def adaptive(quick):
 def holder(kind, X, folder):
     """Return a function without arguments that returns the rows of the matrix `X` as an object of the kind `kind`.
 
-    A kind is an entry of KINDS, such as "memory map", whose file is in `folder`. A call of the function copies nothing.
+    `kind` is an entry of KINDS. For "memory map", `holder` saves the rows in a file in `folder`. The returned function
+    copies nothing.
     """
     if kind == "blocks":
         return lambda: iter(np.array_split(X, 100))

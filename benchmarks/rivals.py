@@ -57,10 +57,10 @@ def chi2comb():
 
 
 def gx2_calls(function):
-    """Return {name: function of a number and weights} for `function`: cdf or inv of the package gx2 from PyPI.
+    """Return {name: function of a number and weights}, with one entry for each set of options in `GX2`.
 
-    With cdf, each returned function computes the upper tail at the number. With inv, the number is a probability, and
-    each computes the upper quantile. There is one entry for each set of options in `GX2`.
+    The functions call `function`: cdf or inv of the package gx2 from PyPI. With cdf, they compute the upper tail at the
+    number. With inv, the number is a probability, and they compute the upper quantile.
     """
 
     def call(options, value, weights):

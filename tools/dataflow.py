@@ -53,7 +53,7 @@ class Names(ast.NodeVisitor):
         self.visit(cell)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Record the name `node` as read or as assigned by the cell; a random generator that is read is also changed.
+        """Record the name `node` as read or as assigned by the cell; a random generator is recorded as changed, too.
 
         Names that belong only to a surrounding comprehension or lambda function are not recorded.
         """

@@ -109,8 +109,8 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
     """Return the `Ledger` of a project: its entries, together with the results that its executed chapters recorded.
 
     `executed` has the path of each executed chapter (notebook) by its file name. `root` is the main folder of the
-    project. An error in print without a recorded result gets that of its statement, if one cell checks both. If two
-    cells record a result for one entry, raise ValueError.
+    project. An error in print without a recorded result gets that of the statement to which it belongs, if one cell
+    checks both. If two cells record a result for one entry, raise ValueError.
     """
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), LOADER) or [] for file in files)
@@ -230,10 +230,10 @@ def test_exists(root: Path, test: str) -> bool:
 
 
 def strangers(ledger: Ledger) -> list[str]:
-    """Return a list of messages about keys that do not have exactly one entry in `ledger`.
+    """Return a list of messages about keys of statements and errors in print without exactly one entry in `ledger`.
 
-    These are keys with several entries, recorded results without an entry, and statements in a chapter without an
-    entry. Only statements that have a number in Poulsen's report are looked for.
+    Reported are keys with several entries, recorded results without an entry, and statements in a chapter that have a
+    number in Poulsen's report but no entry.
     """
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
@@ -246,7 +246,7 @@ def strangers(ledger: Ledger) -> list[str]:
 
 @cache
 def labels_of(source: str) -> list[str]:
-    """Return the ledger's keys, such as lemma-4-1, of those statements in a cell that Poulsen's report numbers."""
+    """Return the ledger's keys, such as lemma-4-1, of statements of Poulsen's report in the text `source` of a cell."""
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
 

@@ -116,10 +116,11 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """Return a Markdown table that counts errors in print (slips) of Poulsen's report by version, and of the notes.
+    """Return a Markdown table that counts errors in print (slips); its rows are the report's versions and the notes.
 
     The columns count the errors of each weight (how serious they are), those that a notebook cell demonstrates, and
-    those that the final report still has, has corrected, or has removed. A last row counts each error of `ledger` once.
+    those that the final report still has, has corrected, or has removed. Versions share errors, so a last row counts
+    each error of `ledger` once.
     """
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
@@ -309,7 +310,7 @@ def reference(entry: Entry, text: str = "") -> str:
 
 
 def stated(claim: Claim, kind: str) -> str:
-    """Return Markdown for a link to the place in the book where `claim`, a numbered statement of the report, stands."""
+    """Return Markdown for a link to the report's statement `claim` in the book; `kind` is its kind, such as "Lemma"."""
     if kind == "Figure":
         return f"{{numref}}`{DRAWN[claim.id]}`"
     return f"{{eq}}`report-{claim.id.partition('-')[2]}`" if kind == "Equation" else f"{{prf:ref}}`{claim.id}`"

@@ -191,8 +191,9 @@ def number(text):
 def test_same_as_the_package(explorer, setting, scaling):
     """The explorer's JavaScript function `egm.forecast` and the package agree in each number to a relative 1e-12.
 
-    They agree only to 1e-7 for the scaling "optimal", whose minimum is flat, and to 3e-11 for l2 noise, which the
-    package rounds up. `setting` is a dictionary of the explorer's parameters, and `scaling` is the name of the scaling.
+    For the scaling "optimal", which minimizes the noise, they agree only to 1e-7, because the minimum is flat. The
+    error of l2 noise agrees to 3e-11, because the package rounds the scale of l2 noise up. `setting` is a dictionary of
+    the explorer's parameters.
     """
     found = explorer.evaluate("setting => egm.forecast(setting)", setting | {"scaling": scaling})
     for name, value in expected(**setting, scaling=scaling).items():
@@ -234,11 +235,11 @@ def other_settings():
 
 @pytest.mark.parametrize("setting", other_settings(), ids=lambda s: "-".join(map(str, list(s.values())[-4:])))
 def test_same_as_the_package_with_other_centers_and_clips(explorer, setting):
-    """The explorer's JavaScript and the package agree if the mean is not the center, and for other clip probabilities.
+    """The explorer's JavaScript and the package agree if the mean is not the center, or the clip probability not 1/n.
 
-    They agree in each part of the error up to 1e-9 of the total error. For the clip probability "best", whose minimum
-    is flat, of the errors only the total must agree: to a relative 1e-7, or 1e-5 if nearly all rows are clipped.
-    `setting` is a dictionary of the explorer's parameters.
+    They agree in each part of the error up to 1e-9 of the total error. For the clip probability "best", with the least
+    total error, only this total must agree, because its minimum is flat: to a relative 1e-7, or 1e-5 if nearly all rows
+    are clipped. `setting` is a dictionary of the explorer's parameters.
     """
     found, truth = explorer.evaluate("setting => egm.forecast(setting)", setting), expected(**setting)
     assert found["total"] == pytest.approx(sum(found[part] for part in PARTS), rel=1e-14)
@@ -728,9 +729,9 @@ def test_cards_fill_their_rows(explorer, width, rows):
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
-    """The explorer takes the setting from a new address even if it has overwritten this address by its old setting.
+    """The explorer takes the setting from a new address even if the address bar shows the old address again.
 
-    The explorer writes its setting into the address, and may do so just before the browser reports the new address.
+    The explorer writes its setting into the address bar, and may do so just before the browser reports the new address.
     """
     page.evaluate(
         "async () => { const before = location.hash;"

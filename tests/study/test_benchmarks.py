@@ -104,9 +104,8 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
     """`l2.noise` calls the program dp_l2 with the arguments that its authors used, and prints the error of its noise.
 
     dp_l2 computes the scale of l2 noise. In its place, the test has a function that checks all arguments except the
-    dimension, and returns the scale for delta = 0. `l2.noise` must print the mean squared error of noise with this
-    scale, divided by that of Gaussian noise, and beside it the ratio for egm's l2 noise, which must not exceed the
-    first ratio.
+    dimension, and returns 1 / epsilon, which is enough for any delta. `l2.noise` must print two mean squared errors,
+    divided by that of Gaussian noise: for this scale, and for egm's, whose error must not be larger.
     """
 
     def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):
@@ -196,9 +195,9 @@ def test_a_run_belongs_to_its_key():
 def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
     """`searches.release` and `searches.line` return the right numbers if the error of each release is known.
 
-    A stand-in for the mechanism releases the exact sum plus `off`, with the standard deviations `sigma` and known
-    forecasts. Expected are: `ratio`, the norm of the error over its forecast; `inside`, whether estimate and `sigma`
-    are within the declared ranges; and `covered`, the share of the entries of the sum within their intervals.
+    A stand-in for the mechanism releases the exact sum plus `off`, standard deviations `sigma` of the columns, and
+    known forecasts. Expected are: `ratio`, the norm of the error over its forecast; `inside`, whether estimate and
+    `sigma` are within the declared ranges; and `covered`, the share of the entries of the sum within their intervals.
     """
     X, off = SMALL.rows(0), np.array(off)
 
@@ -243,13 +242,13 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """`AdaptiveDataMechanism` has errors above five times its forecast for certain kinds of data only.
+    """Stored errors of `AdaptiveDataMechanism` are above five times its forecast for certain kinds of data only.
 
-    The errors were measured for the table `tables.searches()`. In its parts "ten laws" and "large budgets", these data
-    are rows from laws of infinite variance. In the part "strange tables", they have Pareto or Cauchy columns, or
-    `laws.TABLES` marks them as hidden, because the user's declarations about the data are false, or because the
-    outlying rows are too few to be noticed with the budget. Of the 1600 runs of the part "mixed columns", three have
-    such an error, all with a lognormal column. In no part did a run fail, or leave the declared ranges.
+    The errors are in the table `tables.searches()`. In its parts "ten laws" and "large budgets", these data are rows
+    from laws of infinite variance. In the part "strange tables", they have Pareto or Cauchy columns, or are marked as
+    hidden in `laws.TABLES`: they are not as the user declared, or have too few outlying rows to be noticed with the
+    budget. In the part "mixed columns", three of 1600 runs have such an error, all with a lognormal column. In no part
+    did a run fail, or leave the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
@@ -388,10 +387,10 @@ def test_intervals_are_measured_for_each_law(kind):
 
 @pytest.mark.filterwarnings("ignore")
 def test_releases_with_ranges_are_compared_with_a_clipped_sum():
-    """`ranges.cell` gives the ratio 1 where no search is made, and far less where a search finds normal rows.
+    """`ranges.cell` gives a ratio of 1 where no release searches, and below 0.1 where all search (here normal rows).
 
     The ratio is that of the squared errors of releases and of a clipped sum. Its standard error and the share of
-    releases with a search are returned, too. The last line of `ranges.table` is the summary for the widest ranges.
+    releases with a search are returned, too. The last line of `ranges.table` is a summary for the widest ranges.
     """
     ratio, se, share = ranges.cell("uniform", 3.0, 50, 2, 8, 3)
     assert (ratio, se, share) == (pytest.approx(1, rel=1e-9), pytest.approx(0, abs=1e-9), 0)

@@ -51,7 +51,7 @@ def store(tmp_path):
 
 
 def start(store):
-    """Start METHODS at the grid points MANY, with the database file `store`, in a new process; return the process."""
+    """Return a new process that computes results of METHODS at the points MANY and stores them in the file `store`."""
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
 

@@ -114,11 +114,10 @@ TOO_OFTEN = {"rows": lambda draw, size: draw._rng.random(size) < 0.9}
 def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
     """For releases from a sample, an audit's lower bound exceeds the recorded epsilon if and only if a bug is planted.
 
-    One neighbor is a table with a row far from the center, and the other one is this table without that row. `bug` is
-    empty, or has a wrong function in place of the one that puts each row into a sample with the probability 0.5.
-    The keys of `charges` are the probabilities for which epsilon is recorded; 0.25 in place of 0.5 is a bug, too. The
-    values say whether the bound must not exceed this epsilon (True) or must exceed it (False). The bound always exceeds
-    0.6 times this epsilon.
+    The neighbors are a table with a row far from the center, and this table without that row. A row is in the sample
+    with the probability 0.5. The dictionary `bug` has a wrong function for drawing the sample, or is empty. `charges`
+    has probabilities for which epsilon is recorded, and whether the bound must not exceed this epsilon (True) or must
+    exceed it (False): to record 0.25 is a bug, too. The bound always exceeds 0.6 times this epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b

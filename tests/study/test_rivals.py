@@ -52,8 +52,8 @@ class Recorder:
     For each call, `costs` gets the cost in zCDP, `values` the value before noise and its sensitivity (None for a
     quantile), and `answers` the private result. If the constructor gets the `answers` of another run, each call returns
     the answer of that run, so that two runs on neighboring data differ only in their values before noise. There is
-    one exception: `anisotropic` counts, for each row, the rows near it, with noise. The count for the first row, in
-    which the data sets differ, is the run's own, because the noise need not hide it.
+    one exception: `anisotropic` counts, for each row, the rows near it, with noise. Each run keeps its own count for
+    the first row, in which the data sets differ: that count only decides whether this row is kept.
     """
 
     def __init__(self, monkeypatch, answers=None):
@@ -158,10 +158,10 @@ def far_row_first(X, row):
 
 
 def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
-    """If a row becomes an outlier, `anisotropic` drops it; the kept rows' mean changes by at most its sensitivity.
+    """If a row becomes an outlier, `anisotropic` drops it; the mean of kept rows changes by at most its sensitivity.
 
-    The method keeps the rows that have many other rows ("friends") near them. The outlier has fewer than 10 friends,
-    and the number of friends of any other row changes by at most one.
+    A kept row has more than half of all rows near it, its "friends". So any two kept rows share a friend, and are not
+    far apart. The outlier has fewer than 10 friends; the number of any other row changes by at most one.
     """
     X = rows(2_000)
     outlier = far_row_first(X, X[0] + np.array([60.0, 0, 0, 0, 0]))
@@ -351,7 +351,10 @@ def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
 
 
 def test_coinpress_finds_a_covariance():
-    """`_whitening` of CoinPress finds a matrix A: the covariance of A x, for rows x, has eigenvalues from 0.8 to 1."""
+    """For 400 000 rows x, `_whitening` of CoinPress finds a matrix A for which the covariance of A x is near identity.
+
+    Its eigenvalues are above 0.8 and, as the method promises, at most 1.
+    """
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
     X = np.random.default_rng(2).normal(size=(400_000, 3)) @ root
@@ -457,9 +460,9 @@ def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
 def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, after, monkeypatch):
     """If a row is replaced, each value to which `second_moments` adds noise changes by at most its sensitivity.
 
-    The function chooses one of several clip norms. For each it estimates by how much clipping would reduce the sum of
-    the squared norms of the rows. A squared norm is at most 1, so each estimate changes by at most 1. All entries of
-    the row are `before`, and then `after`.
+    `_lost` estimates how much clipping to each of several norms takes from the sum of the squared norms of the rows.
+    In its units no squared norm is above 1, and each estimate must change by at most 1. All entries of the row are
+    `before`, and then `after`.
     """
     found = []
     for first in (before, after):

@@ -233,9 +233,9 @@ def is_paper() -> bool:
 
 
 def reach_all(app):
-    """Let Sphinx resolve links from the article to pages of the book that the article does not contain.
+    """For the article, give each page of the book an address in `app`, the Sphinx application.
 
-    `KeepWithin` later replaces these links by their texts. `app` is the Sphinx application.
+    Otherwise Sphinx does not find the texts of links to these pages. `KeepWithin` later replaces links by texts.
     """
     if is_paper() and app.builder.name == "latex":
         app.builder.get_target_uri = lambda docname, typ=None: f"%{docname}"
@@ -254,11 +254,11 @@ def texts(row: nodes.row) -> list[str]:
 
 
 def toctrees_in(node: nodes.Element):
-    """Yield the tables of contents in `node`, a part of a document, but not those in pages that Sphinx inserted there.
+    """Yield the tables of contents of a page with the content `node`, but not those of pages inserted in it.
 
-    `node` is searched from above, without entering inserted pages. From a table of contents one cannot find out whether
-    it is in such a page, because the node of an inserted page does not know its parent.
+    Sphinx inserts the pages of the book into its first page.
     """
+    # searched from above, because the node of an inserted page does not know its parent
     for child in node.children:
         if isinstance(child, nodes.compound) and "toctree-wrapper" in child["classes"]:
             yield child
