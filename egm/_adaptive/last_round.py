@@ -57,6 +57,7 @@ _COUNT = 0.06, 0.005  # share of the budget to count rows: the first over the ef
 _STEPS, _RAISED = 5, 1.35  # largest number of clip norms that are tried, and the factor from one to the next
 _START = 0.5, 0.4  # rows expected beyond the first clip norm, over those allowed; the second if `search.few`
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
+_FALLING = 4.0, 1.5  # standard deviations by which long rows are seen before a power is fitted, and its least value
 _LONGER = 0.35, 1.0  # excess of a longer row over the clip norm, divided by it, for d = 1; the second if `search.few`
 _ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
 _SPREAD_OUT = 5.0  # effective dimension above which _ONE_SIDED is multiplied by effective dimension / _SPREAD_OUT
@@ -409,16 +410,19 @@ class _LastRound:
         return _Shells(edges, *self.rows.shells("tail", self.search.center, self.b, edges, self.doubt), near.size)
 
     def likeliest(self) -> Tail:
-        """Return a `Tail` for which only one range of very large norms has rows: the most likely range.
+        """Return a `Tail` for the case that too many rows are long, but noise explains their number in each range.
 
-        A `Tail` is a model of the number of rows with a norm above t, for each t. This one is needed if more rows are
-        long than in normal data, but noise alone could explain the number in each range of very large norms. The most
-        likely range is the one with the largest number of rows in proportion to the noise. If a further query finds too
-        few rows beyond its lower end, the most likely range below this end is taken, and checked in the same way. The
-        methods `ask` and `raised` must have been called before.
+        A `Tail` is a model of the number of rows with a norm above t, for each t. If the numbers that `raised` has
+        asked for fall until noise explains the last one, the model is fitted to them. Otherwise only one range of very
+        large norms has rows in the model, the most likely one: the range with the largest number of rows in proportion
+        to the noise. If a further query finds too few rows beyond its lower end, the most likely range below this end
+        is taken, and checked in the same way. The methods `ask` and `raised` must have been called before.
         """
         shells, high, cost = self.shells, self.shells.edges.size, self.doubt / 2
-        known = float(np.mean([found for _, found, _ in self.asked]))
+        lengths, counts, (noise, *_) = np.array(self.asked).T
+        if self.falling() and counts[-1] <= _SEEN[0] * noise:
+            return shells.tail([], self.ended).counted(lengths, counts, noise)
+        known = float(np.mean(counts))
         windows = _windows(shells.counts, shells.near, high, shells.std, most=True)
         while windows and self.affords(cost):
             high = windows[0][0]
@@ -477,16 +481,18 @@ class _LastRound:
         clipping may move the sum of the rows. The method first asks how many rows are longer than a norm that few rows
         of the model exceed, and increases this norm a few times while many rows are longer. If few rows exceed the last
         norm, and if it is below the best clip norm of the model, it is the result. Otherwise the result is the best
-        clip norm of the model, which the answers first improve if many rows exceed the last norm.
+        clip norm of the model, which the answers first improve if they show more rows than the model has, or if many
+        rows exceed the last norm.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
         smaller, few, shift = self.raised(clip_norm, noise, tail)
         if few and smaller < clip_norm:
             return _Clip(smaller, shift.surely, shift, tail=tail)
-        if self.asked and not few:
-            lengths, counts, stds = np.array(self.asked).T
-            tail = tail.counted(lengths, counts, stds[0])
+        if self.asked:
+            lengths, counts, (std, *_) = np.array(self.asked).T
+            if not few or np.any(counts > [tail.longer(length) + _SEEN[0] * std for length in lengths]):
+                tail = tail.counted(lengths, counts, std)
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
         return _Clip(clip_norm, one_sided, _Shift(at_most=one_sided), second, tail=tail)
@@ -523,6 +529,9 @@ class _LastRound:
                 return clip
             noise = self.noise(search.account.left)
         clip_norm, few, shift = self.raised(clip_norm, noise / self.unit)
+        if not few and not self.limited:  # perhaps noise has made all the numbers of long rows too large
+            more = [found - n * self.share(length) for length, found, _ in self.asked]
+            few = float(np.mean(more)) <= _CONFIRMED * self.asked[0][2] / math.sqrt(len(more))
         return _Clip(clip_norm, n * radial.lost(clip_norm), shift, model=True) if few else None
 
     def corrected(self, clip_norm: float, radial: Radial) -> _Clip | None:
@@ -614,8 +623,7 @@ class _LastRound:
                 return clip_norm, False, _Shift()
             found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
             self.asked.append((clip_norm, found, std))
-            if tail is not None:
-                longer = max(longer, tail.mean_excess(clip_norm))
+            longer = max(longer, self.falling() if tail is None else tail.mean_excess(clip_norm))
             allowed = _ONE_SIDED * noise / longer
             excess = found - self.n * self.share(clip_norm)
             doubtful = found if strict else excess
@@ -626,6 +634,20 @@ class _LastRound:
         surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
         at_most, off = max(excess if tail is None else found, 0.0), longer * clip_norm
         return clip_norm, enough, _Shift(off * surely, off * at_most, off * std)
+
+    def falling(self) -> float:
+        """Return the mean of r / C - 1 over the rows whose norm r is above C, the last norm that `raised` has tried.
+
+        It is estimated from the noisy numbers of longer rows, as if the number in excess of that of normal rows fell
+        like a power of the norm. The result is 0 if there is one number only, if the first excess is not clearly more
+        than noise, or if n sqrt(rho) is small, where this mean is assumed to be large in any case.
+        """
+        (first, found, std), (last, few, _) = self.asked[0], self.asked[-1]
+        more, still = found - self.n * self.share(first), few - self.n * self.share(last)
+        if self.search.few or first == last or more <= _FALLING[0] * std:
+            return 0.0
+        power = math.log(more / max(still, std)) / math.log(last / first)
+        return 1 / (max(power, _FALLING[1]) - 1)
 
     # Unseen -----------------------------------------------------------------------------------------------------------
 
