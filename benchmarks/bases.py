@@ -80,7 +80,7 @@ def sets():
 
 
 def draw(name, source, run):
-    """Draw the `N` rows of the data set `name` for the run with the number `run`, an array of shape (N, d).
+    """Return an array of shape (N, d): rows of the data set `name`, drawn for the run with the number `run`.
 
     `source` is the entry of `sets()` for this name. The middle of the range in which the means are declared to lie, see
     `RANGES`, is subtracted, so that the declared range is centered at 0.

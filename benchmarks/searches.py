@@ -1,10 +1,13 @@
 """`python -m benchmarks.searches`: measure the errors of `AdaptiveDataMechanism`, and compare its forecasts with them.
 
-    ten laws        ten settings with a sufficient budget and four with less, 100 runs each: errors divided by forecasts
-    fifty laws      four settings, thirty runs each: how often a 95 % interval contains an entry of the sum
+    ten laws        ten settings with a sufficient budget and four with less, 100 runs each
+    fifty laws      four settings, thirty runs each
     mixed columns   normal columns beside skewed ones, five settings, forty runs each
-    strange tables  a hundred tables designed to make the search fail, twenty runs each
+    strange tables  a hundred tables designed to make the mechanism fail, twenty runs each
     large budgets   the ten laws in two settings with far larger n sqrt(rho), forty runs each
+
+Laws and tables are those of `benchmarks.laws`. In each run, the mechanism releases a sum of rows. The error of the sum
+is divided by its forecast, and the 95 % intervals that contain the exact entries of the sum are counted.
 
 A setting is a number of rows n, a number of columns d, and n sqrt(rho), where rho is the budget. Rows and noise of a
 run depend only on part, law, setting and number of the run, and not on the order of the runs. The results are written
@@ -61,7 +64,7 @@ class Setting(NamedTuple):
         return AdaptiveDataMechanism(self.n, (self.reach / self.n) ** 2, radius=radius, sigma_range=sigma_range)
 
     def rows(self, run):
-        """Return the rows of data of the run with the number `run`, an array of shape (n, d)."""
+        """Return an array of shape (n, d): the rows of data of the run with the number `run`."""
         rng = grid.generator("rows", *self, run)
         if self.part == "strange tables":
             return laws.TABLES[self.law].make(rng, self.n, self.d).astype(float)

@@ -439,9 +439,9 @@ class Part:
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with only the columns in `columns`, or `X` itself if it has no other columns or no names.
 
-    All columns but those in `labels` are kept if `columns` is None, or if `X` lacks one of the `columns`: the names in
-    `X` may only number its columns. No row is read. Raise ValueError if one of the `labels` is not a column of `X`,
-    except for a table that is read in blocks: its file may have more columns than the table.
+    If `columns` is None, all columns but those in `labels` are kept. They are also kept if `X` lacks one of the
+    `columns`, because the names in `X` may be mere numbers. No row is read. Raise ValueError if one of the `labels` is
+    not a column of `X`, except for a table that is read in blocks: its file may have more columns than the table.
     """
     names = column_names(X)
     if names is None:

@@ -24,13 +24,14 @@ __all__ = ["ExpectedRows"]
 class ExpectedRows:
     """Answer the queries of `PrivateRows` as expected for `n` normal rows with mean `mu` and deviations `sigma`.
 
-    The deviations are the standard deviations of the columns. The columns are independent, unless the matrix
-    `covariance` is given, whose diagonal is `sigma` squared. If `along` is given, the coordinates along a public basis
-    are independent, and `along` has their standard deviations. So a release can be forecast without data. Each public
-    method except `turn` and `standardize` is a query. Its cost, a number of zero-concentrated differential privacy, is
-    recorded under the name of a step of the search. All queries together may cost at most the budget `rho`. The
-    attribute `failure` is an upper bound of the probability that some answer about real rows would be so wrong that the
-    search fails. The attribute `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is
+    A forecast uses these answers in place of private ones. `sigma` has the standard deviations of the columns. The
+    columns are independent, unless their covariance matrix `covariance` or `along` is given. If `along` is given, the
+    coordinates along the basis that `turn` gets are independent, and `along` has their standard deviations.
+
+    Each public method except `turn` and `standardize` is a query. Its cost, a number of zero-concentrated differential
+    privacy, is recorded under the name of a step of the search. All queries together may cost at most the budget `rho`.
+    The attribute `failure` is an upper bound of the probability that some answer about real rows would be so wrong that
+    the search fails. The attribute `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is
     replaced, and 1 if a row is added or removed.
     """
 

@@ -428,10 +428,9 @@ class Search:
 
     @property
     def far(self) -> float:
-        """Return the argument `sure` of the method `cost` for the private quantile of norms that `reweigh` asks for.
+        """Return n times the epsilon with which `reweigh` draws a private quantile of the norms of n rows.
 
-        With this quantile, which is drawn with epsilon = sure / n, `reweigh` sees whether tails are long. A larger
-        `sure` makes it more accurate.
+        By this quantile, `reweigh` sees whether tails are long. A larger epsilon makes the quantile more accurate.
         """
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 

@@ -96,7 +96,7 @@ class Tail:
     def _fine(self) -> tuple[Array, Array]:
         """Return many ascending lengths t, and for each t the number of rows with a norm above t.
 
-        All lengths are divided by the first edge. Beyond the last length, the model has about a thousandth of a row.
+        The unit of t is the smallest of the `edges`. Beyond the last t, the model has about a thousandth of a row.
         """
         unit = self.edges[0]
         end = self.edges[-1] / unit * max(self.rows[-1] / _LEAST_ROW, 1.5) ** (1 / self.power)
@@ -109,7 +109,7 @@ class Tail:
     def _excesses(self) -> tuple[Array, Array, Array]:
         """Return ascending lengths t, and for each t the sums of max(r - t, 0) and of max(r - t, 0)**2 over all rows.
 
-        Here r is the norm of a row. All lengths, also r and t, are divided by the first edge.
+        Here r is the norm of a row. The unit of r and t is the smallest of the `edges`.
         """
         t, rows = self._fine()
         pieces = np.diff(t) * (rows[1:] + rows[:-1]) / 2

@@ -112,7 +112,7 @@ def _by_renyi(steps: Sequence[Steps], rho: float, delta: float) -> float:
 
 @functools.lru_cache(maxsize=16)
 def _divergences(steps: tuple[Steps, ...]) -> Any:
-    """Return an object of dp-accounting with the Rényi divergences of all `steps` together."""
+    """Return an `RdpAccountant` of dp-accounting with the Rényi divergences of the releases that `steps` describes."""
     dp = _dp_accounting()
     accountant = dp.rdp.RdpAccountant(_ORDERS)
     for one in steps:

@@ -33,7 +33,10 @@ _NO_DELIMITER = '"_+-\r\n'  # characters that mean something else, as letters an
 
 
 def require_allowed(given: Given) -> None:
-    """Raise a ValueError if one of the arguments in `given` that describe how a CSV file was written is not allowed."""
+    """Raise a ValueError if an argument that says how a CSV file was written is not allowed.
+
+    `given` holds the arguments. An example is a letter as `delimiter`.
+    """
     _require_mark("delimiter", given.delimiter)
     if given.decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {given.decimal!r}")

@@ -155,15 +155,14 @@ def lost_quadratic(x: float, weights: Array, means: Array, form_matrix: Array) -
     `weights` w_k and normal variables V_k of variance 1, which have the `means` m_k. V is the vector of the V_k, and G
     the symmetric matrix `form_matrix`. The three results are the vector of the numbers l_k with E[L V_k] = l_k m_k, the
     mean of L V' G V, and the mean of L^2 V' G V.
-
-    At a node s of the contour, V_k has the mean v_k = m_k / (1 - 2 w_k s) and the variance 1 / (1 - 2 w_k s). So V' G V
-    brings the factor sum_k G_kk / (1 - 2 w_k s) + v' G v under the integral.
     """
     form = form_of(weights, np.broadcast_to(1.0, weights.shape), means**2)
     unit = np.longdouble(x) / form.unit
     pieces = _pieces(form, unit)
     once = _lost(pieces, weights)[0]
     moments = np.zeros(2)
+    # V' G V appears under the integral (see `Piece`) as F(s) = sum_k G_kk / (1 - 2 w_k s) + v' G v, where v_k is
+    # m_k / (1 - 2 w_k s).
     for crossing, shift, masses in pieces:
         factor = inverses_summed(crossing, shift, weights, [np.diag(form_matrix)])
         if means.any():
@@ -309,11 +308,8 @@ def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
 def _lost_shares(z: Complex) -> Complex:
     """Compute the integrals of (1 - t^(-1/2))^k exp(-z (t - 1)) over t from 1 to infinity, for k = 1 and k = 2.
 
-    The entries of `z` are complex, with Re z > 0. With t = Q / x these two integrals are the Laplace transforms, in t -
-    1, of L and of L^2, where L = 1 - sqrt(x / Q) is the share of a row that clipping removes. The result has a row for
-    each of them. Let J_m be the integral of t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity. Then the integral for k
-    = 1 is 1/z - J_1, and that for k = 2 is 1/z - 2 J_1 + J_2. If z is so large that these terms cancel, other integrals
-    J_m are used instead.
+    The entries of `z` are complex, with Re z > 0. The result has a row for each k. If the squared norm of a row of data
+    is t times the squared norm to which it is clipped, clipping removes the share 1 - t^(-1/2).
     """
     far = np.abs(z) >= _NEAR
     if far.all():
@@ -321,6 +317,7 @@ def _lost_shares(z: Complex) -> Complex:
         return images
     images = np.empty((2, z.size), dtype=complex)
     images[:, far] = kernel().lost_shares(z[far])
+    # With J_m, the integral of t^(-m/2) exp(-z (t - 1)) over t > 1, the results are 1/z - J_1 and 1/z - 2 J_1 + J_2.
     near = z[~far]
     one = np.sqrt(np.pi) / np.sqrt(near) * wofz(1j * np.sqrt(near))
     images[:, ~far] = 1 / near - one, 1 / near - 2 * one + np.exp(near) * exp1(near)

@@ -108,7 +108,7 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
     """Compute K(c) as if all weights of a cluster were equal to its center, and the size of the terms that are added.
 
     K is the cumulant function. The size, from which the rounding error is bounded, is the sum of the absolute values of
-    the terms of K(c), plus k min(|y|, 1) for each group, with y = r c. `at` was filled by `cross` at c.
+    the terms of K(c), plus k min(|y|, 1) for each group, with y = r c. `cross` filled `at` for the point c.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height = size / 2
@@ -264,11 +264,11 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
     """Find runs of groups for which `_growth` can take one logarithm of a product in place of many logarithms.
 
     The result is the number of nodes that `_growth` shall compute at a time: `_TOGETHER`, or 1 if there are no runs.
-    `at` was filled by `cross` at c, and its last row gets q = r / (1 - r c). The entry of `ends` for the first group of
-    a run becomes the index after its last group; all other entries become 0. A run has at least four groups, whose
-    weights have one sign and whose degrees of freedom k are equal. To keep the rounding error small, k times the square
-    root of the number of these groups is at most `_SMALL`. If `clustered` is true, some groups are clusters, and there
-    are no runs.
+    `cross` filled `at` for the point c. The last row of `at` gets q = r / (1 - r c). The entry of `ends` for the first
+    group of a run becomes the index after its last group; all other entries become 0. A run has at least four groups,
+    whose weights have one sign and whose degrees of freedom k are equal. To keep the rounding error small, k times the
+    square root of the number of these groups is at most `_SMALL`. If `clustered` is true, some groups are clusters, and
+    there are no runs.
     """
     size, first, runs = table.shape[1], 0, 0
     for j in range(size):
@@ -287,8 +287,8 @@ def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int
     """Add the power series with the coefficients `series`, minus `beyond`, to the result of `_growth` at one node.
 
     `beyond` is the value of the series at the point c where the contour crosses the real axis. `node` is the index of
-    the node. `at` was filled by `cross` and `_prepare`, and `nodes` has the nodes and the results of `_growth`. The
-    loops are over real numbers, so that the compiler runs them for several clusters at a time.
+    the node. `cross` and `_prepare` filled `at`, and `nodes` has the nodes and the results of `_growth`. The loops are
+    over real numbers, so that the compiler runs them for several clusters at a time.
     """
     size, total, total_imag = at.shape[1], 0.0, 0.0
     a, b = nodes[node], nodes[_B + node]
@@ -327,9 +327,9 @@ def _growth(
 
     K is the cumulant function. The nodes are points c + a + i b of a contour. The vector `nodes` has blocks of
     `_TOGETHER` entries: they begin at 0 for the numbers a, at `_B` for the b, at `_GROWTH` for the real parts of the
-    results, and at `_TURN_OF_GROWTH` for the imaginary parts. In each block only the first `many` entries count. `at`
-    was filled by `cross` at c and, like `ends`, by `_prepare`. `beyond` is what the differences of the weights within
-    clusters add to K(c).
+    results, and at `_TURN_OF_GROWTH` for the imaginary parts. In each block only the first `many` entries count.
+    `cross` and `_prepare` filled `at` for the point c, and `_prepare` filled `ends`. `beyond` is what the differences
+    of the weights within clusters add to K(c).
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -366,7 +366,7 @@ def growth_at(
 ) -> Complex:
     """Compute K(s) - K(c) without cancellation, for the cumulant function K and every entry s - c of `shift`.
 
-    `at` was filled by `cross` at c, and `beyond` is what the differences of the weights within clusters add to K(c).
+    `cross` filled `at` for the point c. `beyond` is what the differences of the weights within clusters add to K(c).
     """
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
@@ -397,7 +397,7 @@ def quadrature(
 ) -> tuple[int, int, float, float, float, float]:
     """Integrate f(s) times c / s, 1 and (s - c) / c along a contour through c; f(s) is exp(K(s) - K(c) - (s - c) x).
 
-    `at` was filled by `cross` at c, and `beyond` is what the differences of the weights within clusters add to K(c).
+    `cross` filled `at` for the point c. `beyond` is what the differences of the weights within clusters add to K(c).
     `shape` holds h, reach and tilt, the constants of a hyperbola, and the factor by which the integrand may grow along
     it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is
     i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the
@@ -509,8 +509,8 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 
     e is the relative distance of a weight from the center of its cluster. With I_i = 1 / (1 - r s_i) at the node s_i,
     the coefficient of e^p for p < `terms` and k = 1 ... `most` is binomial(p + k - 1, p) Im sum_i mass_i I_i^k (I_i -
-    1)^p. `at` was filled by `cross` at c. `shift` has s_i - c for each node, and `masses` has a row of the mass_i for
-    each integral. The result has the shape (`terms`, integrals, `most`, groups).
+    1)^p. `cross` filled `at` for the point c. `shift` has s_i - c for each node, and `masses` has a row of the mass_i
+    for each integral. The result has the shape (`terms`, integrals, `most`, groups).
     """
     size, integrals = table.shape[1], masses.shape[0]
     result = np.zeros((terms, integrals, most, size))
@@ -633,8 +633,8 @@ def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> 
     """Compute sum_k sum_j factor_kj / (1 - r_j s_i)^k at every node s_i, for weights that are gathered in groups.
 
     `amounts[p, k - 1, g]` is the sum of factor_kj e_j^p over the weights j of the group g, where e_j is the relative
-    distance of a weight from the center of its group. `at` was filled by `cross` at c, `shift` has the number s_i - c
-    for each node, and the result has an entry for each node.
+    distance of a weight from the center of its group. `cross` filled `at` for the point c. `shift` has s_i - c for each
+    node, and the result has an entry for each node.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)

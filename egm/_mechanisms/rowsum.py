@@ -282,9 +282,9 @@ def half_lengths(
 ) -> Array:
     r"""Return half of the length of intervals around estimates whose error has a bias of unknown sign.
 
-    The error of an estimate is normal, with the standard deviation `std` and a mean between -B and B. B is not known:
-    `bias` estimates it, with independent normal noise of the standard deviation `bias_std`. An interval may fail with
-    the probability 2 `tail`. For normal noise, half of its length is the least T for which
+    The error of an estimate has the standard deviation `std` and a mean between -B and B. B is not known: `bias`
+    estimates it, with independent normal noise of the standard deviation `bias_std`. An interval may fail with the
+    probability 2 `tail`. If `law` is "gaussian", the error is normal, and the result is the least T for which
 
     .. math::
 
@@ -296,8 +296,8 @@ def half_lengths(
     Otherwise T depends on the noise in `bias`, but quadrature shows that no interval fails more often than it may, for
     any B, `bias_std` and `tail`.
 
-    If `law` is "l2", the noise is l2 noise that was drawn in `size` dimensions. Then the result is `bias` plus z times
-    s, where z is the larger one of the quantiles of this noise and of the normal law.
+    If `law` is "l2", an estimate has l2 noise, one coordinate of a vector in `size` dimensions. Then the result is
+    `bias` plus z times s, where z is the larger one of the quantiles of this noise and of the normal law.
     """
     both, z = np.hypot(std, bias_std), _quantile(tail, law, size)
     if law != "gaussian":

@@ -430,7 +430,7 @@ def test_a_forecast_from_the_least_budget_on(d):
 
 
 def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
-    """For 1000 rows, `forecast` states the same squared error for any order of the columns, up to a relative 1e-3.
+    """`forecast` states the same squared error for any order of the columns, up to a relative 1e-3.
 
     If radius, sigma_range, sigma and center are multiplied by 2.54, the squared error is multiplied by 2.54**2. If no
     center is given, the forecast is that for a center of zero.
@@ -682,8 +682,8 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
     """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
 
     The pair (down, up) is `release.unseen[0]`. It bounds what clipping takes from rows in the declared range, by the
-    numbers of rows beyond the clip norm and beyond a larger norm. With noise in these numbers, the bounds are only
-    estimates.
+    numbers of rows beyond the clip norm and beyond a larger norm. `silent` sets the noise to 0. `law`, a key of LONG,
+    says how long rows are drawn, and `case` is a key of UNSEEN.
     """
     _, d, reach, options = UNSEEN[case]
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
@@ -1134,9 +1134,9 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
     """`Tail.counted` replaces the numbers of a rough model by new counts, up to the first that may be only noise.
 
     A `Tail` models the number of rows with a norm above t, for every t. The new counts are the true numbers, 10 000 /
-    t**power for 12 norms t, but the method is told that they have noise of standard deviation 2. A count of at most 5
-    may be only noise: the model ends at the norm of this count, with 6 rows. Beyond its last norm, the model falls like
-    t**-p. Out of caution, p is only about 0.85 * power, but at least 1.2.
+    t**power for 12 norms t, but the method is told that they have noise of standard deviation s = 2. The first count of
+    at most 2.5 s may be only noise. The model ends at its norm, with 3 s rows. Beyond its last norm, the model falls
+    like t**-p. Out of caution, p is only about 0.85 * power, but at least 1.2.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1153,9 +1153,9 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
     """If the first new count of long rows may be only noise, `Tail.counted` ends the model at the norm of this count.
 
-    A `Tail` models the number of rows with a norm above t, for every t. Beyond its last norm, this number is a power of
-    t, which stays as it is here. If the new count is clearly more than noise, the model also keeps its larger norms,
-    with their old numbers or, where that is less, the new count.
+    A `Tail` models the number of rows with a norm above t, for every t. If the new count is clearly more than noise,
+    the model keeps its larger norms. Old numbers of rows above the new count are replaced by this count. In both cases,
+    the power of t by which the number falls beyond the last norm does not change.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)

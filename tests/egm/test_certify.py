@@ -391,9 +391,9 @@ def test_clusters_change_nothing(upper, monkeypatch):
 def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
     """A ball for a cluster of similar weights contains the exact cumulant function, even with few terms of its series.
 
-    The ball includes a bound on the rest of the series. With clusters, the upper bounds that `Edge.log_size` and
-    `Edge.rest` return are not below those without clusters. `dof` and `nc` are the degrees of freedom and the
-    noncentrality of every term.
+    The ball includes a bound on the rest of the series. `Edge.log_size` bounds an integrand from above, and
+    `Edge.rest` its integral. Clusters do not make these bounds smaller. `dof` and `nc` are the degrees of freedom and
+    the noncentrality for every weight.
     """
     weights = np.append(np.linspace(0.3, 0.304, 40), 0.4)
     law = law_of(weights, dof, nc)

@@ -939,12 +939,12 @@ def test_help_of_all_and_version(egm):
 
 
 def data(text):
-    """Return arguments of `egm sum` with {file name: `text`}, a CSV file with a header, for the test to write."""
+    """Return arguments of `egm sum`; one is a dictionary {file name: `text`}, a CSV file that the test writes first."""
     return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
 
 def with_sigma(text):
-    """Return arguments of `egm sum` with {file name: `text`}, a file of standard deviations, for the test to write."""
+    """Return arguments of `egm sum`; one is {file name: `text`}, a file of standard deviations that the test writes."""
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 

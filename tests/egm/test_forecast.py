@@ -431,9 +431,9 @@ def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
 @pytest.mark.parametrize("d", [2, 3, 8, 30])
 @pytest.mark.parametrize("rank", [1, 2])
 def test_a_covariance_of_low_rank_along_its_eigenvectors(d, rank):
-    """Without scaling, a basis of eigenvectors does not change the error by clipping that `error` forecasts.
+    """Without scaling, `error` forecasts the same error by clipping along a basis of eigenvectors as without a basis.
 
-    They are eigenvectors of a covariance of low rank, so rounding leaves most variances along them near 0, or below.
+    They are eigenvectors of the rows' covariance matrix. By rounding, variances along them can be negative.
     """
     rng = np.random.default_rng(d)
     root = rng.normal(size=(d, rank)) * np.geomspace(1e-3, 1e3, d)[:, None]

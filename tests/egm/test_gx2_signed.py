@@ -814,7 +814,7 @@ def test_small_curvature(curvature, slope):
 
 
 def test_small_curvature_beside_others():
-    """A squared term of a quadratic form counts as a constant, its mean, only beside far larger coefficients."""
+    """A quadratic form's term c z^2 of a normal z is replaced by its mean only if another coefficient is far larger."""
     x = np.array([-3.0, 0.5, 20.0])
     tiny, none = (gx2.from_quadratic_form(np.diag([1.0, each]), linear=[0.0, 1.0]) for each in (1e-18, 0.0))
     np.testing.assert_array_equal(tiny.sf(x), none.sf(x))

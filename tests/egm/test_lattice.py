@@ -240,10 +240,10 @@ AT_ONE = {
 @pytest.mark.parametrize("it", AT_ONE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
-    """A secure release turns large numbers x and x + 1 into integers as far apart as those for 0 and 1, up to one unit.
+    """A secure release of x adds noise to an integer m(x). For large x, m(x + 1) - m(x) is m(1) - m(0), within 1.
 
-    `handed` has these integers. The test would fail if x and x + 1 were converted to doubles, because large neighboring
-    doubles are more than 1 apart. `kind` is a type of numbers, and `it` a mechanism.
+    `handed` has these integers. The test would fail if x were converted to a double, because large doubles are more
+    than 1 apart. `kind` is a type of x, and `it` a mechanism.
     """
     make, values = KINDS[kind]
     for value in values:

@@ -167,10 +167,10 @@ def test_count_has_its_best_share():
 
 
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
-    """With center 0, the sum does not need the number of rows, whose release increases the sum's variance by 1 %.
+    """With center 0, the noise variance for neighbors that add or remove a row is 1.01 / 4 of that if they replace one.
 
-    Without this number, the variance would be a quarter of that for neighbors that replace a row, because a replaced
-    row changes the sum twice as much as an added one.
+    A replaced row changes the sum twice as much as an added one. The 1 % is for releasing the number of rows, which the
+    sum does not need.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)

@@ -62,10 +62,11 @@ def test_intervals_contain_the_exact_numbers(bounds, declared):
 
 @pytest.mark.parametrize("bounds", ["ranges", "radius"])
 def test_far_from_zero_the_means_are_as_certain(bounds):
-    """If all rows and ranges move by 2**31, the noise of the means and the length of their intervals stay.
+    """If all rows move by 2**31, the noise of their means and the lengths of the intervals hardly change.
 
-    In the sum, the noise in the number of rows is multiplied by the center, and is then nearly all of the noise. With
-    "ranges" as `bounds`, the answers of the search are the same, and with a "radius" they differ by their noise.
+    The noise of sums grows, because a noisy number of rows is multiplied by the center. If `bounds` is "ranges", the
+    declared ranges move, too. If it is "radius", the search for the center takes another course, so that the tolerance
+    is larger.
     """
     X, far = np.round(np.random.default_rng(1).normal(0.0, 1.0, (5000, 2)) * 2**20) / 2**20, 2.0**31
     found = []
