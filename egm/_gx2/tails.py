@@ -392,6 +392,8 @@ def pdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        The density also fails nearer to `shift` than about 1e-145 times the largest weight, if there are weights of
+        both signs, no normal term, and less than two degrees of freedom in total.
 
     See Also
     --------
@@ -446,6 +448,8 @@ def logpdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        The density also fails nearer to `shift` than about 1e-145 times the largest weight, if there are weights of
+        both signs, no normal term, and less than two degrees of freedom in total.
 
     See Also
     --------

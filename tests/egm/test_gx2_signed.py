@@ -97,7 +97,7 @@ def test_exponential_and_normal_is_exponnorm(weight, normal, shift):
     np.testing.assert_allclose(gx2.pdf(x, [weight], **options), law.pdf(x), rtol=1e-12)
 
 
-@pytest.mark.parametrize("dof", [0.8, 1.0, 2.0, 3.0, 7.5, 100.0])
+@pytest.mark.parametrize("dof", [1e-3, 0.05, 0.25, 0.6, 0.8, 1.0, 2.0, 3.0, 7.5, 100.0])
 def test_difference_of_equal_chi_squares_is_variance_gamma(dof):
     """`gx2.logpdf` agrees with a closed form for the difference of two chi-square variables.
 
@@ -109,6 +109,26 @@ def test_difference_of_equal_chi_squares_is_variance_gamma(dof):
     exact = order * np.log(z / 2) + np.log(special.kve(order, z)) - z - np.log(2 * np.sqrt(np.pi))
     exact -= special.gammaln(dof / 2)
     np.testing.assert_allclose(gx2.logpdf(x, [1, -1], dof), exact, **CLOSE)
+
+
+@pytest.mark.parametrize("x", [1e-5, -1e-10, 8e-8, -1e-50, 1e-140])
+@pytest.mark.parametrize("dof", [1e-3, 0.1, 0.25, 0.6, 0.95])
+def test_density_near_a_pole(dof, x):
+    """The density at `x` near 0 of the difference of two chi-square variables is that of the variance gamma law.
+
+    Each variable has `dof` < 1 degrees of freedom, so that the density is infinite at 0.
+    """
+    with mp.workdps(40):
+        order, z = (mpf(dof) - 1) / 2, mpf(abs(x)) / 2
+        exact = mp.log((z / 2) ** order * mp.besselk(order, z) / (2 * mp.sqrt(mp.pi) * mp.gamma(mpf(dof) / 2)))
+    assert gx2.logpdf(x, [1.0, -1.0], dof) == pytest.approx(float(exact), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("dof", [1e-3, 0.005, 0.1, 0.5])
+def test_density_of_few_degrees_of_freedom(dof):
+    """The density of one chi-square variable with `dof` degrees of freedom, below and above the mean, is SciPy's."""
+    x = np.array([1e-300, 1e-100, 1e-8, 1e-4, 0.0054, 0.1, 3.0])
+    np.testing.assert_allclose(gx2.logpdf(x, [1.0], dof), stats.chi2(dof).logpdf(x), rtol=1e-12, atol=1e-12)
 
 
 def test_no_weights_leave_a_normal_variable():
@@ -920,11 +940,11 @@ def test_density_where_it_is_infinite(dof):
     assert gx2.pdf(0.0, [1.0, -1.0], dof) == np.inf
 
 
-@pytest.mark.parametrize("x", [1e-5, -1e-10])
-def test_density_near_a_pole_is_refused(x):
-    """`gx2.pdf` raises an AccuracyError at `x` near 0 if the density is infinite at 0.
+@pytest.mark.parametrize("x", [1e-160, -1e-300])
+def test_density_next_to_a_pole_is_refused(x):
+    """`gx2.pdf` raises an AccuracyError at `x` next to 0 if the density is infinite at 0.
 
-    Near such a point, the integrand of the density falls too slowly for any step of the quadrature.
+    There the squares of the nodes of the quadrature would overflow before its integrand has died away.
     """
     with pytest.raises(gx2.AccuracyError):
         gx2.pdf(x, [1.0, -1.0], 0.25)
