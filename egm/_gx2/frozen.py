@@ -383,8 +383,8 @@ def from_quadratic_form(
     ------
     ValueError
         If an argument is outside its range, if the shapes do not fit, if `cov` is not symmetric or
-        has a negative eigenvalue, if the form does not depend on x, or if a quadratic term is so
-        small beside the linear one (see Notes) that digits would be lost.
+        has a negative eigenvalue, if the form overflows or does not depend on x, or if a quadratic
+        term is so small beside the linear one (see Notes) that digits would be lost.
 
     Notes
     -----
@@ -429,23 +429,30 @@ def from_quadratic_form(
         raise ValueError(f"A must be a square matrix, got shape {A.shape}")
     mean, linear = (_vector_of(d, **named) for named in ({"mean": mean}, {"linear": linear}))
     constant = scalar(finite, constant=constant)
-    A = (A + A.T) / 2
+    A = A / 2 + A.T / 2
     root = np.eye(d) if cov is None else _root(matrix(d, cov=cov))
-    omega, vectors = np.linalg.eigh(root.T @ A @ root)
-    beta = vectors.T @ (root.T @ (2 * A @ mean + linear))
-    largest, slope = np.max(np.abs(omega)), np.max(np.abs(beta))
+    with np.errstate(over="ignore", invalid="ignore"):
+        form, slopes = root.T @ A @ root, root.T @ (2 * (A @ mean) + linear)
+        level = mean @ A @ mean + linear @ mean + constant
+    if not np.all(np.isfinite([*form.flat, *slopes, level])):
+        raise ValueError(
+            "A must not be so large that the form overflows, with the given mean, cov, linear and constant"
+        )
+    omega, vectors = np.linalg.eigh(form)
+    beta = vectors.T @ slopes
+    largest, slope = float(np.max(np.abs(omega))), float(np.max(np.abs(beta)))
     curved = np.abs(omega) > max(d * np.finfo(float).eps * largest, _STRAIGHT * slope)
     flat, omega, straight, beta = np.sum(omega[~curved]), omega[curved], beta[~curved], beta[curved]
     if omega.size == 0 and not straight.any():
         raise ValueError("A and linear must not both be 0 on the support of x, got a form that does not depend on x")
-    level, taken = mean @ A @ mean + linear @ mean + constant, beta * (beta / (4 * omega))
+    taken = beta * (beta / 4 / omega)
     if np.sum(np.abs(taken)) > max(_CANCELED * max(largest, slope), 2 * abs(level)):
         worst = int(np.argmax(np.abs(taken)))
         raise ValueError(
             "A must not be tiny, unless it is 0, beside linear and 2 A mean: the digits of omega z^2 + beta z are lost "
             f"for the eigenvalue omega = {omega[worst]:.3g} and the coefficient beta = {beta[worst]:.3g}"
         )
-    return rv(omega, 1, (beta / (2 * omega)) ** 2, math.hypot(*straight), float(level + flat - np.sum(taken)))
+    return rv(omega, 1, (beta / 2 / omega) ** 2, math.hypot(*straight), float(level + flat - np.sum(taken)))
 
 
 def _copy(values: Array) -> Array:
@@ -474,10 +481,17 @@ def _vector_of(d: int, **named: ArrayLike) -> Array:
 
 
 def _root(cov: Array) -> Array:
-    """Return a matrix L with L L' = `cov`, or raise a ValueError if `cov` is not a covariance matrix."""
+    """Return a matrix L with L L' = `cov`, or raise a ValueError if `cov` is not a covariance matrix.
+
+    The eigenvalues are those of the correlation matrix. The error of those of `cov` would be that of the largest
+    variance, and so L would depend on the units of the variables.
+    """
     if cov.shape[0] != cov.shape[1] or not np.allclose(cov, cov.T, rtol=1e-12, atol=0):
         raise ValueError(f"cov must be a symmetric matrix with {cov.shape[1]} rows, got shape {cov.shape}")
-    values, vectors = np.linalg.eigh(cov)
-    if values[0] < -1e-12 * values[-1] or values[-1] <= 0:
-        raise ValueError(f"cov must be positive semidefinite and not 0, got an eigenvalue of {values[0]!r}")
-    return vectors * np.sqrt(np.maximum(values, 0))
+    deviations = np.sqrt(np.diag(cov), where=np.diag(cov) > 0, out=np.ones(cov.shape[0]))
+    # The second try is for a matrix that rounding has made indefinite: it has tiny variances with larger covariances.
+    for unit in (deviations, np.ones_like(deviations)):
+        values, vectors = np.linalg.eigh(cov / unit / unit[:, None])
+        if values[0] >= -1e-12 * values[-1] and values[-1] > 0:
+            return unit[:, None] * vectors * np.sqrt(np.maximum(values, 0))
+    raise ValueError(f"cov must be positive semidefinite and not 0, got an eigenvalue of {float(values[0])!r}")

@@ -791,6 +791,40 @@ def test_whitened_vector_has_the_same_form():
     np.testing.assert_allclose(white.cdf(x), law.cdf(x), rtol=1e-11)
 
 
+@pytest.mark.parametrize("u", [1e4, 1e6, 1e-40, 1e100])
+def test_quadratic_form_does_not_depend_on_the_units(u):
+    """With other units of the variables of a quadratic form, the tails and the mean stay the same to a relative 1e-11.
+
+    The units differ by powers of `u`.
+    """
+    form, D = example(2), np.array([1.0, u, 1 / u, 1.0])
+    other = {"A": form["A"] / D / D[:, None], "cov": form["cov"] * D * D[:, None]}
+    other |= {"mean": form["mean"] * D, "linear": form["linear"] / D}
+    law, changed_law = gx2.from_quadratic_form(**form), gx2.from_quadratic_form(**form | other)
+    x = np.concatenate([law.isf(TAILS[:5]), law.ppf(TAILS[:5])])
+    np.testing.assert_allclose(changed_law.logsf(x), law.logsf(x), rtol=1e-11, atol=1e-11)
+    assert changed_law.mean() == pytest.approx(law.mean(), rel=1e-13)
+
+
+@pytest.mark.parametrize("variance", [0.0, 1e-34, -1e-17])
+def test_covariance_that_rounding_has_made_indefinite(variance):
+    """A variance that is 0 up to the rounding of the largest one has no influence, whatever its covariances are."""
+    cov = np.array([[1.0, 0.5, 1e-16], [0.5, 1.0, 0.0], [1e-16, 0.0, variance]])
+    law = gx2.from_quadratic_form(np.eye(3), cov=cov)
+    np.testing.assert_allclose(law.sf([0.1, 30.0]), gx2.sf([0.1, 30.0], [1.5, 0.5]), rtol=1e-13)
+
+
+def test_largest_quadratic_form():
+    law = gx2.from_quadratic_form(np.eye(2) * 1e308)
+    np.testing.assert_array_equal(law.weights, 1e308)
+
+
+@pytest.mark.parametrize("form", [{"A": np.eye(2) * 1e160, "cov": np.eye(2) * 1e160}, {"A": np.eye(2), "mean": 1e200}])
+def test_quadratic_forms_that_overflow_are_named(form):
+    with pytest.raises(ValueError, match=r"^A must not be so large"):
+        gx2.from_quadratic_form(**form)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_quadratic_form_agrees_with_simulation(seed):
     form = example(seed)
