@@ -261,6 +261,8 @@ class rv:
             **{"m": self.mean, "v": self.var},
             **{"s": lambda: standardized(3, 8.0), "k": lambda: standardized(4, 48.0)},
         }
+        if not isinstance(moments, str):
+            raise TypeError(f"moments must be a string of letters of 'mvsk', got {moments!r}")
         if not moments or set(moments) - set(known):
             raise ValueError(f"moments must consist of letters of 'mvsk', got {moments!r}")
         return tuple(known[letter]() for letter in moments)

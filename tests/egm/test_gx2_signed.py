@@ -959,6 +959,22 @@ def test_bad_moments_are_named(moments):
         gx2.rv([1.0]).stats(moments)
 
 
+def test_moments_of_a_wrong_type_are_named():
+    with pytest.raises(TypeError, match=r"^moments must"):
+        gx2.rv([1.0]).stats(3)
+
+
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [(-1, ValueError), ([2, -3], ValueError), (2.5, TypeError), ([2, 3.5], TypeError), ("a", TypeError)],
+)
+def test_bad_sizes_are_named(size, error):
+    with pytest.raises(error, match=r"^size must"):
+        gx2.rv([1.0]).rvs(size)
+    with pytest.raises(error, match=r"^size must"):
+        gx2.rvs([1.0], size=size, rng=np.random.default_rng(1))
+
+
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.1, np.nan])
 def test_bad_confidence_is_named(confidence):
     with pytest.raises(ValueError, match=r"^confidence must"):
