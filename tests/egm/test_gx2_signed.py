@@ -959,6 +959,13 @@ def test_bad_moments_are_named(moments):
         gx2.rv([1.0]).stats(moments)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("function", [gx2.sf, gx2.logcdf, gx2.pdf, gx2.isf, gx2.ppf, gx2.gradients])
+def test_weights_whose_double_overflows_are_named(function, sign):
+    with pytest.raises(ValueError, match=r"^weights must be at most 8.98e307"):
+        function(0.5 if function in (gx2.isf, gx2.ppf) else sign, [sign * 9e307])
+
+
 def test_moments_of_a_wrong_type_are_named():
     with pytest.raises(TypeError, match=r"^moments must"):
         gx2.rv([1.0]).stats(3)
