@@ -9,8 +9,8 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from egm._gx2.contour import VAST, AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
-from egm._gx2.form import Form, Law, distinct, law_of
-from egm._gx2.tails import at_each, log_complement, log_tail_at, tail_and_density
+from egm._gx2.form import Form, Law, Side, distinct, law_of
+from egm._gx2.tails import TINY, at_each, is_power, log_complement, log_tail_at, tail_and_density
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
@@ -18,7 +18,7 @@ _FEW = 48  # up to this number of quantiles are computed one by one
 _NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
 _SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
 _LEAST = 1e-13  # least tolerance of the search: near the zero of a huge logarithm, theta moves by such steps
-_LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
+_LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight
 
 
 @overload
@@ -120,7 +120,7 @@ def ppf(
     float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`. ``p = 0`` and ``p = 1``
         give the least and the largest value that Q can have. Without a shift, the result is 0 where the exact quantile
-        would underflow.
+        would underflow, or if it is below 1e-300 and other weights below 1e-270 of the largest weight.
 
     Raises
     ------
@@ -231,7 +231,11 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     found = np.empty(given.size)
     for side, tail, chosen in ((law.upper, log_upper, above), (law.lower, log_lower, ~above)):
         if chosen.any():
-            found[chosen] = side.unscaled(_interpolated(side.form, tail[chosen], side.lower))
+            y = _interpolated(side.form, tail[chosen], side.lower)
+            values = side.unscaled(y)
+            if side.lower and not side.form.normal:
+                values[y == 0] = [_near_end(side, log_p) for log_p in tail[chosen][y == 0].tolist()]
+            found[chosen] = values
     x[inside] = found
     return x.reshape(logs.shape)
 
@@ -293,7 +297,32 @@ def quantile(law: Law, log_p: float, lower: bool) -> float:
     log_upper, log_lower = (log_other, log_p) if lower else (log_p, log_other)
     above = _above_mean(law, log_upper)
     side = law.upper if above else law.lower
-    return side.unscaled(search(side.form, log_upper if above else log_lower, side.lower))
+    log_tail = log_upper if above else log_lower
+    y = search(side.form, log_tail, side.lower)
+    near = y == 0 and side.lower and not side.form.normal
+    return _near_end(side, log_tail) if near else side.unscaled(y)
+
+
+def _near_end(side: Side, log_p: float) -> float:
+    """Return the quantile with a lower tail of the logarithm `log_p`, for which `search` has returned 0.
+
+    The tail is proportional to y^(k/2), where y is the quantile divided by the unit of its `Form`, and k is the sum of
+    the degrees of freedom. The result is the end of the support if the exact quantile would underflow, or if weights
+    are so small that this power is not known.
+    """
+    form = side.form
+    if not is_power(form):
+        return side.shift
+    log_y = math.log(TINY) - _beyond(form, log_p)
+    return side.sign * math.exp(log_y + math.log(form.unit)) + side.shift
+
+
+def _beyond(form: Form, log_p: float) -> float:
+    """Return log(`TINY` / y) for the y whose lower tail has the logarithm `log_p`, if it is proportional to y^(k/2).
+
+    k is the sum of the degrees of freedom, and y is divided by the unit of `form`.
+    """
+    return (log_tail_at(saddle(form, TINY, True), TINY)[0] - log_p) * 2 / float(form.k.sum())
 
 
 def _above_mean(law: Law, log_upper: float) -> bool:
@@ -331,7 +360,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     The result is divided by the unit of `form`, which holds the parameters of Q. The search is over the parameter theta
     of a `Crossing`, for the zero of log((a - log tail) / (a - log_p)), where the constant a = `kernel.TOP` is slightly
     above 0. This function of theta is nearly a straight line. A first search takes the saddlepoint formula in place of
-    the tail.
+    the tail. The result is 0 for a lower tail whose x is so near to the end of the support that `_near_end` finds it.
     """
     top, definite = kernel().TOP, bool(np.all(form.r > 0))
     positive = definite and not form.normal
@@ -354,7 +383,8 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         slope = tail_slope * crossing.spread * crossing.pace / crossing.c
         return math.log((top - log_tail) / depth), -slope / (top - log_tail), x
 
-    if lower and not form.normal and kernel().formula(form.table, form.normal, _LOWEST, lower, at)[0] > log_p:
+    near = lower and not form.normal and kernel().formula(form.table, form.normal, _LOWEST, lower, at)[0] > log_p
+    if near and (not is_power(form) or _beyond(form, log_p) > 0):
         return 0.0
     theta = kernel().by_formula(form.table, form.normal, log_p, lower, at)
     if math.isnan(theta):

@@ -1038,6 +1038,29 @@ def test_smallest_quantiles(sign):
     assert find(1e-200, [sign], 2) == pytest.approx(sign * 2e-200, rel=1e-12, abs=0)
 
 
+@pytest.mark.parametrize("weight", [1e-5, 1.0, -1e10, 1e300])
+def test_quantiles_far_below_the_weight(weight):
+    """Quantiles below 1e-300 of the weight are found as long as they are doubles, one by one and many at a time.
+
+    For two degrees of freedom, the lower quantile of the probability p is -2 log(1 - p), and near 0 that is 2 p.
+    """
+    find = gx2.ppf if weight > 0 else gx2.isf
+    p = np.array([1e-280, 1e-289, 1e-295, 1e-299, 1e-300, 3e-301, 1e-302])
+    np.testing.assert_allclose([find(q, [weight], 2) for q in p], 2 * weight * p, rtol=1e-12)
+    np.testing.assert_allclose(find(np.repeat(p, 10), [weight], 2), 2 * weight * np.repeat(p, 10), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dof", [0.005, 0.02, 0.1, 0.3])
+def test_quantiles_of_few_degrees_of_freedom_far_below_the_weight(dof):
+    """Lower quantiles are those of SciPy for a weight of 1e100, also where they are below 1e-300 of the weight."""
+    p = np.array([0.3, 0.1, 1e-3, 1e-10, 1e-16])
+    exact = stats.chi2.ppf(p, dof, scale=1e100)
+    p, exact = p[exact > 1e-200], exact[exact > 1e-200]
+    np.testing.assert_allclose(gx2.ppf(p, [1e100], dof), exact, rtol=1e-10)
+    below = gx2.ppf(1e-3, [1e300], 0.01 + dof)
+    assert gx2.cdf(below, [1e300], 0.01 + dof) == pytest.approx(1e-3, rel=1e-12)
+
+
 def test_quantile_between_mean_and_median_of_a_negative_weight():
     """The upper quantile of -X is minus the lower quantile of X, even between the mean and the median.
 
