@@ -17,6 +17,7 @@ from egm._validate import finite, matrix, probability, scalar
 
 _STRAIGHT = 2.0**-56  # an eigenvalue below this share of a linear coefficient changes no tail above 1e-300 by 1e-12
 _CANCELED = 2.0**18  # constants of squares may be so much larger than the form: 1e-16 of them is 3e-11 of the form
+_POLE = -320.0  # log of the distance from a pole of the density below which the density counts as a power
 _REACH = 45.0  # largest absolute value of the logit of the probability, in the integral for the entropy
 
 
@@ -311,26 +312,39 @@ class rv:
         float
             The entropy, for Q in the units of `weights`.
 
+        Raises
+        ------
+        AccuracyError
+            If a search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
+
         Notes
         -----
         The mean is an integral of minus the log density at the quantile x(u), over the probability u. The variable of
         integration is the logit of u. The integral is divided at the constant term of Q, where the density may have a
-        kink or a pole.
+        kink. If the density has a pole there, the variable of integration is the logarithm of the distance from it for
+        distances below the largest weight, and nearest to the pole, where the density is a power of the distance, the
+        integral has a closed form.
         """
-        centered = rv(self.weights, self.dof, self.nc, self.normal)
+        largest = float(np.max(np.abs(self.weights), initial=self.normal))
+        unit = math.ldexp(0.5, math.frexp(largest)[1])
+        centered = rv(self.weights / unit, self.dof, self.nc, self.normal / unit)
 
         def integrand(t: float) -> float:
             tail = 1 / (1 + math.exp(abs(t)))
             x = centered.ppf(tail) if t < 0 else centered.isf(tail)
             return -float(centered.logpdf(x)) * tail * (1 - tail)
 
-        inside = centered.support() == (-np.inf, np.inf)
-        kink = float(centered.logcdf(0.0) - centered.logsf(0.0)) if inside else 0.0
-        kink = min(max(kink, -_REACH), _REACH)
-        parts = [
-            quad(integrand, *ends, epsabs=1e-13, epsrel=1e-13, limit=200) for ends in ((-_REACH, kink), (kink, _REACH))
-        ]
-        return float(parts[0][0] + parts[1][0])
+        def logit(x: float) -> float:
+            low, high = centered.support()
+            t = float(centered.logcdf(x) - centered.logsf(x)) if low < x < high else math.inf * (-1 if x <= low else 1)
+            return min(max(t, -_REACH), _REACH)
+
+        pole = centered.normal == 0 and float(np.sum(self.dof)) < 2
+        distance = 1.0 if pole else 0.0
+        parts = [_integral(integrand, -_REACH, logit(-distance)), _integral(integrand, logit(distance), _REACH)]
+        if pole:
+            parts += [_near_pole(centered, sign) for sign in (-1, 1) if any(sign * self.weights > 0)]
+        return math.fsum(parts) + math.log(unit)
 
     def rvs(
         self,
@@ -455,6 +469,28 @@ def from_quadratic_form(
             f"for the eigenvalue omega = {omega[worst]:.3g} and the coefficient beta = {beta[worst]:.3g}"
         )
     return rv(omega, 1, (beta / 2 / omega) ** 2, math.hypot(*straight), float(level + flat - np.sum(taken)))
+
+
+def _integral(function: Callable[[float], float], start: float, stop: float) -> float:
+    """Integrate `function` from `start` to `stop`."""
+    return float(quad(function, start, stop, epsabs=1e-13, epsrel=1e-13, limit=200)[0])
+
+
+def _near_pole(law: rv, sign: int) -> float:
+    """Integrate minus the density times its logarithm over sign * x from 0 to 1, for a density with a pole at 0.
+
+    `law` has fewer than two degrees of freedom in total, k, and neither a normal term nor a constant. Below
+    exp(`_POLE`), the density is proportional to |x|^(k/2 - 1), and the integral has a closed form.
+    """
+
+    def integrand(log_x: float) -> float:
+        log_density = float(law.logpdf(sign * math.exp(log_x)))
+        return -log_density * math.exp(log_density + log_x)
+
+    k = float(np.sum(law.dof))
+    log_density = float(law.logpdf(sign * math.exp(_POLE)))
+    closed = (1 - 2 / k - log_density) * math.exp(log_density + _POLE) * 2 / k
+    return closed + _integral(integrand, _POLE, 0.0)
 
 
 def _copy(values: Array) -> Array:

@@ -18,6 +18,7 @@ _FEW = 48  # up to this number of quantiles are computed one by one
 _NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
 _SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
 _LEAST = 1e-13  # least tolerance of the search: near the zero of a huge logarithm, theta moves by such steps
+_BESIDE = 1e-9  # distance from the constant term, in units of twice the largest weight
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight
 
 
@@ -345,11 +346,15 @@ def _log_upper_at_mean(law: Law) -> float:
     A quantile whose upper tail has a larger logarithm than this is searched by its lower tail, because a tail that is
     close to 1 makes the search inaccurate. If all weights are negative, the result is log(1 - p) with the tail p of -Q,
     so that the quantiles of Q and of -Q are found by the same search. The saddlepoint formula gives the tail. For less
-    than one degree of freedom, where it may be wrong by a factor of two, an integral does.
+    than one degree of freedom, where it may be wrong by a factor of two, an integral does. That is computed beside the
+    constant term of Q if the mean lies there, because at this term the integrand falls too slowly.
     """
     side = law.lower if law.signs == (True, False) else law.upper
-    mean = saddle(side.form, side.form.mean, side.lower)
-    log_tail = log_by_formula(mean) if side.form.k.sum() >= 1 else log_tail_at(mean, side.form.mean)[0]
+    few, y = side.form.k.sum() < 1, side.form.mean
+    if few and all(law.signs) and abs(y) < _BESIDE:
+        y = _BESIDE
+    mean = saddle(side.form, y, side.lower)
+    log_tail = log_tail_at(mean, y)[0] if few else log_by_formula(mean)
     log_tail = min(log_tail, -1e-3)
     return log_tail if side is law.upper else log_complement(log_tail)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
-from scipy import special, stats
+from scipy import integrate, special, stats
 
 from egm import gx2
 from egm._gx2 import contour
@@ -711,7 +711,7 @@ def test_cumulants_add_up():
         assert value * v ** (order / 2) == pytest.approx(cumulant, rel=1e-12)
 
 
-@pytest.mark.parametrize("dof", [0.5, 1, 2, 5, 100])
+@pytest.mark.parametrize("dof", [1e-3, 0.02, 0.1, 0.13, 0.14, 0.5, 1, 1.999, 2, 5, 100])
 def test_entropy_of_chi_square(dof):
     assert gx2.rv([2.0], dof).entropy() == pytest.approx(stats.chi2(dof, scale=2).entropy(), rel=1e-12, abs=1e-12)
 
@@ -1071,6 +1071,37 @@ def test_quantile_between_mean_and_median_of_a_negative_weight():
 
 def test_entropy_of_laplace():
     assert gx2.rv([1.0, -1.0], 2).entropy() == pytest.approx(stats.laplace(scale=2).entropy(), rel=1e-12)
+
+
+@pytest.mark.parametrize("dof", [0.1, 0.3, 0.6, 0.95])
+def test_entropy_of_variance_gamma(dof):
+    """The entropy of the difference of two chi-square variables is the integral of the closed form of its density.
+
+    Each variable has `dof` < 1 degrees of freedom. The variable of the integral is the logarithm of |x|.
+    """
+
+    def integrand(log_x):
+        order, z = (dof - 1) / 2, np.exp(log_x) / 2
+        log_density = order * np.log(z / 2) + np.log(special.kve(order, z)) - z - special.gammaln(dof / 2)
+        log_density -= np.log(2 * np.sqrt(np.pi))
+        return -2 * log_density * np.exp(log_density + log_x)
+
+    exact = sum(integrate.quad(integrand, *ends, epsabs=1e-13)[0] for ends in ((-40 / dof, -2), (-2, 5)))
+    assert gx2.rv([1.0, -1.0], dof).entropy() == pytest.approx(exact, rel=1e-11, abs=1e-11)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e300])
+@pytest.mark.parametrize("dof", [0.2, 3.0])
+def test_entropy_knows_the_unit(unit, dof):
+    """The entropy rises by the logarithm of the unit of the weights."""
+    weights = np.array([1.0, 0.25, -0.5])
+    expected = gx2.rv(weights, dof).entropy() + np.log(unit)
+    assert gx2.rv(unit * weights, dof).entropy() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dof", [0.01, 0.05, 0.1])
+def test_round_trip_for_few_degrees_of_freedom(dof):
+    assert gx2.sf(gx2.isf(1e-3, [1.0, -1.0], dof), [1.0, -1.0], dof) == pytest.approx(1e-3, rel=1e-12)
 
 
 @pytest.mark.parametrize("dof", [1, 2.1])
