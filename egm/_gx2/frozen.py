@@ -315,7 +315,7 @@ class rv:
         Raises
         ------
         AccuracyError
-            If a search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
+            If a search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
 
         Notes
         -----

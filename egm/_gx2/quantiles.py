@@ -7,10 +7,11 @@ from typing import overload
 
 import numpy as np
 from numpy.polynomial import chebyshev
+from scipy.optimize import brentq
 
 from egm._gx2.contour import VAST, AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
 from egm._gx2.form import Form, Law, Side, distinct, law_of
-from egm._gx2.tails import TINY, at_each, is_power, log_complement, log_tail_at, tail_and_density
+from egm._gx2.tails import TINY, at_each, is_power, log_complement, log_tail_at, tail_and_density, tails
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
@@ -19,6 +20,7 @@ _NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width
 _SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
 _LEAST = 1e-13  # least tolerance of the search: near the zero of a huge logarithm, theta moves by such steps
 _BESIDE = 1e-9  # distance from the constant term, in units of twice the largest weight
+_NEAREST = -320.0  # log of the least distance from the constant term at which a quantile is searched between bounds
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight
 
 
@@ -56,14 +58,16 @@ def isf(
     -------
     float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` and ``p = 1`` give the largest and
-        the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12.
+        the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12,
+        if no entry of `dof` is below 0.01. A quantile nearer to `shift` than 1e-139 times the largest weight may be
+        replaced by `shift` if there are weights of both signs.
 
     Raises
     ------
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
+        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
 
     See Also
     --------
@@ -128,7 +132,7 @@ def ppf(
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
+        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
 
     See Also
     --------
@@ -185,7 +189,7 @@ def ilogsf(
     ValueError
         If `logp` is positive or NaN, or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
+        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
 
     See Also
     --------
@@ -216,12 +220,22 @@ def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
 def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
 
-    `law` has the parameters of Q. If there are many quantiles, those above the mean of Q are interpolated together, and
-    so are those below it.
+    `law` has the parameters of Q. If there are many quantiles, they are interpolated if that is possible.
+    """
+    if logs.size > _FEW:
+        try:
+            return _many(logs, law, lower)
+        except AccuracyError:  # one quantile may be found by a slower search
+            pass
+    return at_each(lambda law, log_p: quantile(law, log_p, lower), logs, law)
+
+
+def _many(logs: Array, law: Law, lower: bool) -> Array:
+    """Compute many quantiles as `_at_all` does: those above the mean of Q are interpolated together, as those below it.
+
+    `logs`, `law` and `lower` are the arguments of `_at_all`.
     """
     flat = np.ravel(logs)
-    if flat.size <= _FEW:
-        return at_each(lambda law, log_p: quantile(law, log_p, lower), logs, law)
     x = np.empty(flat.size)
     inside = (flat < 0) & np.isfinite(flat)
     x[~inside] = [quantile(law, log_p, lower) for log_p in flat[~inside].tolist()]
@@ -296,12 +310,47 @@ def quantile(law: Law, log_p: float, lower: bool) -> float:
         return law.support[(log_p == 0) == lower]
     log_other = log_complement(log_p)
     log_upper, log_lower = (log_other, log_p) if lower else (log_p, log_other)
+    try:
+        return _searched(law, log_upper, log_lower)
+    except AccuracyError:
+        return _bracketed(law, log_upper, log_lower)
+
+
+def _searched(law: Law, log_upper: float, log_lower: float) -> float:
+    """Find the quantile at which the tails have the logarithms `log_upper` and `log_lower`, by `search`.
+
+    `law` holds the parameters of Q.
+    """
     above = _above_mean(law, log_upper)
     side = law.upper if above else law.lower
     log_tail = log_upper if above else log_lower
     y = search(side.form, log_tail, side.lower)
     near = y == 0 and side.lower and not side.form.normal
     return _near_end(side, log_tail) if near else side.unscaled(y)
+
+
+def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
+    """Find the quantile at which the tails have the logarithms `log_upper` and `log_lower`, between two bounds.
+
+    `law` holds the parameters of Q. This search takes some hundred tails, and is for forms with few degrees of freedom,
+    for which the faster one may fail. It is over the logarithm of the distance from the constant term of Q, because the
+    density may have a pole there.
+    """
+    centered, which = Law(law.weights, law.dof, law.nc, law.normal), int(log_upper >= log_lower)
+    unit, target = centered.upper.form.unit, log_lower if which else log_upper
+
+    def excess(log_size: float, sign: int) -> float:  # increasing in x
+        log_tail = tails(centered, sign * math.exp(log_size) * unit)[which][0]
+        return log_tail - target if which else target - log_tail
+
+    sign = 1 if excess(_NEAREST, 1) < 0 else -1
+    if sign < 0 and excess(_NEAREST, -1) < 0:
+        return law.shift
+    end = 0.0
+    while sign * excess(end, sign) < 0:
+        end += 2.0
+    log_size = brentq(excess, _NEAREST, end, args=(sign,), xtol=1e-15, rtol=1e-15, maxiter=500)
+    return sign * math.exp(log_size) * unit + law.shift
 
 
 def _near_end(side: Side, log_p: float) -> float:

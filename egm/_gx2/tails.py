@@ -526,7 +526,7 @@ def is_power(form: Form) -> bool:
     return bool(form.r.min() >= 1e20 * TINY)
 
 
-def _tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
+def tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
     """Compute the logarithms of the upper tail P[Q > x] and of the lower tail P[Q <= x], each with its estimated error.
 
     `law` holds the parameters of Q. The smaller tail is integrated along a contour, and the other one is 1 minus it.
@@ -551,7 +551,7 @@ def upper_tails(x: ArrayLike, law: Law) -> Array:
     `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
     and its error.
     """
-    return at_each(lambda law, x: _tails(law, x)[0], real(x=x), law)
+    return at_each(lambda law, x: tails(law, x)[0], real(x=x), law)
 
 
 def lower_tails(x: ArrayLike, law: Law) -> Array:
@@ -560,7 +560,7 @@ def lower_tails(x: ArrayLike, law: Law) -> Array:
     `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
     and its error.
     """
-    return at_each(lambda law, x: _tails(law, x)[1], real(x=x), law)
+    return at_each(lambda law, x: tails(law, x)[1], real(x=x), law)
 
 
 def log_densities(x: ArrayLike, law: Law) -> Floats:

@@ -1099,9 +1099,33 @@ def test_entropy_knows_the_unit(unit, dof):
     assert gx2.rv(unit * weights, dof).entropy() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("dof", [0.01, 0.05, 0.1])
-def test_round_trip_for_few_degrees_of_freedom(dof):
-    assert gx2.sf(gx2.isf(1e-3, [1.0, -1.0], dof), [1.0, -1.0], dof) == pytest.approx(1e-3, rel=1e-12)
+FEW = [
+    ([1.0, -1.0], 0.05, 0.0),
+    ([1.0, -0.5], 0.02, 0.0),
+    ([1.0], 0.01, 0.0),
+    ([0.66, 2.0, 0.24], [0.15, 0.0025, 0.16], 0.23),
+    ([7.0, -0.6, -10.0, -0.7, 0.9], [0.017, 0.11, 2.2, 0.066, 0.003], 1.1),
+    ([1.0, -176.0], [5e-3, 1e-2], 0.0),
+]
+
+
+@pytest.mark.parametrize(("weights", "dof", "normal"), FEW)
+def test_round_trip_for_few_degrees_of_freedom(weights, dof, normal):
+    """Quantiles of forms with few degrees of freedom have the right tails, one by one and many at a time."""
+    p, form = np.array([1e-6, 1e-3, 0.02, 0.2, 0.4, 0.45]), (weights, dof, 0.0, normal)
+    for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
+        x = find(p, *form)
+        assert np.all(np.diff(x) * (x[-1] - x[0]) >= 0)
+        far = np.abs(x) > 1e-120
+        np.testing.assert_allclose(tail(x[far], *form), p[far], rtol=1e-11)
+        if normal:  # the other forms take seconds
+            np.testing.assert_allclose(find(np.repeat(p, 9), *form), np.repeat(x, 9), rtol=1e-9)
+
+
+def test_quantiles_are_moved_by_the_offset_where_there_are_few_degrees_of_freedom():
+    form = ([1.0, -0.5], 0.02)
+    assert gx2.isf(1e-3, *form, shift=5.0) == pytest.approx(gx2.isf(1e-3, *form) + 5, rel=1e-13)
+    assert gx2.ppf(0.4, *form, shift=5.0) == 5.0
 
 
 @pytest.mark.parametrize("dof", [1, 2.1])
