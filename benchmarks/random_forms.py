@@ -56,7 +56,7 @@ def finer_tail(crossing, y):
     shapes = (
         shape
         for shape in contour._shapes(crossing, y)
-        if kernel.quadrature(*arguments, shape, 0.0, ends, np.zeros(kernel.WHOLE), kept)[0] == kernel.DIED
+        if kernel.quadrature(*arguments, shape, 0.0, 0, ends, np.zeros(kernel.WHOLE), kept)[0] == kernel.DIED
     )
     h, reach, tilt, _ = next(shapes, (crossing.c, 1.0, contour._TILT, 0.0))
     step, total, previous = kernel._STEP / FINER, 0.5 * h / abs(crossing.c), np.inf

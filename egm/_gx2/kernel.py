@@ -380,7 +380,9 @@ def growth_at(
     return result
 
 
-@compiled("(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 4), f8, intp[::1], f8[::1], c16[:, ::1])")
+@compiled(
+    "(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 4), f8, intp, intp[::1], f8[::1], c16[:, ::1])"
+)
 def quadrature(
     table: Array,
     normal: float,
@@ -391,6 +393,7 @@ def quadrature(
     at: Array,
     shape: tuple[float, float, float, float],
     density: float,
+    halvings: int,
     ends: Indices,
     nodes: Array,
     kept: Complex,
@@ -402,8 +405,8 @@ def quadrature(
     it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is
     i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the
     vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums
-    agree. `density` is a factor, at most 1, by which the error of the second integral counts beside that of the first
-    one.
+    agree, and then `halvings` times more. `density` is a factor, at most 1, by which the error of the second integral
+    counts beside that of the first one.
 
     The first result says how the quadrature ended: `DIED` if it is accurate, `GROWS` if the integrand grows or does not
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
@@ -488,7 +491,9 @@ def quadrature(
             if size > error and abs(kept[2, i].real - kept[2, i - 1].real) > _TURN * (1 << level):
                 error = size
         if error < _RTOL:
-            break
+            if halvings == 0:
+                break
+            halvings -= 1
     for i in range(count):
         kept[1, i] = complex(kept[1, i].real * step, kept[1, i].imag * step)
     # Where the integrand grows before it falls, or an integral is small beside the integrand, parts cancel.

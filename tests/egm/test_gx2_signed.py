@@ -1109,6 +1109,24 @@ FEW = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("x", "weights", "dof"),
+    [
+        (0.427, [0.688, -0.352], [1.44, 0.00175]),
+        (0.00594, [-1.954, 0.337], [0.00303, 0.0007]),
+        (-0.0329, [1.51, -0.919, -0.994], [0.00125, 0.00697, 0.00252]),
+        (0.00371, [1.58, -1.21], [0.0445, 0.00109]),
+    ],
+)
+def test_conditional_means_of_few_degrees_of_freedom(x, weights, dof):
+    """The mean of Y_j, given that Q = x, is dof_j times a ratio of densities of Q: with dof_j + 2, and with dof_j."""
+    more = np.array(dof) + 2 * np.eye(len(dof))
+    exact = dof * np.array([gx2.pdf(x, weights, changed_dof) for changed_dof in more]) / gx2.pdf(x, weights, dof)
+    np.testing.assert_allclose(gx2.conditional_means(x, weights, dof), exact, rtol=1e-11)
+    by_weight = gx2.gradients(x, weights, dof).weights
+    np.testing.assert_allclose(by_weight, exact * gx2.pdf(x, weights, dof), rtol=1e-11)
+
+
 @pytest.mark.parametrize(("weights", "dof", "normal"), FEW)
 def test_round_trip_for_few_degrees_of_freedom(weights, dof, normal):
     """Quantiles of forms with few degrees of freedom have the right tails, one by one and many at a time."""
