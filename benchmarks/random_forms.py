@@ -21,7 +21,7 @@ from egm import gx2
 from egm._gx2 import contour, kernel
 from egm._gx2.form import law_of
 from egm._gx2.quantiles import quantile
-from egm._gx2.tails import log_tail_at
+from egm._gx2.tails import TINY, log_tail_at
 
 FINER = 16  # nodes of the second contour for each node of the first one
 
@@ -56,7 +56,7 @@ def finer_tail(crossing, y):
     shapes = (
         shape
         for shape in contour._shapes(crossing, y)
-        if kernel.quadrature(*arguments, shape, 0.0, ends, np.zeros(kernel.WHOLE), kept)[0] == kernel.DIED
+        if kernel.quadrature(*arguments, shape, 0.0, 0, ends, np.zeros(kernel.WHOLE), kept)[0] == kernel.DIED
     )
     h, reach, tilt, _ = next(shapes, (crossing.c, 1.0, contour._TILT, 0.0))
     step, total, previous = kernel._STEP / FINER, 0.5 * h / abs(crossing.c), np.inf
@@ -92,6 +92,8 @@ def main():
                 continue  # a quantile below the least double
             side = law.upper if x >= law.mean else law.lower
             y = side.scaled(x)
+            if side.lower and not side.form.normal and y < TINY:
+                continue  # the tail is not a sum over nodes, but a power of y
             crossing = contour.saddle(side.form, y, side.lower)
             value, estimate = log_tail_at(crossing, y)
         except (ArithmeticError, ValueError) as problem:

@@ -78,7 +78,8 @@ tails and the density are contour integrals over s:
 In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
 Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with
 each part exact, because in a far tail :math:`1 - c` is small and every digit of the result depends
-on it.
+on it. Twice the largest weight must be a double, so tails, densities and quantiles of weights above
+8.98e307 in absolute value raise a ValueError (`certify` encloses them).
 
 References
 ----------

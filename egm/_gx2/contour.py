@@ -233,7 +233,7 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
     raise AccuracyError(f"no root within 200 steps, at {u!r} the value is {value:.1e}", estimate=u)
 
 
-def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
+def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int = 0) -> Quadrature:
     """Return a quadrature along the contour through the point c of `crossing`: nodes, masses, error, integrals.
 
     Let K be the cumulant function, s_i the nodes, m_i the masses, and Im the imaginary part. For a function F, the
@@ -244,7 +244,8 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
 
     The estimated error is the error of the tail, or the error of the density times the factor `density`, whichever is
     larger. For an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and
-    this factor has to be 0.
+    this factor has to be 0. When the estimated error is small, the step is halved `halvings` times more, for another F
+    that needs more nodes.
     """
     x, form, compiled = float(x), crossing.form, kernel()
     best: Quadrature | None = None
@@ -254,7 +255,7 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0) -> Quadrature:
     ends, kept = np.empty(form.table.shape[1], np.intp), np.empty((3, compiled.MOST_NODES), complex)
     for shape in _shapes(crossing, x):
         ended, count, error, *sums = compiled.quadrature(
-            *arguments, shape, density, ends, np.zeros(compiled.WHOLE), kept
+            *arguments, shape, density, halvings, ends, np.zeros(compiled.WHOLE), kept
         )
         shift, mass = kept[:2, :count].copy()
         if ended == compiled.DIED:

@@ -9,9 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from egm._gx2.contour import integrate, saddle, sums_of_inverses
-from egm._gx2.form import Law, law_of
+from egm._gx2.form import Law, distinct, law_of
 from egm._types import Array, ArrayLike
 from egm._validate import finite, scalar
+
+# A chi-square variable with fewer than `_FEW` degrees of freedom hardly changes the integrand of the density, but its
+# mean has a pole as large as that of any other variable. So the steps of the quadrature are halved `_MORE` times more.
+_FEW, _MORE = 0.1, 2
 
 
 class Gradients(NamedTuple):
@@ -138,7 +142,8 @@ def _point(x: float, law: Law) -> _Point:
     side = law.upper if x >= law.mean else law.lower
     y, unit = side.scaled(x), side.form.unit
     crossing = saddle(side.form, y, side.lower)
-    shift, mass, _, (_, total, moment) = integrate(crossing, y)
+    halvings = _MORE if distinct(law.dof).min(initial=_FEW) < _FEW else 0
+    shift, mass, _, (_, total, moment) = integrate(crossing, y, halvings=halvings)
     ((once, twice),) = sums_of_inverses(crossing, shift, mass[None], side.sign * law.weights)
     size = abs(crossing.c)
     height = math.exp(crossing.log_height(y)[0]) / math.pi / unit

@@ -5,6 +5,7 @@ Terms with close weights are gathered in clusters, so that a tail of a million t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -268,7 +269,7 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
     if not single:
         starts = np.append(0, np.flatnonzero(new) + 1)
         values, dof, nc = values[starts], np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
-    unit = 2 * values[-1]
+    unit = _unit(values[-1])
     moments = np.zeros((2, 0, values.size))
     return Form(unit, values, values, dof, nc, moments, normal / unit, order if single else None)
 
@@ -299,4 +300,13 @@ def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | N
         return None
     moments = np.ascontiguousarray(found[:, 5:].T).reshape(2, ORDER, -1)
     _, centers, lowest, k, shift = found[:, :5].T.copy()
-    return Form(2 * largest, centers, lowest, k, shift, moments, normal / (2 * largest))
+    unit = _unit(largest)
+    return Form(unit, centers, lowest, k, shift, moments, normal / unit)
+
+
+def _unit(largest: float) -> float:
+    """Return twice the largest weight, or raise a ValueError if that overflows."""
+    unit = 2 * float(largest)
+    if unit == math.inf:
+        raise ValueError(f"weights must be at most 8.98e307 in absolute value, got {float(largest)!r}")
+    return unit

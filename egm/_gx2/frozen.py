@@ -17,6 +17,7 @@ from egm._validate import finite, matrix, probability, scalar
 
 _STRAIGHT = 2.0**-56  # an eigenvalue below this share of a linear coefficient changes no tail above 1e-300 by 1e-12
 _CANCELED = 2.0**18  # constants of squares may be so much larger than the form: 1e-16 of them is 3e-11 of the form
+_POLE = -320.0  # log of the distance from a pole of the density below which the density counts as a power
 _REACH = 45.0  # largest absolute value of the logit of the probability, in the integral for the entropy
 
 
@@ -261,6 +262,8 @@ class rv:
             **{"m": self.mean, "v": self.var},
             **{"s": lambda: standardized(3, 8.0), "k": lambda: standardized(4, 48.0)},
         }
+        if not isinstance(moments, str):
+            raise TypeError(f"moments must be a string of letters of 'mvsk', got {moments!r}")
         if not moments or set(moments) - set(known):
             raise ValueError(f"moments must consist of letters of 'mvsk', got {moments!r}")
         return tuple(known[letter]() for letter in moments)
@@ -309,26 +312,39 @@ class rv:
         float
             The entropy, for Q in the units of `weights`.
 
+        Raises
+        ------
+        AccuracyError
+            If a search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
+
         Notes
         -----
         The mean is an integral of minus the log density at the quantile x(u), over the probability u. The variable of
         integration is the logit of u. The integral is divided at the constant term of Q, where the density may have a
-        kink or a pole.
+        kink. If the density has a pole there, the variable of integration is the logarithm of the distance from it for
+        distances below the largest weight, and nearest to the pole, where the density is a power of the distance, the
+        integral has a closed form.
         """
-        centered = rv(self.weights, self.dof, self.nc, self.normal)
+        largest = float(np.max(np.abs(self.weights), initial=self.normal))
+        unit = math.ldexp(0.5, math.frexp(largest)[1])
+        centered = rv(self.weights / unit, self.dof, self.nc, self.normal / unit)
 
         def integrand(t: float) -> float:
             tail = 1 / (1 + math.exp(abs(t)))
             x = centered.ppf(tail) if t < 0 else centered.isf(tail)
             return -float(centered.logpdf(x)) * tail * (1 - tail)
 
-        inside = centered.support() == (-np.inf, np.inf)
-        kink = float(centered.logcdf(0.0) - centered.logsf(0.0)) if inside else 0.0
-        kink = min(max(kink, -_REACH), _REACH)
-        parts = [
-            quad(integrand, *ends, epsabs=1e-13, epsrel=1e-13, limit=200) for ends in ((-_REACH, kink), (kink, _REACH))
-        ]
-        return float(parts[0][0] + parts[1][0])
+        def logit(x: float) -> float:
+            low, high = centered.support()
+            t = float(centered.logcdf(x) - centered.logsf(x)) if low < x < high else math.inf * (-1 if x <= low else 1)
+            return min(max(t, -_REACH), _REACH)
+
+        pole = centered.normal == 0 and float(np.sum(self.dof)) < 2
+        distance = 1.0 if pole else 0.0
+        parts = [_integral(integrand, -_REACH, logit(-distance)), _integral(integrand, logit(distance), _REACH)]
+        if pole:
+            parts += [_near_pole(centered, sign) for sign in (-1, 1) if any(sign * self.weights > 0)]
+        return math.fsum(parts) + math.log(unit)
 
     def rvs(
         self,
@@ -383,8 +399,8 @@ def from_quadratic_form(
     ------
     ValueError
         If an argument is outside its range, if the shapes do not fit, if `cov` is not symmetric or
-        has a negative eigenvalue, if the form does not depend on x, or if a quadratic term is so
-        small beside the linear one (see Notes) that digits would be lost.
+        has a negative eigenvalue, if the form overflows or does not depend on x, or if a quadratic
+        term is so small beside the linear one (see Notes) that digits would be lost.
 
     Notes
     -----
@@ -429,23 +445,52 @@ def from_quadratic_form(
         raise ValueError(f"A must be a square matrix, got shape {A.shape}")
     mean, linear = (_vector_of(d, **named) for named in ({"mean": mean}, {"linear": linear}))
     constant = scalar(finite, constant=constant)
-    A = (A + A.T) / 2
+    A = A / 2 + A.T / 2
     root = np.eye(d) if cov is None else _root(matrix(d, cov=cov))
-    omega, vectors = np.linalg.eigh(root.T @ A @ root)
-    beta = vectors.T @ (root.T @ (2 * A @ mean + linear))
-    largest, slope = np.max(np.abs(omega)), np.max(np.abs(beta))
+    with np.errstate(over="ignore", invalid="ignore"):
+        form, slopes = root.T @ A @ root, root.T @ (2 * (A @ mean) + linear)
+        level = mean @ A @ mean + linear @ mean + constant
+    if not np.all(np.isfinite([*form.flat, *slopes, level])):
+        raise ValueError(
+            "A must not be so large that the form overflows, with the given mean, cov, linear and constant"
+        )
+    omega, vectors = np.linalg.eigh(form)
+    beta = vectors.T @ slopes
+    largest, slope = float(np.max(np.abs(omega))), float(np.max(np.abs(beta)))
     curved = np.abs(omega) > max(d * np.finfo(float).eps * largest, _STRAIGHT * slope)
     flat, omega, straight, beta = np.sum(omega[~curved]), omega[curved], beta[~curved], beta[curved]
     if omega.size == 0 and not straight.any():
         raise ValueError("A and linear must not both be 0 on the support of x, got a form that does not depend on x")
-    level, taken = mean @ A @ mean + linear @ mean + constant, beta * (beta / (4 * omega))
+    taken = beta * (beta / 4 / omega)
     if np.sum(np.abs(taken)) > max(_CANCELED * max(largest, slope), 2 * abs(level)):
         worst = int(np.argmax(np.abs(taken)))
         raise ValueError(
             "A must not be tiny, unless it is 0, beside linear and 2 A mean: the digits of omega z^2 + beta z are lost "
             f"for the eigenvalue omega = {omega[worst]:.3g} and the coefficient beta = {beta[worst]:.3g}"
         )
-    return rv(omega, 1, (beta / (2 * omega)) ** 2, math.hypot(*straight), float(level + flat - np.sum(taken)))
+    return rv(omega, 1, (beta / 2 / omega) ** 2, math.hypot(*straight), float(level + flat - np.sum(taken)))
+
+
+def _integral(function: Callable[[float], float], start: float, stop: float) -> float:
+    """Integrate `function` from `start` to `stop`."""
+    return float(quad(function, start, stop, epsabs=1e-13, epsrel=1e-13, limit=200)[0])
+
+
+def _near_pole(law: rv, sign: int) -> float:
+    """Integrate minus the density times its logarithm over sign * x from 0 to 1, for a density with a pole at 0.
+
+    `law` has fewer than two degrees of freedom in total, k, and neither a normal term nor a constant. Below
+    exp(`_POLE`), the density is proportional to |x|^(k/2 - 1), and the integral has a closed form.
+    """
+
+    def integrand(log_x: float) -> float:
+        log_density = float(law.logpdf(sign * math.exp(log_x)))
+        return -log_density * math.exp(log_density + log_x)
+
+    k = float(np.sum(law.dof))
+    log_density = float(law.logpdf(sign * math.exp(_POLE)))
+    closed = (1 - 2 / k - log_density) * math.exp(log_density + _POLE) * 2 / k
+    return closed + _integral(integrand, _POLE, 0.0)
 
 
 def _copy(values: Array) -> Array:
@@ -474,10 +519,17 @@ def _vector_of(d: int, **named: ArrayLike) -> Array:
 
 
 def _root(cov: Array) -> Array:
-    """Return a matrix L with L L' = `cov`, or raise a ValueError if `cov` is not a covariance matrix."""
+    """Return a matrix L with L L' = `cov`, or raise a ValueError if `cov` is not a covariance matrix.
+
+    The eigenvalues are those of the correlation matrix. The error of those of `cov` would be that of the largest
+    variance, and so L would depend on the units of the variables.
+    """
     if cov.shape[0] != cov.shape[1] or not np.allclose(cov, cov.T, rtol=1e-12, atol=0):
         raise ValueError(f"cov must be a symmetric matrix with {cov.shape[1]} rows, got shape {cov.shape}")
-    values, vectors = np.linalg.eigh(cov)
-    if values[0] < -1e-12 * values[-1] or values[-1] <= 0:
-        raise ValueError(f"cov must be positive semidefinite and not 0, got an eigenvalue of {values[0]!r}")
-    return vectors * np.sqrt(np.maximum(values, 0))
+    deviations = np.sqrt(np.diag(cov), where=np.diag(cov) > 0, out=np.ones(cov.shape[0]))
+    # The second try is for a matrix that rounding has made indefinite: it has tiny variances with larger covariances.
+    for unit in (deviations, np.ones_like(deviations)):
+        values, vectors = np.linalg.eigh(cov / unit / unit[:, None])
+        if values[0] >= -1e-12 * values[-1] and values[-1] > 0:
+            return unit[:, None] * vectors * np.sqrt(np.maximum(values, 0))
+    raise ValueError(f"cov must be positive semidefinite and not 0, got an eigenvalue of {float(values[0])!r}")

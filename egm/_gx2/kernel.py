@@ -380,7 +380,9 @@ def growth_at(
     return result
 
 
-@compiled("(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 4), f8, intp[::1], f8[::1], c16[:, ::1])")
+@compiled(
+    "(f8[:, ::1], f8, f8[:, ::1], f8, f8, f8, f8[:, ::1], UniTuple(f8, 4), f8, intp, intp[::1], f8[::1], c16[:, ::1])"
+)
 def quadrature(
     table: Array,
     normal: float,
@@ -391,6 +393,7 @@ def quadrature(
     at: Array,
     shape: tuple[float, float, float, float],
     density: float,
+    halvings: int,
     ends: Indices,
     nodes: Array,
     kept: Complex,
@@ -402,8 +405,8 @@ def quadrature(
     it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is
     i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the
     vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums
-    agree. `density` is a factor, at most 1, by which the error of the second integral counts beside that of the first
-    one.
+    agree, and then `halvings` times more. `density` is a factor, at most 1, by which the error of the second integral
+    counts beside that of the first one.
 
     The first result says how the quadrature ended: `DIED` if it is accurate, `GROWS` if the integrand grows or does not
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
@@ -413,7 +416,7 @@ def quadrature(
     """
     h, reach, tilt, most = shape
     together = _prepare(table, at, series.shape[0] > 0, ends)
-    step, count, smallest, peak, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, np.inf, False
+    step, count, smallest, peak, spike, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, 1.0, np.inf, False
     for level in range(_HALVINGS + 1):
         # The first rule goes on until the integrand has died away, and the next ones halve its steps.
         new = MOST_NODES if level == 0 else count
@@ -437,8 +440,11 @@ def quadrature(
             square = ratio * ratio + turn * turn
             if level == 0:
                 pace = math.sqrt(slope / h * (slope / h) + rise / h * (rise / h))  # h squared may overflow
-                size = factor * pace / (1.0 if density == 1 else math.sqrt(square))
-                if size < NEGLIGIBLE:
+                size = factor * pace / math.sqrt(square)
+                # The integrand of the density is |s / c| times as large. For few degrees of freedom it rightly grows
+                # while |s| is below 1 / |x|.
+                whole = size * math.sqrt(square) if density == 1 else size
+                if whole < NEGLIGIBLE:
                     grows = real == -np.inf  # a square has overflowed
                     break
                 grows = not size <= most * smallest
@@ -446,7 +452,8 @@ def quadrature(
                     break
                 smallest = size if size < smallest else smallest
                 peak = size if size > peak else peak
-                kept[2, i] = complex(imag, size)
+                spike = whole if whole > spike else spike
+                kept[2, i] = complex(imag, whole)
                 factor = factor if i else 0.5
             cos, sin = factor * math.cos(imag), factor * math.sin(imag)
             mass_real, mass_imag = cos * slope - sin * rise, cos * rise + sin * slope
@@ -477,19 +484,23 @@ def quadrature(
         change, other = change * change, density * (of_density * of_density) if density else 0.0
         error = 1e5 * (other if other > change else change)
         first = count >> level
+        other = h / abs(c) / nodes[_FINE + 1] if density == 1 else 1.0
+        share = other if 0 < other < 1 else 1.0
         for i in range(1, first):
-            size = kept[2, i].imag
+            size = kept[2, i].imag * share
             if size > error and abs(kept[2, i].real - kept[2, i - 1].real) > _TURN * (1 << level):
                 error = size
         if error < _RTOL:
-            break
+            if halvings == 0:
+                break
+            halvings -= 1
     for i in range(count):
         kept[1, i] = complex(kept[1, i].real * step, kept[1, i].imag * step)
     # Where the integrand grows before it falls, or an integral is small beside the integrand, parts cancel.
     size = h / abs(c) / nodes[_FINE]
-    other = density * h / abs(c) / nodes[_FINE + 1] if density else 0.0
-    size = size if size > other else other
+    other = density * h / abs(c) / nodes[_FINE + 1] * spike if density else 0.0
     peak *= size if size > 1 else 1.0
+    peak = other if other > peak else peak
     ended = GROWS if grows else DIED if error < _RTOL else ROUGH
     return ended, count, error + _ROUNDING * (2 * peak - 1), nodes[_FINE], nodes[_FINE + 1], nodes[_FINE + 2]
 

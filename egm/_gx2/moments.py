@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import overload
 
 import numpy as np
@@ -145,7 +146,7 @@ def rvs(
     ValueError
         If an argument is outside its range.
     TypeError
-        If `rng` is not a NumPy Generator.
+        If `rng` is not a NumPy Generator, or `size` does not consist of whole numbers.
 
     Examples
     --------
@@ -160,10 +161,21 @@ def rvs(
 
 def draw(law: Law, size: int | Sequence[int] | None, rng: np.random.Generator) -> Floats:
     """Draw an array of shape `size` (None: one number) by `rng` from the distribution with the parameters `law`."""
-    shape = () if size is None else tuple(np.atleast_1d(size))
+    shape = () if size is None else _shape(size)
     total = np.full(shape, law.shift)
     if law.normal:
         total += law.normal * rng.standard_normal(shape)
     for weight, k, nc in zip(law.weights, law.dof, law.nc, strict=True):
         total += weight * (rng.noncentral_chisquare(k, nc, shape) if nc else rng.chisquare(k, shape))
     return total[()]
+
+
+def _shape(size: int | Sequence[int]) -> tuple[int, ...]:
+    """Return `size` as a tuple of whole numbers, or raise an error if it is not a shape of an array."""
+    try:
+        shape = tuple(index(length) for length in np.atleast_1d(size))
+    except (TypeError, ValueError):
+        raise TypeError(f"size must be a whole number or a sequence of them, got {size!r}") from None
+    if any(length < 0 for length in shape):
+        raise ValueError(f"size must be >= 0 in every dimension, got {size!r}")
+    return shape

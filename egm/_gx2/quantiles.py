@@ -7,10 +7,11 @@ from typing import overload
 
 import numpy as np
 from numpy.polynomial import chebyshev
+from scipy.optimize import brentq
 
 from egm._gx2.contour import VAST, AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
-from egm._gx2.form import Form, Law, distinct, law_of
-from egm._gx2.tails import at_each, log_complement, log_tail_at, tail_and_density
+from egm._gx2.form import Form, Law, Side, distinct, law_of
+from egm._gx2.tails import TINY, at_each, is_power, log_complement, log_tail_at, tail_and_density, tails
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
@@ -18,7 +19,9 @@ _FEW = 48  # up to this number of quantiles are computed one by one
 _NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
 _SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
 _LEAST = 1e-13  # least tolerance of the search: near the zero of a huge logarithm, theta moves by such steps
-_LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight; quantiles below it are 0
+_BESIDE = 1e-9  # distance from the constant term, in units of twice the largest weight
+_NEAREST = -320.0  # log of the least distance from the constant term at which a quantile is searched between bounds
+_LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight
 
 
 @overload
@@ -55,14 +58,16 @@ def isf(
     -------
     float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` and ``p = 1`` give the largest and
-        the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12.
+        the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12,
+        if no entry of `dof` is below 0.01. A quantile nearer to `shift` than 1e-139 times the largest weight may be
+        replaced by `shift` if there are weights of both signs.
 
     Raises
     ------
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
+        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
 
     See Also
     --------
@@ -120,14 +125,14 @@ def ppf(
     float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`. ``p = 0`` and ``p = 1``
         give the least and the largest value that Q can have. Without a shift, the result is 0 where the exact quantile
-        would underflow.
+        would underflow, or if it is below 1e-300 and other weights below 1e-270 of the largest weight.
 
     Raises
     ------
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
+        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
 
     See Also
     --------
@@ -184,7 +189,7 @@ def ilogsf(
     ValueError
         If `logp` is positive or NaN, or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 0.001.
+        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
 
     See Also
     --------
@@ -215,12 +220,22 @@ def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
 def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
 
-    `law` has the parameters of Q. If there are many quantiles, those above the mean of Q are interpolated together, and
-    so are those below it.
+    `law` has the parameters of Q. If there are many quantiles, they are interpolated if that is possible.
+    """
+    if logs.size > _FEW:
+        try:
+            return _many(logs, law, lower)
+        except AccuracyError:  # one quantile may be found by a slower search
+            pass
+    return at_each(lambda law, log_p: quantile(law, log_p, lower), logs, law)
+
+
+def _many(logs: Array, law: Law, lower: bool) -> Array:
+    """Compute many quantiles as `_at_all` does: those above the mean of Q are interpolated together, as those below it.
+
+    `logs`, `law` and `lower` are the arguments of `_at_all`.
     """
     flat = np.ravel(logs)
-    if flat.size <= _FEW:
-        return at_each(lambda law, log_p: quantile(law, log_p, lower), logs, law)
     x = np.empty(flat.size)
     inside = (flat < 0) & np.isfinite(flat)
     x[~inside] = [quantile(law, log_p, lower) for log_p in flat[~inside].tolist()]
@@ -231,7 +246,11 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     found = np.empty(given.size)
     for side, tail, chosen in ((law.upper, log_upper, above), (law.lower, log_lower, ~above)):
         if chosen.any():
-            found[chosen] = side.unscaled(_interpolated(side.form, tail[chosen], side.lower))
+            y = _interpolated(side.form, tail[chosen], side.lower)
+            values = side.unscaled(y)
+            if side.lower and not side.form.normal:
+                values[y == 0] = [_near_end(side, log_p) for log_p in tail[chosen][y == 0].tolist()]
+            found[chosen] = values
     x[inside] = found
     return x.reshape(logs.shape)
 
@@ -291,9 +310,69 @@ def quantile(law: Law, log_p: float, lower: bool) -> float:
         return law.support[(log_p == 0) == lower]
     log_other = log_complement(log_p)
     log_upper, log_lower = (log_other, log_p) if lower else (log_p, log_other)
+    try:
+        return _searched(law, log_upper, log_lower)
+    except AccuracyError:
+        return _bracketed(law, log_upper, log_lower)
+
+
+def _searched(law: Law, log_upper: float, log_lower: float) -> float:
+    """Find the quantile at which the tails have the logarithms `log_upper` and `log_lower`, by `search`.
+
+    `law` holds the parameters of Q.
+    """
     above = _above_mean(law, log_upper)
     side = law.upper if above else law.lower
-    return side.unscaled(search(side.form, log_upper if above else log_lower, side.lower))
+    log_tail = log_upper if above else log_lower
+    y = search(side.form, log_tail, side.lower)
+    near = y == 0 and side.lower and not side.form.normal
+    return _near_end(side, log_tail) if near else side.unscaled(y)
+
+
+def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
+    """Find the quantile at which the tails have the logarithms `log_upper` and `log_lower`, between two bounds.
+
+    `law` holds the parameters of Q. This search takes some hundred tails, and is for forms with few degrees of freedom,
+    for which the faster one may fail. It is over the logarithm of the distance from the constant term of Q, because the
+    density may have a pole there.
+    """
+    centered, which = Law(law.weights, law.dof, law.nc, law.normal), int(log_upper >= log_lower)
+    unit, target = centered.upper.form.unit, log_lower if which else log_upper
+
+    def excess(log_size: float, sign: int) -> float:  # increasing in x
+        log_tail = tails(centered, sign * math.exp(log_size) * unit)[which][0]
+        return log_tail - target if which else target - log_tail
+
+    sign = 1 if excess(_NEAREST, 1) < 0 else -1
+    if sign < 0 and excess(_NEAREST, -1) < 0:
+        return law.shift
+    end = 0.0
+    while sign * excess(end, sign) < 0:
+        end += 2.0
+    log_size = brentq(excess, _NEAREST, end, args=(sign,), xtol=1e-15, rtol=1e-15, maxiter=500)
+    return sign * math.exp(log_size) * unit + law.shift
+
+
+def _near_end(side: Side, log_p: float) -> float:
+    """Return the quantile with a lower tail of the logarithm `log_p`, for which `search` has returned 0.
+
+    The tail is proportional to y^(k/2), where y is the quantile divided by the unit of its `Form`, and k is the sum of
+    the degrees of freedom. The result is the end of the support if the exact quantile would underflow, or if weights
+    are so small that this power is not known.
+    """
+    form = side.form
+    if not is_power(form):
+        return side.shift
+    log_y = math.log(TINY) - _beyond(form, log_p)
+    return side.sign * math.exp(log_y + math.log(form.unit)) + side.shift
+
+
+def _beyond(form: Form, log_p: float) -> float:
+    """Return log(`TINY` / y) for the y whose lower tail has the logarithm `log_p`, if it is proportional to y^(k/2).
+
+    k is the sum of the degrees of freedom, and y is divided by the unit of `form`.
+    """
+    return (log_tail_at(saddle(form, TINY, True), TINY)[0] - log_p) * 2 / float(form.k.sum())
 
 
 def _above_mean(law: Law, log_upper: float) -> bool:
@@ -316,11 +395,15 @@ def _log_upper_at_mean(law: Law) -> float:
     A quantile whose upper tail has a larger logarithm than this is searched by its lower tail, because a tail that is
     close to 1 makes the search inaccurate. If all weights are negative, the result is log(1 - p) with the tail p of -Q,
     so that the quantiles of Q and of -Q are found by the same search. The saddlepoint formula gives the tail. For less
-    than one degree of freedom, where it may be wrong by a factor of two, an integral does.
+    than one degree of freedom, where it may be wrong by a factor of two, an integral does. That is computed beside the
+    constant term of Q if the mean lies there, because at this term the integrand falls too slowly.
     """
     side = law.lower if law.signs == (True, False) else law.upper
-    mean = saddle(side.form, side.form.mean, side.lower)
-    log_tail = log_by_formula(mean) if side.form.k.sum() >= 1 else log_tail_at(mean, side.form.mean)[0]
+    few, y = side.form.k.sum() < 1, side.form.mean
+    if few and all(law.signs) and abs(y) < _BESIDE:
+        y = _BESIDE
+    mean = saddle(side.form, y, side.lower)
+    log_tail = log_tail_at(mean, y)[0] if few else log_by_formula(mean)
     log_tail = min(log_tail, -1e-3)
     return log_tail if side is law.upper else log_complement(log_tail)
 
@@ -331,7 +414,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     The result is divided by the unit of `form`, which holds the parameters of Q. The search is over the parameter theta
     of a `Crossing`, for the zero of log((a - log tail) / (a - log_p)), where the constant a = `kernel.TOP` is slightly
     above 0. This function of theta is nearly a straight line. A first search takes the saddlepoint formula in place of
-    the tail.
+    the tail. The result is 0 for a lower tail whose x is so near to the end of the support that `_near_end` finds it.
     """
     top, definite = kernel().TOP, bool(np.all(form.r > 0))
     positive = definite and not form.normal
@@ -354,7 +437,8 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         slope = tail_slope * crossing.spread * crossing.pace / crossing.c
         return math.log((top - log_tail) / depth), -slope / (top - log_tail), x
 
-    if lower and not form.normal and kernel().formula(form.table, form.normal, _LOWEST, lower, at)[0] > log_p:
+    near = lower and not form.normal and kernel().formula(form.table, form.normal, _LOWEST, lower, at)[0] > log_p
+    if near and (not is_power(form) or _beyond(form, log_p) > 0):
         return 0.0
     theta = kernel().by_formula(form.table, form.normal, log_p, lower, at)
     if math.isnan(theta):

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from egm._gx2.contour import EPS, VAST, Crossing, integrate, saddle
-from egm._gx2.form import Law, Real, Side, law_of
+from egm._gx2.form import Form, Law, Real, Side, law_of
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
 # Beyond so many standard deviations, the logarithms of the tail and of the density of a normal variable are -inf in
 # doubles. With further terms of positive weight, the lower tail is smaller still.
 _END = 1.9e154
-_TINY = 1e-290  # least x of a lower tail, in units of twice the largest weight, at which a saddle point is searched
+TINY = 1e-290  # least x of a lower tail, in units of twice the largest weight, at which a saddle point is searched
 Estimate: TypeAlias = tuple[float, float]  # a logarithm, and its error
 
 
@@ -392,6 +392,8 @@ def pdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        The density also fails nearer to `shift` than about 1e-145 times the largest weight, if there are weights of
+        both signs, no normal term, and less than two degrees of freedom in total.
 
     See Also
     --------
@@ -446,6 +448,8 @@ def logpdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        The density also fails nearer to `shift` than about 1e-145 times the largest weight, if there are weights of
+        both signs, no normal term, and less than two degrees of freedom in total.
 
     See Also
     --------
@@ -502,20 +506,27 @@ def tail_on(side: Side, x: Real) -> Estimate:
 
 
 def _from_end(side: Side, x: Real) -> tuple[Real, float]:
-    """Return (y, 0), where y is the value of the variable of ``side.form`` for Q = `x`, or (`_TINY`, log(y / `_TINY`)).
+    """Return (y, 0), where y is the value of the variable of ``side.form`` for Q = `x`, or (`TINY`, log(y / `TINY`)).
 
-    The second pair is for a lower tail with y < `_TINY`, near the end of the support. There the tail is proportional to
-    y^(k/2), where k is the sum of the degrees of freedom. So it can be computed at `_TINY`, and k/2 times the second
-    number be added to its logarithm. With a normal variable, or a weight that is not far larger than `_TINY`, the
-    result is (y, 0).
+    The second pair is for a lower tail with y < `TINY` for which `is_power` is true. So it can be computed at `TINY`,
+    and k/2 times the second number be added to its logarithm, where k is the sum of the degrees of freedom.
     """
     y, form = side.scaled(x), side.form
-    if not side.lower or y >= _TINY or form.normal or form.r.min() < 1e20 * _TINY:
+    if not side.lower or y >= TINY or form.normal or not is_power(form):
         return y, 0.0
-    return _TINY, math.log(side.sign * (x - side.shift)) - math.log(form.unit) - math.log(_TINY)
+    return TINY, math.log(side.sign * (x - side.shift)) - math.log(form.unit) - math.log(TINY)
 
 
-def _tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
+def is_power(form: Form) -> bool:
+    """Return whether the lower tail at y < `TINY` is proportional to y^(k/2), for positive weights and no normal term.
+
+    k is the sum of the degrees of freedom. It is so if all weights are far larger than `TINY`. `form` holds the
+    parameters of Q, and y is a value of Q divided by the unit of `form`.
+    """
+    return bool(form.r.min() >= 1e20 * TINY)
+
+
+def tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
     """Compute the logarithms of the upper tail P[Q > x] and of the lower tail P[Q <= x], each with its estimated error.
 
     `law` holds the parameters of Q. The smaller tail is integrated along a contour, and the other one is 1 minus it.
@@ -540,7 +551,7 @@ def upper_tails(x: ArrayLike, law: Law) -> Array:
     `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
     and its error.
     """
-    return at_each(lambda law, x: _tails(law, x)[0], real(x=x), law)
+    return at_each(lambda law, x: tails(law, x)[0], real(x=x), law)
 
 
 def lower_tails(x: ArrayLike, law: Law) -> Array:
@@ -549,7 +560,7 @@ def lower_tails(x: ArrayLike, law: Law) -> Array:
     `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
     and its error.
     """
-    return at_each(lambda law, x: _tails(law, x)[1], real(x=x), law)
+    return at_each(lambda law, x: tails(law, x)[1], real(x=x), law)
 
 
 def log_densities(x: ArrayLike, law: Law) -> Floats:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
-from scipy import special, stats
+from scipy import integrate, special, stats
 
 from egm import gx2
 from egm._gx2 import contour
@@ -97,7 +97,7 @@ def test_exponential_and_normal_is_exponnorm(weight, normal, shift):
     np.testing.assert_allclose(gx2.pdf(x, [weight], **options), law.pdf(x), rtol=1e-12)
 
 
-@pytest.mark.parametrize("dof", [0.8, 1.0, 2.0, 3.0, 7.5, 100.0])
+@pytest.mark.parametrize("dof", [1e-3, 0.05, 0.25, 0.6, 0.8, 1.0, 2.0, 3.0, 7.5, 100.0])
 def test_difference_of_equal_chi_squares_is_variance_gamma(dof):
     """`gx2.logpdf` agrees with a closed form for the difference of two chi-square variables.
 
@@ -109,6 +109,26 @@ def test_difference_of_equal_chi_squares_is_variance_gamma(dof):
     exact = order * np.log(z / 2) + np.log(special.kve(order, z)) - z - np.log(2 * np.sqrt(np.pi))
     exact -= special.gammaln(dof / 2)
     np.testing.assert_allclose(gx2.logpdf(x, [1, -1], dof), exact, **CLOSE)
+
+
+@pytest.mark.parametrize("x", [1e-5, -1e-10, 8e-8, -1e-50, 1e-140])
+@pytest.mark.parametrize("dof", [1e-3, 0.1, 0.25, 0.6, 0.95])
+def test_density_near_a_pole(dof, x):
+    """The density at `x` near 0 of the difference of two chi-square variables is that of the variance gamma law.
+
+    Each variable has `dof` < 1 degrees of freedom, so that the density is infinite at 0.
+    """
+    with mp.workdps(40):
+        order, z = (mpf(dof) - 1) / 2, mpf(abs(x)) / 2
+        exact = mp.log((z / 2) ** order * mp.besselk(order, z) / (2 * mp.sqrt(mp.pi) * mp.gamma(mpf(dof) / 2)))
+    assert gx2.logpdf(x, [1.0, -1.0], dof) == pytest.approx(float(exact), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("dof", [1e-3, 0.005, 0.1, 0.5])
+def test_density_of_few_degrees_of_freedom(dof):
+    """The density of one chi-square variable with `dof` degrees of freedom, below and above the mean, is SciPy's."""
+    x = np.array([1e-300, 1e-100, 1e-8, 1e-4, 0.0054, 0.1, 3.0])
+    np.testing.assert_allclose(gx2.logpdf(x, [1.0], dof), stats.chi2(dof).logpdf(x), rtol=1e-12, atol=1e-12)
 
 
 def test_no_weights_leave_a_normal_variable():
@@ -691,7 +711,7 @@ def test_cumulants_add_up():
         assert value * v ** (order / 2) == pytest.approx(cumulant, rel=1e-12)
 
 
-@pytest.mark.parametrize("dof", [0.5, 1, 2, 5, 100])
+@pytest.mark.parametrize("dof", [1e-3, 0.02, 0.1, 0.13, 0.14, 0.5, 1, 1.999, 2, 5, 100])
 def test_entropy_of_chi_square(dof):
     assert gx2.rv([2.0], dof).entropy() == pytest.approx(stats.chi2(dof, scale=2).entropy(), rel=1e-12, abs=1e-12)
 
@@ -769,6 +789,40 @@ def test_whitened_vector_has_the_same_form():
     white = gx2.from_quadratic_form(A, mean, linear=form["linear"] @ root, constant=form["constant"])
     x = law.ppf([1e-6, 0.3, 0.9])
     np.testing.assert_allclose(white.cdf(x), law.cdf(x), rtol=1e-11)
+
+
+@pytest.mark.parametrize("u", [1e4, 1e6, 1e-40, 1e100])
+def test_quadratic_form_does_not_depend_on_the_units(u):
+    """With other units of the variables of a quadratic form, the tails and the mean stay the same to a relative 1e-11.
+
+    The units differ by powers of `u`.
+    """
+    form, D = example(2), np.array([1.0, u, 1 / u, 1.0])
+    other = {"A": form["A"] / D / D[:, None], "cov": form["cov"] * D * D[:, None]}
+    other |= {"mean": form["mean"] * D, "linear": form["linear"] / D}
+    law, changed_law = gx2.from_quadratic_form(**form), gx2.from_quadratic_form(**form | other)
+    x = np.concatenate([law.isf(TAILS[:5]), law.ppf(TAILS[:5])])
+    np.testing.assert_allclose(changed_law.logsf(x), law.logsf(x), rtol=1e-11, atol=1e-11)
+    assert changed_law.mean() == pytest.approx(law.mean(), rel=1e-13)
+
+
+@pytest.mark.parametrize("variance", [0.0, 1e-34, -1e-17])
+def test_covariance_that_rounding_has_made_indefinite(variance):
+    """A variance that is 0 up to the rounding of the largest one has no influence, whatever its covariances are."""
+    cov = np.array([[1.0, 0.5, 1e-16], [0.5, 1.0, 0.0], [1e-16, 0.0, variance]])
+    law = gx2.from_quadratic_form(np.eye(3), cov=cov)
+    np.testing.assert_allclose(law.sf([0.1, 30.0]), gx2.sf([0.1, 30.0], [1.5, 0.5]), rtol=1e-13)
+
+
+def test_largest_quadratic_form():
+    law = gx2.from_quadratic_form(np.eye(2) * 1e308)
+    np.testing.assert_array_equal(law.weights, 1e308)
+
+
+@pytest.mark.parametrize("form", [{"A": np.eye(2) * 1e160, "cov": np.eye(2) * 1e160}, {"A": np.eye(2), "mean": 1e200}])
+def test_quadratic_forms_that_overflow_are_named(form):
+    with pytest.raises(ValueError, match=r"^A must not be so large"):
+        gx2.from_quadratic_form(**form)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -905,6 +959,29 @@ def test_bad_moments_are_named(moments):
         gx2.rv([1.0]).stats(moments)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("function", [gx2.sf, gx2.logcdf, gx2.pdf, gx2.isf, gx2.ppf, gx2.gradients])
+def test_weights_whose_double_overflows_are_named(function, sign):
+    with pytest.raises(ValueError, match=r"^weights must be at most 8.98e307"):
+        function(0.5 if function in (gx2.isf, gx2.ppf) else sign, [sign * 9e307])
+
+
+def test_moments_of_a_wrong_type_are_named():
+    with pytest.raises(TypeError, match=r"^moments must"):
+        gx2.rv([1.0]).stats(3)
+
+
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [(-1, ValueError), ([2, -3], ValueError), (2.5, TypeError), ([2, 3.5], TypeError), ("a", TypeError)],
+)
+def test_bad_sizes_are_named(size, error):
+    with pytest.raises(error, match=r"^size must"):
+        gx2.rv([1.0]).rvs(size)
+    with pytest.raises(error, match=r"^size must"):
+        gx2.rvs([1.0], size=size, rng=np.random.default_rng(1))
+
+
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.1, np.nan])
 def test_bad_confidence_is_named(confidence):
     with pytest.raises(ValueError, match=r"^confidence must"):
@@ -920,11 +997,11 @@ def test_density_where_it_is_infinite(dof):
     assert gx2.pdf(0.0, [1.0, -1.0], dof) == np.inf
 
 
-@pytest.mark.parametrize("x", [1e-5, -1e-10])
-def test_density_near_a_pole_is_refused(x):
-    """`gx2.pdf` raises an AccuracyError at `x` near 0 if the density is infinite at 0.
+@pytest.mark.parametrize("x", [1e-160, -1e-300])
+def test_density_next_to_a_pole_is_refused(x):
+    """`gx2.pdf` raises an AccuracyError at `x` next to 0 if the density is infinite at 0.
 
-    Near such a point, the integrand of the density falls too slowly for any step of the quadrature.
+    There the squares of the nodes of the quadrature would overflow before its integrand has died away.
     """
     with pytest.raises(gx2.AccuracyError):
         gx2.pdf(x, [1.0, -1.0], 0.25)
@@ -961,6 +1038,29 @@ def test_smallest_quantiles(sign):
     assert find(1e-200, [sign], 2) == pytest.approx(sign * 2e-200, rel=1e-12, abs=0)
 
 
+@pytest.mark.parametrize("weight", [1e-5, 1.0, -1e10, 1e300])
+def test_quantiles_far_below_the_weight(weight):
+    """Quantiles below 1e-300 of the weight are found as long as they are doubles, one by one and many at a time.
+
+    For two degrees of freedom, the lower quantile of the probability p is -2 log(1 - p), and near 0 that is 2 p.
+    """
+    find = gx2.ppf if weight > 0 else gx2.isf
+    p = np.array([1e-280, 1e-289, 1e-295, 1e-299, 1e-300, 3e-301, 1e-302])
+    np.testing.assert_allclose([find(q, [weight], 2) for q in p], 2 * weight * p, rtol=1e-12)
+    np.testing.assert_allclose(find(np.repeat(p, 10), [weight], 2), 2 * weight * np.repeat(p, 10), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dof", [0.005, 0.02, 0.1, 0.3])
+def test_quantiles_of_few_degrees_of_freedom_far_below_the_weight(dof):
+    """Lower quantiles are those of SciPy for a weight of 1e100, also where they are below 1e-300 of the weight."""
+    p = np.array([0.3, 0.1, 1e-3, 1e-10, 1e-16])
+    exact = stats.chi2.ppf(p, dof, scale=1e100)
+    p, exact = p[exact > 1e-200], exact[exact > 1e-200]
+    np.testing.assert_allclose(gx2.ppf(p, [1e100], dof), exact, rtol=1e-10)
+    below = gx2.ppf(1e-3, [1e300], 0.01 + dof)
+    assert gx2.cdf(below, [1e300], 0.01 + dof) == pytest.approx(1e-3, rel=1e-12)
+
+
 def test_quantile_between_mean_and_median_of_a_negative_weight():
     """The upper quantile of -X is minus the lower quantile of X, even between the mean and the median.
 
@@ -971,6 +1071,79 @@ def test_quantile_between_mean_and_median_of_a_negative_weight():
 
 def test_entropy_of_laplace():
     assert gx2.rv([1.0, -1.0], 2).entropy() == pytest.approx(stats.laplace(scale=2).entropy(), rel=1e-12)
+
+
+@pytest.mark.parametrize("dof", [0.1, 0.3, 0.6, 0.95])
+def test_entropy_of_variance_gamma(dof):
+    """The entropy of the difference of two chi-square variables is the integral of the closed form of its density.
+
+    Each variable has `dof` < 1 degrees of freedom. The variable of the integral is the logarithm of |x|.
+    """
+
+    def integrand(log_x):
+        order, z = (dof - 1) / 2, np.exp(log_x) / 2
+        log_density = order * np.log(z / 2) + np.log(special.kve(order, z)) - z - special.gammaln(dof / 2)
+        log_density -= np.log(2 * np.sqrt(np.pi))
+        return -2 * log_density * np.exp(log_density + log_x)
+
+    exact = sum(integrate.quad(integrand, *ends, epsabs=1e-13)[0] for ends in ((-40 / dof, -2), (-2, 5)))
+    assert gx2.rv([1.0, -1.0], dof).entropy() == pytest.approx(exact, rel=1e-11, abs=1e-11)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e300])
+@pytest.mark.parametrize("dof", [0.2, 3.0])
+def test_entropy_knows_the_unit(unit, dof):
+    """The entropy rises by the logarithm of the unit of the weights."""
+    weights = np.array([1.0, 0.25, -0.5])
+    expected = gx2.rv(weights, dof).entropy() + np.log(unit)
+    assert gx2.rv(unit * weights, dof).entropy() == pytest.approx(expected, rel=1e-12)
+
+
+FEW = [
+    ([1.0, -1.0], 0.05, 0.0),
+    ([1.0, -0.5], 0.02, 0.0),
+    ([1.0], 0.01, 0.0),
+    ([0.66, 2.0, 0.24], [0.15, 0.0025, 0.16], 0.23),
+    ([7.0, -0.6, -10.0, -0.7, 0.9], [0.017, 0.11, 2.2, 0.066, 0.003], 1.1),
+    ([1.0, -176.0], [5e-3, 1e-2], 0.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("x", "weights", "dof"),
+    [
+        (0.427, [0.688, -0.352], [1.44, 0.00175]),
+        (0.00594, [-1.954, 0.337], [0.00303, 0.0007]),
+        (-0.0329, [1.51, -0.919, -0.994], [0.00125, 0.00697, 0.00252]),
+        (0.00371, [1.58, -1.21], [0.0445, 0.00109]),
+    ],
+)
+def test_conditional_means_of_few_degrees_of_freedom(x, weights, dof):
+    """The mean of Y_j, given that Q = x, is dof_j times a ratio of densities of Q: with dof_j + 2, and with dof_j."""
+    more = np.array(dof) + 2 * np.eye(len(dof))
+    exact = dof * np.array([gx2.pdf(x, weights, changed_dof) for changed_dof in more]) / gx2.pdf(x, weights, dof)
+    np.testing.assert_allclose(gx2.conditional_means(x, weights, dof), exact, rtol=1e-11)
+    by_weight = gx2.gradients(x, weights, dof).weights
+    np.testing.assert_allclose(by_weight, exact * gx2.pdf(x, weights, dof), rtol=1e-11)
+
+
+@pytest.mark.parametrize(("weights", "dof", "normal"), FEW)
+def test_round_trip_for_few_degrees_of_freedom(weights, dof, normal):
+    """Quantiles of forms with few degrees of freedom have the right tails, one by one and many at a time."""
+    p, form = np.array([1e-6, 1e-3, 0.02, 0.2, 0.4, 0.45]), (weights, dof, 0.0, normal)
+    for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
+        x = find(p, *form)
+        assert np.all(np.diff(x) * (x[-1] - x[0]) >= 0)
+        far = np.abs(x) > 1e-120
+        np.testing.assert_allclose(tail(x[far], *form), p[far], rtol=1e-11)
+        if normal:  # the other forms take seconds
+            np.testing.assert_allclose(find(np.repeat(p, 9), *form), np.repeat(x, 9), rtol=1e-9)
+
+
+def test_quantiles_are_moved_by_the_offset_where_there_are_few_degrees_of_freedom():
+    form = ([1.0, -0.5], 0.02)
+    assert gx2.isf(1e-3, *form, shift=5.0) == pytest.approx(gx2.isf(1e-3, *form) + 5, rel=1e-13)
+    assert gx2.ppf(0.4, *form, shift=5.0) == 5.0
 
 
 @pytest.mark.parametrize("dof", [1, 2.1])
