@@ -31,13 +31,16 @@ from scipy.special import betaincinv
 from egm import _random_bits, samplers
 from egm._opendp import vector_noise
 from egm._types import Array, ArrayLike
-from egm._validate import count, finite, generator, probability, real, scalar
+from egm._validate import count, exact, generator, probability, real, scalar
 
 __all__ = ["lower_bound", "project", "replay"]
 
 _CHOOSING = 0.2  # share of the releases by which the event is chosen
 _FEWEST = 10  # releases, of which two choose the event: their variance needs two
 _SHARES = np.linspace(0.005, 0.995, 199)  # shares of the releases that lie beyond the thresholds
+_USUAL = 0.995  # share of the releases that are not suspected to be outliers; rarer events are not chosen anyway
+_FAR = 1e3  # an outlier is so many times as far away as these
+_LARGEST = 2.0**500  # its square and the sum of many squares do not overflow
 _NOISELESS = 1e-13  # a variance that is smaller, relative to the largest variance, comes from rounding alone
 
 _NO_NOISE = np.empty(0)
@@ -79,14 +82,16 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
         If `delta` or `confidence` is outside its range, if `one` and `other` differ in shape or have
         fewer than 10 releases, or if a release is not finite.
     TypeError
-        If `delta` or `confidence` is not a real number.
+        If `delta` or `confidence` is not a real number, or if `one` or `other` is not made of real
+        numbers or truth values, for example a masked array.
 
     Notes
     -----
     The first fifth of the releases is used to choose an event [1]_: a direction (by `project`), a
     threshold in this direction, and the side of the threshold. The other releases are counted. The
     bound follows from the exact confidence limits [2]_ of two binomial probabilities, each of which
-    is wrong with probability at most (1 - `confidence`) / 2.
+    is wrong with probability at most (1 - `confidence`) / 2. At most one release in a hundred is
+    left out when the direction is chosen, if it is far away from all others.
 
     References
     ----------
@@ -109,16 +114,16 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     confidence, delta = scalar(probability, confidence=confidence), scalar(real, delta=delta)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta!r}")
-    one, other = finite(one=np.asarray(one, dtype=float)), finite(other=np.asarray(other, dtype=float))
+    one, other = _releases(one=one), _releases(other=other)
     if one.shape != other.shape or one.ndim == 0 or one.size == 0 or len(one) < _FEWEST:
         raise ValueError(
             f"one and other must have one shape, with at least {_FEWEST} releases, got {one.shape} and {other.shape}"
         )
     one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
-    exponents = np.frexp(np.max(np.abs([one, other]), axis=(0, 1)))[1]
-    one, other = np.ldexp(one, -exponents), np.ldexp(other, -exponents)  # so that no square overflows
     split = int(_CHOOSING * len(one))
-    direction = project(one[:split], other[:split])
+    one, other = _scaled(one, other, split)
+    near = _near(np.concatenate([one[:split], other[:split]]))
+    direction = project(one[:split][near[0]], other[:split][near[1]])
     one, other = one @ direction, other @ direction
     chosen = []
     for likely, rare in ((one, other), (-other, -one)):  # one lies above other: its upper tail, and other's lower one
@@ -147,6 +152,14 @@ def project(one: Array, other: Array) -> Array:
         Direction. The products ``one @ direction`` and ``other @ direction`` are, for normal noise,
         the numbers that tell the two data sets apart best; those of `one` have the larger mean.
 
+    Raises
+    ------
+    ValueError
+        If `one` or `other` has fewer than 2 releases, if they differ in the number k, or if a
+        release is not finite.
+    TypeError
+        If `one` or `other` is not made of real numbers or truth values.
+
     Notes
     -----
     For normal noise the likelihood ratio is a function of ``releases @ direction``, where the
@@ -165,6 +178,11 @@ def project(one: Array, other: Array) -> Array:
     >>> bool(abs(direction[1] / direction[0]) < 0.05)
     True
     """
+    one, other = _releases(one=one), _releases(other=other)
+    if one.ndim == 0 or one.shape[1:] != other.shape[1:] or min(len(one), len(other)) < 2:
+        raise ValueError(
+            f"one and other must have at least 2 releases of one length, got shapes {one.shape} and {other.shape}"
+        )
     covariance = np.atleast_2d(np.cov(one, rowvar=False) + np.cov(other, rowvar=False))
     difference = np.mean(one, axis=0) - np.mean(other, axis=0)
     unit = np.sqrt(np.diagonal(covariance))
@@ -176,6 +194,50 @@ def project(one: Array, other: Array) -> Array:
     if np.any(np.abs(along[noiseless]) > 1e-6 * np.linalg.norm(difference)):
         return axes @ np.where(noiseless, along, 0.0) / unit
     return axes @ np.where(noiseless, 0.0, along / np.where(noiseless, 1.0, variances)) / unit
+
+
+def _releases(**named: Any) -> Array:
+    """Check that an argument is made of finite real numbers or truth values, and return it as float64.
+
+    The argument is passed by keyword, and errors show its name.
+    """
+    ((name, value),) = named.items()
+    if isinstance(value, np.ndarray) and value.dtype == np.bool:
+        value = value.astype(float)
+    return exact(**{name: value}).astype(float, copy=False)
+
+
+def _scaled(one: Array, other: Array, split: int) -> list[Array]:
+    """Return `one` and `other` with each column multiplied by a power of 2, so that no square overflows.
+
+    The power, by which nearly all of the first `split` releases are at most 1, does not depend on the others.
+    """
+    sizes = np.abs(np.concatenate([one[:split], other[:split]]))
+    usual = _ranked(sizes, _USUAL)
+    exponents = np.frexp(np.where(usual > 0, usual, np.max(sizes, axis=0)))[1]
+    with np.errstate(over="ignore"):
+        return [np.clip(np.ldexp(releases, -exponents), -_LARGEST, _LARGEST) for releases in (one, other)]
+
+
+def _near(releases: Array) -> NDArray[np.bool]:
+    """Return which of the `releases`, shape (2 m, k), are not far away from nearly all others, in the shape (2, m).
+
+    The first m are those for one data set. If more than a few are far away, which is so only for a large k, the result is true for all.
+    """
+    distances = np.abs(releases - _ranked(releases, 0.5))
+    usual = _ranked(distances, _USUAL)
+    near = np.all((distances <= _FAR * usual) | (usual == 0), axis=1).reshape(2, -1)
+    return near if np.mean(near, axis=1).min() > 2 * _USUAL - 1 else np.ones_like(near)
+
+
+def _ranked(numbers: Array, share: float) -> Array:
+    """Return for each column of `numbers` the smallest entry that is at least as large as this `share` of all others.
+
+    It is a quantile, which is found faster than by NumPy's function.
+    """
+    rank = math.ceil(share * (len(numbers) - 1))
+    found: Array = np.partition(numbers, rank, axis=0)[rank]
+    return found
 
 
 def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:

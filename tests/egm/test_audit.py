@@ -166,6 +166,60 @@ def test_direction_is_that_of_the_likelihood_ratio():
     assert expected == pytest.approx([0, 0.5, 0])
 
 
+@pytest.mark.parametrize("outlier", [1e10, 1e20, -1e100, 1e308])
+@pytest.mark.parametrize("place", [0, 19_999])
+@pytest.mark.parametrize("both", [False, True])
+def test_one_outlier_changes_the_bound_little(outlier, place, both):
+    """One of 20 000 releases of Laplace noise, replaced by a huge number, changes a bound near 1 by at most 0.002.
+
+    A column of normal noise, the same for both data sets, is released, too. `both` says whether the release is replaced
+    for both data sets, and `place` whether the event is chosen by means of it (0) or not.
+    """
+    rng = np.random.default_rng(14)
+    one, other = (np.transpose([rng.laplace(value, 1.0, 20_000), rng.normal(size=20_000)]) for value in (1.0, 0.0))
+    expected = audit.lower_bound(one, other, 0.0)
+    assert expected > 0.8
+    for releases in (one, other)[: 1 + both]:
+        releases[place, 0] = outlier
+    assert audit.lower_bound(one, other, 0.0) == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize("power", [-1060, -1000, 0, 900, 1010])
+def test_bound_does_not_depend_on_the_unit(power):
+    rng = np.random.default_rng(15)
+    one, other = (np.rint(1024 * rng.laplace(value, 1.0, 2000)) / 1024 for value in (3.0, 0.0))
+    assert audit.lower_bound(np.ldexp(one, power), np.ldexp(other, power), 0.0) == audit.lower_bound(one, other, 0.0)
+
+
+def test_truth_values_and_large_integers_are_releases():
+    assert audit.lower_bound(np.ones(200, dtype=bool), np.zeros(200, dtype=bool), 0.0) > 1
+    assert audit.lower_bound([2**70 + 2**30] * 200, [2**70] * 200, 0.0) > 1
+
+
+WRONG = [
+    ("a", TypeError),
+    (1j * np.arange(20.0), TypeError),
+    (np.ma.masked_array(np.arange(20.0), mask=np.arange(20) == 3), TypeError),
+    ([[1.0], [2.0, 3.0]], TypeError),
+    ([1.0, math.inf] * 10, ValueError),
+]
+
+
+@pytest.mark.parametrize("bound", [lambda one, other: audit.lower_bound(one, other, 0.0), audit.project])
+@pytest.mark.parametrize(("wrong", "error"), WRONG)
+def test_wrong_releases_are_refused_by_name(bound, wrong, error):
+    with pytest.raises(error, match=r"one(\[1\])? must be"):
+        bound(wrong, np.arange(20.0))
+    with pytest.raises(error, match=r"other(\[1\])? must be"):
+        bound(np.arange(20.0), wrong)
+
+
+@pytest.mark.parametrize(("one", "other"), [((1, 2), (1, 2)), ((5, 2), (1, 2)), ((5, 2), (5, 3)), ((), ())])
+def test_a_direction_needs_two_releases_of_one_length(one, other):
+    with pytest.raises(ValueError, match="one and other must have at least 2 releases of one length"):
+        audit.project(np.zeros(one), np.zeros(other))
+
+
 # --- Replay -----------------------------------------------------------------------------------------------------------
 
 
