@@ -222,7 +222,8 @@ def _scaled(one: Array, other: Array, split: int) -> list[Array]:
 def _near(releases: Array) -> NDArray[np.bool]:
     """Return which of the `releases`, shape (2 m, k), are not far away from nearly all others, in the shape (2, m).
 
-    The first m are those for one data set. If more than a few are far away, which is so only for a large k, the result is true for all.
+    The first m are those for one data set. If more than a few are far away, which is so only for a large k, the result
+    is true for all.
     """
     distances = np.abs(releases - _ranked(releases, 0.5))
     usual = _ranked(distances, _USUAL)
