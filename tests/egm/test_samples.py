@@ -602,6 +602,21 @@ def test_a_person_in_two_blocks_is_drawn_once_and_unsorted_blocks_are_refused():
             list(drawn.sample(blocks([1, 2, 1]), 0.5, None, {"person": "who"})[0])
 
 
+def test_a_tuple_is_a_name_if_a_column_has_it():
+    """A tuple `person` or `by` names a column of a MultiIndex that has it, and else holds the labels of the rows."""
+    names = [("id", "person"), ("id", "group"), ("x", "one")]
+    persons, groups = (0, 0, 1, 2, 2, 2), (5, 6, 5, 5, 6, 6)
+    frame = pd.DataFrame(np.transpose([persons, groups, np.arange(6)]), columns=pd.MultiIndex.from_tuples(names))
+    for person, by in ((names[0], names[1]), (persons, groups), (names[0], groups)):
+        X, labels = drawn.sample(frame, 0.5, np.random.default_rng(3), {"person": person, "by": by})
+        rows = X[names[2]].to_numpy()
+        expected, _ = drawn.sample(frame, 0.5, np.random.default_rng(3), {"person": list(persons)})
+        assert rows.tolist() == expected[names[2]].tolist()
+        assert 0 < len(rows) < 6
+        for key, given, name in (("person", person, names[0]), ("by", by, names[1])):
+            assert given == labels[key] if given == name else frame.loc[rows, name].tolist() == labels[key].tolist()
+
+
 def test_dask_is_refused_before_it_is_charged():
     dask = pytest.importorskip("dask.array")
     made = budget(epsilon=100.0)
