@@ -273,7 +273,7 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
         Function of an rng (a Generator, or None) that makes one release and returns its numbers,
         shape (k,).
     size : int
-        Number of releases.
+        Number of releases, >= 1.
     rng : numpy.random.Generator, optional
         Source of simulated noise; by default the noise is secure.
 
