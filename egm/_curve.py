@@ -91,6 +91,16 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
     return integral / np.sqrt(2 * np.pi), square[..., 0], rest[..., 0]
 
 
+def slope_at(epsilon: Array, z: Array) -> Array:
+    """Compute how fast the delta of Gaussian noise falls: the derivative of delta by epsilon, without its sign.
+
+    With the noise multiplier `z`, a = 1/(2z) - epsilon z and b = 1/(2z) + epsilon z, it is ``exp(epsilon) Phi(-b)``,
+    which is ``phi(a) Phi(-b) / phi(b)``, for the standard normal distribution function Phi and density phi.
+    """
+    a, b = 0.5 / z - epsilon * z, 0.5 / z + epsilon * z
+    return np.exp(-(np.minimum(np.abs(a), 100.0) ** 2) / 2) * erfcx(b / np.sqrt(2)) / 2
+
+
 def _two_terms(a: Array, b: Array) -> Array:
     """Compute the smallest delta of Gaussian noise, up to a factor, as a difference of two normal probabilities.
 

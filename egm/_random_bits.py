@@ -21,7 +21,7 @@ def coins(size: int, probability: float) -> NDArray[np.bool]:
     if probability == 1:
         return np.ones(size, dtype=bool)
     threshold = np.uint64(math.floor(math.ldexp(probability, 64)))
-    drawn: NDArray[np.bool] = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) < threshold
+    drawn: NDArray[np.bool] = _words(size) < threshold
     return drawn
 
 
@@ -40,7 +40,12 @@ def uniforms(size: int) -> tuple[Array, NDArray[np.bool]]:
     If the coin chooses between u and 1 - u, the result is uniform in (0, 1). Each u has 127 random bits, so that it has
     all digits of a double unless it is below 2**-74.
     """
-    high, low = np.frombuffer(os.urandom(16 * size), dtype=np.uint64).reshape(2, size)
+    high, low = _words(2 * size).reshape(2, size)
     coin = (high >> np.uint64(63)) == 0
     high = high & np.uint64((1 << 63) - 1)
     return (high + (low + 0.5) * 2.0**-64) * 2.0**-64, coin
+
+
+def _words(size: int) -> NDArray[np.uint64]:
+    """Return `size` unsigned integers of 64 random bits each, from the operating system."""
+    return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)

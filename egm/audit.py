@@ -18,7 +18,8 @@ is broken. A bound below the promised epsilon is not a proof of privacy.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from unittest import mock
 
@@ -27,20 +28,28 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from egm import samplers
+from egm import _random_bits, samplers
 from egm._opendp import vector_noise
 from egm._types import Array, ArrayLike
-from egm._validate import finite, probability, real, scalar
+from egm._validate import count, exact, generator, probability, real, scalar
 
 __all__ = ["lower_bound", "project", "replay"]
 
 _CHOOSING = 0.2  # share of the releases by which the event is chosen
 _FEWEST = 10  # releases, of which two choose the event: their variance needs two
 _SHARES = np.linspace(0.005, 0.995, 199)  # shares of the releases that lie beyond the thresholds
+_USUAL = 0.995  # share of the releases that are not suspected to be outliers; rarer events are not chosen anyway
+_FAR = 1e3  # an outlier is so many times as far away as these
+_LARGEST = 2.0**500  # its square and the sum of many squares do not overflow
 _NOISELESS = 1e-13  # a variance that is smaller, relative to the largest variance, comes from rounding alone
 
-# For each number of noise that a release draws: its law, its scale, and how many random variances were drawn before it
-Asked: TypeAlias = tuple[tuple[Any, float, int], ...]
+_NO_NOISE = np.empty(0)
+_COMPARED = 5  # replayed releases that are compared with calls of the release
+_LEAST_L2 = 2.0**20  # least standard deviation of secure l2 noise, so that rounding a product changes little of its law
+
+Law: TypeAlias = str | tuple[str, str]  # a method of a Generator, or OpenDP's names of a constructor and a metric
+# For each number of noise that a release draws: its law, its scale, and which random variance it has (0: none)
+Asked: TypeAlias = tuple[tuple[Law, float, int], ...]
 
 
 # --- The bound --------------------------------------------------------------------------------------------------------
@@ -73,14 +82,16 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
         If `delta` or `confidence` is outside its range, if `one` and `other` differ in shape or have
         fewer than 10 releases, or if a release is not finite.
     TypeError
-        If `delta` or `confidence` is not a real number.
+        If `delta` or `confidence` is not a real number, or if `one` or `other` is not made of real
+        numbers or truth values, for example a masked array.
 
     Notes
     -----
     The first fifth of the releases is used to choose an event [1]_: a direction (by `project`), a
     threshold in this direction, and the side of the threshold. The other releases are counted. The
     bound follows from the exact confidence limits [2]_ of two binomial probabilities, each of which
-    is wrong with probability at most (1 - `confidence`) / 2.
+    is wrong with probability at most (1 - `confidence`) / 2. At most one release in a hundred is
+    left out when the direction is chosen, if it is far away from all others.
 
     References
     ----------
@@ -103,16 +114,16 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     confidence, delta = scalar(probability, confidence=confidence), scalar(real, delta=delta)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta!r}")
-    one, other = finite(one=np.asarray(one, dtype=float)), finite(other=np.asarray(other, dtype=float))
+    one, other = _releases(one=one), _releases(other=other)
     if one.shape != other.shape or one.ndim == 0 or one.size == 0 or len(one) < _FEWEST:
         raise ValueError(
             f"one and other must have one shape, with at least {_FEWEST} releases, got {one.shape} and {other.shape}"
         )
     one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
-    exponents = np.frexp(np.max(np.abs([one, other]), axis=(0, 1)))[1]
-    one, other = np.ldexp(one, -exponents), np.ldexp(other, -exponents)  # so that no square overflows
     split = int(_CHOOSING * len(one))
-    direction = project(one[:split], other[:split])
+    one, other = _scaled(one, other, split)
+    near = _near(np.concatenate([one[:split], other[:split]]))
+    direction = project(one[:split][near[0]], other[:split][near[1]])
     one, other = one @ direction, other @ direction
     chosen = []
     for likely, rare in ((one, other), (-other, -one)):  # one lies above other: its upper tail, and other's lower one
@@ -141,6 +152,14 @@ def project(one: Array, other: Array) -> Array:
         Direction. The products ``one @ direction`` and ``other @ direction`` are, for normal noise,
         the numbers that tell the two data sets apart best; those of `one` have the larger mean.
 
+    Raises
+    ------
+    ValueError
+        If `one` or `other` has fewer than 2 releases, if they differ in the number k, or if a
+        release is not finite.
+    TypeError
+        If `one` or `other` is not made of real numbers or truth values.
+
     Notes
     -----
     For normal noise the likelihood ratio is a function of ``releases @ direction``, where the
@@ -159,6 +178,11 @@ def project(one: Array, other: Array) -> Array:
     >>> bool(abs(direction[1] / direction[0]) < 0.05)
     True
     """
+    one, other = _releases(one=one), _releases(other=other)
+    if one.ndim == 0 or one.shape[1:] != other.shape[1:] or min(len(one), len(other)) < 2:
+        raise ValueError(
+            f"one and other must have at least 2 releases of one length, got shapes {one.shape} and {other.shape}"
+        )
     covariance = np.atleast_2d(np.cov(one, rowvar=False) + np.cov(other, rowvar=False))
     difference = np.mean(one, axis=0) - np.mean(other, axis=0)
     unit = np.sqrt(np.diagonal(covariance))
@@ -170,6 +194,51 @@ def project(one: Array, other: Array) -> Array:
     if np.any(np.abs(along[noiseless]) > 1e-6 * np.linalg.norm(difference)):
         return axes @ np.where(noiseless, along, 0.0) / unit
     return axes @ np.where(noiseless, 0.0, along / np.where(noiseless, 1.0, variances)) / unit
+
+
+def _releases(**named: Any) -> Array:
+    """Check that an argument is made of finite real numbers or truth values, and return it as float64.
+
+    The argument is passed by keyword, and errors show its name.
+    """
+    ((name, value),) = named.items()
+    if isinstance(value, np.ndarray) and value.dtype == np.bool:
+        value = value.astype(float)
+    return exact(**{name: value}).astype(float, copy=False)
+
+
+def _scaled(one: Array, other: Array, split: int) -> list[Array]:
+    """Return `one` and `other` with each column multiplied by a power of 2, so that no square overflows.
+
+    The power, by which nearly all of the first `split` releases are at most 1, does not depend on the others.
+    """
+    sizes = np.abs(np.concatenate([one[:split], other[:split]]))
+    usual = _ranked(sizes, _USUAL)
+    exponents = np.frexp(np.where(usual > 0, usual, np.max(sizes, axis=0)))[1]
+    with np.errstate(over="ignore"):
+        return [np.clip(np.ldexp(releases, -exponents), -_LARGEST, _LARGEST) for releases in (one, other)]
+
+
+def _near(releases: Array) -> NDArray[np.bool]:
+    """Return which of the `releases`, shape (2 m, k), are not far away from nearly all others, in the shape (2, m).
+
+    The first m are those for one data set. If more than a few are far away, which is so only for a large k, the result
+    is true for all.
+    """
+    distances = np.abs(releases - _ranked(releases, 0.5))
+    usual = _ranked(distances, _USUAL)
+    near = np.all((distances <= _FAR * usual) | (usual == 0), axis=1).reshape(2, -1)
+    return near if np.mean(near, axis=1).min() > 2 * _USUAL - 1 else np.ones_like(near)
+
+
+def _ranked(numbers: Array, share: float) -> Array:
+    """Return for each column of `numbers` the smallest entry that is at least as large as this `share` of all others.
+
+    It is a quantile, which is found faster than by NumPy's function.
+    """
+    rank = math.ceil(share * (len(numbers) - 1))
+    found: Array = np.partition(numbers, rank, axis=0)[rank]
+    return found
 
 
 def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:
@@ -204,7 +273,7 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
         Function of an rng (a Generator, or None) that makes one release and returns its numbers,
         shape (k,).
     size : int
-        Number of releases.
+        Number of releases, >= 1.
     rng : numpy.random.Generator, optional
         Source of simulated noise; by default the noise is secure.
 
@@ -216,18 +285,27 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     Raises
     ------
     ValueError
-        If the result of `release` is not a fixed value plus a linear function of noise.
+        If the result of `release` is not a fixed value plus a linear function of noise, as far as a
+        few calls show this; if it draws by other functions than those in the Notes; if it takes
+        noise from elsewhere than `rng`, although `rng` is given; if secure l2 noise has a standard
+        deviation below 2**20; or if `size` is not a whole number >= 1.
+    TypeError
+        If `size` is not a real number, or if `rng` is neither None nor a NumPy Generator.
 
     Notes
     -----
     In all calls of `release`, a substitute for `rng` or for the secure samplers returns prescribed
-    numbers. A call with zeros gives the fixed value. Then, for each number in turn, a call with the
+    numbers. The substitute for `rng` has the methods `normal`, `laplace` and `standard_normal`, and
+    `gamma` for the random variance of l2 noise. The secure samplers are those of Gaussian, Laplace
+    and l2 noise. All randomness of `release` must come from these functions.
+
+    A call with zeros gives the fixed value. Then, for each number in turn, a call with the
     scale of its law for this number, and zeros for the others, gives its coefficients. The random
     variance of l2 noise is replaced by its mean in these calls. Then noise is drawn `size` times by
     the sampler that the release uses, multiplied by the coefficients, and added to the value. The
-    first five results are compared with calls of `release` on this noise. For secure noise, a
-    second call of `replay` with equal laws, scales and `size` uses the draws of the first again,
-    as `lower_bound` allows for two data sets.
+    first five results are compared with calls of `release` on this noise, which must also ask for
+    the same laws and scales. For secure noise, a second call of `replay` with equal laws, scales
+    and `size` uses the draws of the first again, as `lower_bound` allows for two data sets.
 
     Examples
     --------
@@ -241,56 +319,87 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     >>> released.shape, bool(abs(released.std() / mechanism.noise_std - 1) < 0.05)
     ((10000, 1), True)
     """
-    value, asked, shapes = _played(release, rng, None)
-    sizes = [scale if rng is not None else float(round(scale)) for _, scale, _ in asked]
-    image = [(_played(release, rng, np.diag(sizes)[j])[0] - value) / sizes[j] for j in range(len(asked))]
-    noises = _simulated(asked, shapes, size, rng) if rng is not None else _secure(asked, shapes, size)
-    released = value + noises @ np.array(image)
-    for noise_drawn, expected in zip(noises[:5], released[:5], strict=True):
-        if not np.allclose(_played(release, rng, noise_drawn)[0], expected, rtol=1e-9, atol=1e-9 * np.ptp(released)):
+    size = count(size=size)
+    if rng is not None:
+        generator(rng)
+    value, asked, shapes = _played(release, rng)
+    units = [_unit(law, scale) for law, scale, _ in asked]
+    played = [_played(release, rng, np.diag(units)[j])[0] - value for j in range(len(asked))]
+    image = np.reshape(played, (len(asked), len(value))) / np.reshape(units, (-1, 1))
+    told, gammas, noises = _simulated(asked, shapes, size, rng) if rng is not None else _secure(asked, shapes, size)
+    released = value + noises @ image
+    rounding = 1e-12 * np.abs(value) + 1e-9 * np.abs(noises[:_COMPARED]) @ np.abs(image)
+    for i in range(min(size, _COMPARED)):
+        result, *again = _played(release, rng, told[i], tuple(gammas[i]))
+        if again != [asked, shapes] or not np.all(np.abs(result - released[i]) <= rounding[i]):
             raise ValueError("release must be a value plus a linear function of its noise")
     return released
+
+
+def _unit(law: Law, scale: float) -> float:
+    """Return the size, not 0, of the noise by which `replay` finds a coefficient; `law` and `scale` are the noise's.
+
+    It is the scale, which is rounded for the noise of secure samplers: these draw integers.
+    """
+    return max(float(round(scale)), 1.0) if isinstance(law, tuple) else scale or 1.0
 
 
 class _Tape(np.random.Generator):
     """Replace the random generator in a release: return prescribed numbers, and record which noise is asked for.
 
-    `replay` learns in this way how a release depends on its noise. `noises` has the prescribed numbers in their order;
-    for None, all are zero. `asked` has a tuple for each number: the law and the scale of the noise, and how many gamma
-    variables (the random variances of l2 noise) were drawn before. `shapes` has the shapes of these variables.
+    `replay` learns in this way how a release depends on its noise. `noises` has the prescribed numbers in their order,
+    and `gammas` those in place of gamma variables, the random variances of l2 noise. If there are too few, a noise is
+    zero and a gamma variable is its mean. `asked` has a tuple for each number: the law and the scale of the noise, and
+    the number (from 1) of its gamma variable, or 0 if it has none. `shapes` has the shapes of these variables. `secure`
+    says whether the release has no generator, and draws by secure samplers. `pending` is the number of a gamma variable
+    that has just been drawn, and that belongs to the next vector of noise.
     """
 
-    def __init__(self, noises: Array | None) -> None:
+    def __init__(self, noises: Array, gammas: tuple[float, ...], secure: bool) -> None:
         super().__init__(np.random.PCG64(0))
-        self.noises = noises
-        self.asked: list[tuple[Any, float, int]] = []
+        self.noises, self.gammas, self.secure = noises, gammas, secure
+        self.asked: list[tuple[Law, float, int]] = []
         self.shapes: list[float] = []
+        self.pending = 0
 
-    def gamma(self, shape: float) -> float:  # type: ignore[override]  # as egm.samplers calls it
-        """Return `shape`, the mean of a gamma variable with this shape, in place of a random draw; record `shape`."""
-        self.shapes.append(shape)
-        return shape
+    def __getattribute__(self, name: str) -> Any:
+        """Return the attribute `name`; raise ValueError for a method of a Generator that has no substitute here."""
+        if name in _UNKNOWN:
+            raise _cannot(f"rng.{name}")
+        return super().__getattribute__(name)
+
+    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
+        """Return a prescribed number, or by default `shape`, the mean, in place of a gamma variable; record `shape`."""
+        if np.ndim(shape) or np.ndim(scale) or scale != 1 or size is not None:
+            raise _cannot("rng.gamma for other numbers than single ones of scale 1")
+        self.shapes.append(float(shape))
+        self.pending = len(self.shapes)
+        return self.gammas[len(self.shapes) - 1] if len(self.shapes) <= len(self.gammas) else float(shape)
 
     def half_gamma(self, twice: int, size: int) -> Array:
-        """Record the shape `twice` / 2 of gamma variables once, and return their mean, also `twice` / 2, `size` times.
+        """Return the result of `gamma` for the shape `twice` / 2, `size` times.
 
         The method takes the place of `egm.samplers._half_gamma`.
         """
         return np.full(size, self.gamma(twice / 2))
 
-    def normal(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
-        """Return the next prescribed numbers instead of normal noise with the standard deviations `scale`.
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Return `loc` plus the next prescribed numbers in place of normal noise with the standard deviations `scale`.
 
-        The scales are recorded, and the mean `loc` is not used.
+        The scales are recorded. The shape of the result is `size` or, by default, that to which the others broadcast.
         """
-        return self._next("normal", scale)
+        return self._next("normal", loc, scale, size)
 
-    def laplace(self, loc: float, scale: ArrayLike) -> Array:  # type: ignore[override]  # as egm.samplers calls it
-        """Return the next prescribed numbers instead of Laplace noise with the scales in `scale`.
+    def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Return `loc` plus the next prescribed numbers in place of Laplace noise with the scales in `scale`.
 
-        The scales are recorded, and the mean `loc` is not used.
+        The scales are recorded. The shape of the result is `size` or, by default, that to which the others broadcast.
         """
-        return self._next("laplace", scale)
+        return self._next("laplace", loc, scale, size)
+
+    def standard_normal(self, *size: Any, **named: Any) -> Any:
+        """Return the result of `normal` for the mean 0 and the standard deviation 1, in the shape `size`."""
+        return self.normal(0.0, 1.0, *size, **named)
 
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
         """Return a function that replaces a list of zeros by as many of the next prescribed numbers.
@@ -299,52 +408,106 @@ class _Tape(np.random.Generator):
         the samplers pass zeros. OpenDP's names `maker` and `metric` are recorded as the law of each number, with
         `scale`.
         """
-        return lambda zeros: [int(noise) for noise in self._next((maker, metric), np.full(len(zeros), scale))]
+        if not self.secure:
+            raise ValueError("release must take its noise from the rng that it gets, and it used a secure sampler")
+        return lambda zeros: [int(noise) for noise in self._next((maker, metric), 0.0, scale, len(zeros))]
 
-    def _next(self, law: Any, scale: ArrayLike) -> Array:
-        start, scale = len(self.asked), np.asarray(scale)
-        self.asked += [(law, float(each), len(self.shapes)) for each in scale.ravel()]
-        noises = np.zeros(scale.size) if self.noises is None else self.noises[start : start + scale.size]
-        return noises.reshape(scale.shape)
+    def _next(self, law: Law, loc: ArrayLike, scale: ArrayLike, size: int | tuple[int, ...] | None) -> Array:
+        """Return `loc` plus the next prescribed numbers, and record `law` and `scale` for each of them."""
+        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale)) if size is None else size
+        start, scales = len(self.asked), np.broadcast_to(np.asarray(scale, dtype=float), shape)
+        self.asked += [(law, float(each), self.pending) for each in scales.ravel()]
+        self.pending = 0
+        noises = np.zeros(scales.size)
+        given = self.noises[start : start + scales.size]
+        noises[: given.size] = given
+        return np.broadcast_to(np.asarray(loc, dtype=float), shape) + noises.reshape(scales.shape)
+
+
+_UNKNOWN = frozenset(name for name in dir(np.random.Generator) if not name.startswith("_")) - frozenset(vars(_Tape))
+
+
+def _cannot(drawn: str) -> ValueError:
+    """Return the error for a release that draws by other functions than `replay` knows; `drawn` says how it draws."""
+    return ValueError(
+        "release must draw all its noise by normal, laplace or standard_normal of its rng, or by the samplers of egm "
+        f"for Gaussian, Laplace or l2 noise; it used {drawn}"
+    )
+
+
+def _refuse(drawn: str) -> Callable[..., Any]:
+    """Return a function that takes the place of another source of randomness, called `drawn`, and raises ValueError."""
+
+    def refuse(*_: Any) -> Any:
+        raise _cannot(drawn)
+
+    return refuse
 
 
 def _played(
-    release: Callable[[Rng | None], ArrayLike], rng: Rng | None, noises: Array | None
+    release: Callable[[Rng | None], ArrayLike],
+    rng: Rng | None,
+    noises: Array = _NO_NOISE,
+    gammas: tuple[float, ...] = (),
 ) -> tuple[Array, Asked, tuple[float, ...]]:
-    """Make a release with the numbers `noises` (zeros for None) as its noise, and record the noise that it asks for.
+    """Make a release with the numbers `noises` as its noise, and record the noise that it asks for.
 
-    `release` gets a substitute for `rng`; if `rng` is None, it gets None, and the secure samplers are replaced. Three
-    results are returned: the release, shape (k,); a tuple `Asked`, with an entry for each number; and a tuple with the
-    shapes of the gamma variables (random variances) that were drawn.
+    Where `noises` has too few numbers, the noise is zero. `gammas` has the numbers in place of gamma variables (random
+    variances); by default each is replaced by its mean. `release` gets a substitute for `rng`; if `rng` is None, it
+    gets None, and the secure samplers are replaced. Three results are returned: the release, shape (k,); a tuple
+    `Asked`, with an entry for each number; and a tuple with the shapes of the gamma variables that were drawn.
     """
-    tape = _Tape(noises)
+    tape = _Tape(noises, gammas, rng is None)
     with (
         mock.patch.object(samplers, "vector_noise", tape.discrete),
         mock.patch.object(samplers, "_half_gamma", tape.half_gamma),
+        mock.patch.object(samplers, "index_sampler", _refuse("samplers.secure_index")),
+        mock.patch.object(_random_bits, "_words", _refuse("random bits of the operating system")),
     ):
         return np.ravel(release(None if rng is None else tape)), tuple(tape.asked), tuple(tape.shapes)
 
 
-def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> Array:
-    """Draw `size` times the noise of one release from the Generator `rng`; the result has the shape (size, len(asked)).
+def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> tuple[Array, Array, Array]:
+    """Draw `size` times the noise of one release from the Generator `rng`.
 
-    asked[j] has the law and the scale of column j, and how many gamma variables the release draws before it. If there
-    are any, the column is multiplied by sqrt(g / k), to give l2 noise: g is the last of them, and k its shape.
+    asked[j] has the law and the scale of a number, and the number of its gamma variable, or 0. If it has one, g, with
+    the shape k, the number is multiplied by sqrt(g / k), to give l2 noise. Three results are returned, with one row for
+    each release: the numbers, the gamma variables, and the multiplied numbers.
     """
-    factors = [np.ones(size), *(np.sqrt(rng.gamma(shape, size=size) / shape) for shape in shapes)]
-    return np.transpose([getattr(rng, law)(0.0, scale, size) * factors[last] for law, scale, last in asked])
+    drawn = [rng.gamma(shape, size=size) for shape in shapes]
+    numbers = _columns([getattr(rng, str(law))(0.0, scale, size) for law, scale, _ in asked], size)
+    return numbers, _columns(drawn, size), numbers * _factors(asked, shapes, drawn, size)
 
 
 @functools.lru_cache(maxsize=16)
-def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> Array:
-    """Draw `size` times the noise of one release from the secure samplers; the result has the shape (size, len(asked)).
+def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, Array, Array]:
+    """Draw `size` times the noise of one release from the secure samplers.
 
-    asked[j] has the law and the scale of column j, and how many gamma variables the release draws before it. If there
-    are any, the column is multiplied by sqrt(g / k), to give l2 noise: g is the last of them, and k its shape.
-    A second call with equal arguments returns the same draws.
+    asked[j] has the law and the scale of a number, and the number of its gamma variable, or 0. If it has one, g, with
+    the shape k, the number is multiplied by sqrt(g / k), to give l2 noise, and rounded to an integer. Three results are
+    returned, with one row for each release: the integers; the means of the gamma variables, because the release is to
+    be compared for these; and the integers again. A second call with equal arguments returns the same draws.
     """
-    gammas = [samplers._half_gamma(round(2 * shape), size) / shape for shape in shapes]
-    factors = [np.ones(size), *map(np.sqrt, gammas)]
-    return np.transpose(
-        [np.array(vector_noise(*law, scale)([0] * size), dtype=float) * factors[last] for law, scale, last in asked]
-    )
+    least = min((scale for _, scale, own in asked if own), default=math.inf)
+    if least < _LEAST_L2:  # the product of an integer and a factor, rounded, would have another law
+        raise ValueError(
+            f"release must draw secure l2 noise with a standard deviation of at least {_LEAST_L2:.0f}, got {least!r}"
+        )
+    drawn = [samplers._half_gamma(round(2 * shape), size) for shape in shapes]
+    numbers = _columns([vector_noise(*law, scale)([0] * size) for law, scale, _ in asked], size)
+    noises = np.rint(numbers * _factors(asked, shapes, drawn, size))
+    return noises, np.tile(shapes, (size, 1)), noises
+
+
+def _factors(asked: Asked, shapes: tuple[float, ...], drawn: list[Array], size: int) -> Array:
+    """Return the factors that make l2 noise of normal noise, 1 where there are none, in the shape (size, len(asked)).
+
+    `drawn` has `size` draws for each gamma variable; its shape is in `shapes`.
+    """
+    factors = [np.ones(size), *(np.sqrt(each / shape) for each, shape in zip(drawn, shapes, strict=True))]
+    return _columns([factors[own] for _, _, own in asked], size)
+
+
+def _columns(columns: Sequence[ArrayLike], size: int) -> Array:
+    """Return `columns`, vectors of length `size`, as a matrix, which has the shape (size, 0) if there are none."""
+    return np.asarray(columns, dtype=float).reshape(len(columns), size).T

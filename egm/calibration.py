@@ -64,6 +64,7 @@ __all__ = [
 ]
 
 _LARGEST = 1e308  # a larger epsilon could not be rounded up
+_SMALLEST = float(np.finfo(float).tiny)  # a slope that is smaller would have lost digits
 
 
 @overload
@@ -300,6 +301,8 @@ def gaussian_epsilon(delta: ArrayLike, noise_multiplier: ArrayLike) -> Floats:
         (z, log_delta, free),
     )
     epsilon = np.where(free, 0.0, root * _curve.STEP)
-    while np.any(short := (gaussian_delta(epsilon, z) > wanted) & ~free):
-        epsilon = np.where(short, epsilon * _curve.STEP, epsilon)
+    while np.any(short := ((over := gaussian_delta(epsilon, z) - wanted) > 0) & ~free):
+        # Newton's step from the left of the root of a convex function does not go beyond the root.
+        newton = epsilon + np.maximum(over, 0.0) / np.maximum(_curve.slope_at(epsilon, z), _SMALLEST)
+        epsilon = np.where(short, np.maximum(newton, epsilon * _curve.STEP), epsilon)
     return np.where(beyond, np.inf, epsilon)[()]

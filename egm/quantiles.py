@@ -29,7 +29,6 @@ from egm._validate import finite, generator, nonnegative, positive, probability,
 __all__ = ["epsilon_of_rho", "interval", "quantile", "secure_quantile"]
 
 POINTS = 10**8  # most points of `secure_quantile`: more than fit into memory
-_LEAST = 1e-300  # epsilon of a draw; below 1.2e-308 its inverse would overflow
 _BLOCK = 1 << 20  # numbers of `values` handled at a time
 _TINY = np.finfo(float).tiny
 
@@ -259,8 +258,8 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     held, q, epsilon = nonnegative(counts=counts), scalar(probability, q=q), scalar(positive, epsilon=epsilon)
     if held.ndim != 1 or held.size == 0 or np.any(held != np.floor(held)) or np.sum(held) >= 2.0**53:
         raise ValueError(f"counts must be a vector of whole numbers, below 2**53 in all, got shape {held.shape}")
-    if epsilon < _LEAST:
-        raise ValueError(f"epsilon must be at least {_LEAST!r}, got {epsilon!r}")
+    if epsilon < samplers.LEAST:
+        raise ValueError(f"epsilon must be at least {samplers.LEAST!r}, got {epsilon!r}")
     if rng is not None:
         generator(rng)
     ends = np.cumsum(held.astype(np.int64))
@@ -315,7 +314,9 @@ def epsilon_of_rho(rho: ArrayLike) -> Floats:
     >>> round(float(quantiles.epsilon_of_rho(0.02)), 4)
     0.4
     """
-    return np.sqrt(8 * nonnegative(rho=rho))[()]
+    rho = nonnegative(rho=rho)
+    large = rho > 1  # there sqrt(8 rho) is 4 sqrt(rho / 2), to the last digit and without overflow
+    return (np.sqrt(rho * np.where(large, 0.5, 8.0)) * np.where(large, 4.0, 1.0))[()]
 
 
 def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.Generator) -> Array:
@@ -346,4 +347,9 @@ def _bounds(low: ArrayLike, high: ArrayLike, k: int) -> tuple[Array, Array]:
     if np.any(low >= high):
         first = int(np.argmax(low >= high))
         raise ValueError(f"low must be below high, got {float(low[first])!r} and {float(high[first])!r}")
+    if np.any(too_far := high / 2 - low / 2 > np.finfo(float).max / 2):
+        first = int(np.argmax(too_far))
+        raise ValueError(
+            f"high - low must not be above the largest double, got {float(high[first])!r} and {float(low[first])!r}"
+        )
     return low, high

@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any, overload
 
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from egm._opendp import index_sampler, vector_noise
 from egm._random_bits import coins, exponentials, uniforms
 from egm._types import Array, ArrayLike, Floats
-from egm._validate import between, count, fitting, generator, positive, scalar
+from egm._validate import between, count, fitting, generator, nonnegative, positive, scalar
 
 __all__ = [
     "SimulationWarning",
@@ -41,6 +42,9 @@ __all__ = [
     "simulated_l2",
     "simulated_laplace",
 ]
+
+
+LEAST = 1e-300  # epsilon of a draw by the exponential mechanism; below 1.2e-308 its inverse would overflow
 
 
 class SimulationWarning(UserWarning):
@@ -246,7 +250,7 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     scores : list of int
         Score of each index. One person may change a score by at most 1.
     epsilon : float
-        Privacy parameter, > 0.
+        Privacy parameter, at least 1e-300.
 
     Returns
     -------
@@ -256,9 +260,10 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     Raises
     ------
     ValueError
-        If `epsilon` is not finite and > 0.
+        If `epsilon` is not finite and at least 1e-300, or if `scores` is empty or has an integer
+        of more than 64 bits.
     TypeError
-        If `epsilon` is not a real number.
+        If `epsilon` is not a real number, or if a score is not an integer.
 
     Notes
     -----
@@ -281,7 +286,15 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     >>> samplers.secure_index([310, 1250, 440], epsilon=1)
     1
     """
-    return index_sampler(2 / scalar(positive, epsilon=epsilon) * (1 + 2.0**-30))(scores)
+    epsilon = scalar(positive, epsilon=epsilon)
+    if epsilon < LEAST:
+        raise ValueError(f"epsilon must be at least {LEAST!r}, got {epsilon!r}")
+    given = np.asarray(scores).tolist() if isinstance(scores, np.ndarray) else list(scores)
+    if not all(issubclass(kind, int | np.integer) and kind is not bool for kind in set(map(type, given))):
+        raise TypeError("scores must be a list of integers, which are not shown")
+    if not given or min(given) < -(1 << 63) or max(given) >= 1 << 63:
+        raise ValueError("scores must have at least one integer, and only such of 64 bits, which are not shown")
+    return index_sampler(2 / epsilon * (1 + 2.0**-30))(given)
 
 
 @overload
@@ -305,6 +318,8 @@ def simulated_gaussian(std: Any, rng: np.random.Generator) -> Floats:
 
     Raises
     ------
+    ValueError
+        If an entry of `std` is negative.
     TypeError
         If `rng` is not a NumPy Generator.
 
@@ -320,7 +335,7 @@ def simulated_gaussian(std: Any, rng: np.random.Generator) -> Floats:
     >>> print(samplers.simulated_gaussian([1, 10], np.random.default_rng(1)).round(2))
     [0.35 8.22]
     """
-    drawn: Floats = _generator(rng).normal(0.0, std)
+    drawn: Floats = _simulated(_generator(rng).normal, std=std)
     return drawn
 
 
@@ -342,6 +357,8 @@ def simulated_l2(scale: ArrayLike, rng: np.random.Generator) -> Array:
 
     Raises
     ------
+    ValueError
+        If an entry of `scale` is negative.
     TypeError
         If `rng` is not a NumPy Generator.
 
@@ -359,7 +376,7 @@ def simulated_l2(scale: ArrayLike, rng: np.random.Generator) -> Array:
     """
     scale = np.asarray(scale, dtype=float)
     variance = 2 * _generator(rng).gamma((scale.size + 1) / 2)
-    drawn: Array = math.sqrt(variance) * rng.normal(0.0, scale)
+    drawn: Array = math.sqrt(variance) * _simulated(rng.normal, scale=scale)
     return drawn
 
 
@@ -384,6 +401,8 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
 
     Raises
     ------
+    ValueError
+        If an entry of `scale` is negative.
     TypeError
         If `rng` is not a NumPy Generator.
 
@@ -399,8 +418,21 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
     >>> print(samplers.simulated_laplace([10, 20], np.random.default_rng(1)).round(1))
     [ 0.2 46.2]
     """
-    drawn: Floats = _generator(rng).laplace(0.0, scale)
+    drawn: Floats = _simulated(_generator(rng).laplace, scale=scale)
     return drawn
+
+
+def _simulated(draw: Callable[[float, Any], Any], **named: Any) -> Any:
+    """Return noise around 0 by `draw`, a method of a Generator; the scales are passed by keyword, for error messages.
+
+    The scales are checked only after NumPy has refused them, because a check takes longer than a draw.
+    """
+    ((_, scale),) = named.items()
+    try:
+        return draw(0.0, scale)
+    except ValueError:
+        nonnegative(**named)
+        raise
 
 
 def _half_gamma(twice: int, size: int) -> Array:

@@ -41,7 +41,8 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
         return _Sample(X, person, draw), labels
     if isinstance(X, Iterator):
         return _of_blocks(X, person, draw), labels
-    arrays = {key: people.vector(key, label) for key, label in labels.items() if np.ndim(label) == 1}
+    given = {key: label for key, label in labels.items() if label is not None and not people.is_name(label, X)}
+    arrays = {key: people.vector(key, label) for key, label in given.items()}
     if person is None:
         kept = draw.rows(len(X))
     elif "person" in arrays:

@@ -60,6 +60,7 @@ __all__ = [
 
 RULES = "gaussian", "zcdp", "basic", "planned"
 
+_STEPS = "gaussian_steps"  # what a `Charge` for steps has in place of the name of a mechanism
 _RELATIONS = "replace_one", "add_remove"
 _ENTRIES, _CHARGES = 1 << 24, 1 << 20  # largest numbers of coordinates and of releases for which rounding is covered
 _GRID, _MU_STEP = 2048, 1 + 2.0**-12  # points of the grid of epsilons and factor from one mu to the next, for l2 noise
@@ -300,7 +301,7 @@ def steps_charge(
         epsilon = float(gaussian_epsilon(own, (1 - 1e-15) / math.sqrt(all_of_them)))
         if share < 1:
             epsilon = min(epsilon, composed_epsilon((Steps(_up(square), share, number),), 0.0, (), 0.0, own))
-    return Charge("gaussian_steps", _up(number * square / 2), all_of_them, epsilon, own, "", "", share, number)
+    return Charge(_STEPS, _up(number * square / 2), all_of_them, epsilon, own, "", "", share, number)
 
 
 def labelled(charge: Charge, label: str) -> Charge:
@@ -515,8 +516,8 @@ class Terms:
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
         """Return whether releases with the costs `charges` are together within the total.
 
-        For a total (epsilon, delta) and several releases, Gaussian noise is counted as larger by the factor 1 +
-        `excess`; `_fits` says why.
+        For a total (epsilon, delta) and several releases, Gaussian noise that egm draws is counted as larger by the
+        factor 1 + `excess`; `_fits` says why.
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
@@ -525,9 +526,10 @@ class Terms:
     def _fits(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[bool]:
         """Yield, for each pair (epsilon, delta) from `_losses`, whether the pair is within the total.
 
-        Each pair holds for all releases together, so one True is enough. If there are several costs, Gaussian noise is
-        counted as larger by the factor 1 + `excess`, so that rounding errors do not refuse releases that just fit.
-        egm's mechanisms in fact draw noise that is larger than they say by the factor 1 + `EXCESS`.
+        Each pair holds for all releases together, so one True is enough. If there are several costs, Gaussian noise
+        that egm draws is counted as larger by the factor 1 + `excess`, so that rounding errors do not refuse releases
+        that just fit. egm's mechanisms in fact draw noise that is larger than they say by the factor 1 + `EXCESS`. The
+        noise of `Budget.charge_steps`, which the caller draws, is not larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -537,7 +539,7 @@ class Terms:
         """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
 
         There is one pair for each formula that the rule of the budget allows. The formulas of Gaussian differential
-        privacy count Gaussian noise as larger by the factor 1 + `excess`; `_fits` says why.
+        privacy count Gaussian noise that egm draws as larger by the factor 1 + `excess`; `_fits` says why.
         """
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
@@ -558,15 +560,13 @@ class Terms:
         """Return the epsilon of releases with the costs `charges` together, by Gaussian differential privacy.
 
         It is the epsilon of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, after Gaussian
-        noise is multiplied by 1 + `excess`. The delta is that of the total, minus what the discrete noise that
-        is drawn may add to it: `_reserve` and, for l2 noise, `_reserve_of_l2`.
+        noise that egm draws is multiplied by 1 + `excess`. The delta is that of the total, minus what the discrete
+        noise that is drawn may add to it: `_reserve` and, for l2 noise, `_reserve_of_l2`.
         """
         shrink = (1 + Fraction(excess)) ** -2
-        squares = _sum(charge.mu_squared for charge in charges if not (_is_pure(charge) or _is_l2(charge)))
+        squares = _sum(charge.mu_squared for charge in charges if _is_larger(charge))
         squares = squares * shrink if squares < math.inf else squares
-        mu_squared = _up(
-            _sum([squares, *(charge.mu_squared for charge in charges if _is_pure(charge) or _is_l2(charge))])
-        )
+        mu_squared = _up(_sum([squares, *(charge.mu_squared for charge in charges if not _is_larger(charge))]))
         delta = math.nextafter(self.delta - self._reserve - sum(map(_is_l2, charges)) * self._reserve_of_l2, 0.0)
         if mu_squared == 0:
             return 0.0
@@ -665,6 +665,14 @@ def _is_pure(charge: Charge) -> bool:
 def _is_l2(charge: Charge) -> bool:
     """Return whether a release of the cost `charge` has l2 noise, the only noise for which no bound of rho is known."""
     return charge.rho == math.inf
+
+
+def _is_larger(charge: Charge) -> bool:
+    """Return whether a release of the cost `charge` has Gaussian noise drawn by egm, which is larger than stated.
+
+    For the steps of `Budget.charge_steps` the caller draws the noise.
+    """
+    return not (_is_pure(charge) or _is_l2(charge) or charge.mechanism == _STEPS)
 
 
 def _is_sampled(charge: Charge) -> bool:

@@ -30,7 +30,7 @@ from egm._threads import in_parallel
 from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
-__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "label_names"]
+__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "is_name", "label_names"]
 __all__ += ["require_keys", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
@@ -72,7 +72,7 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
     """
     names: list[Hashable] = []
     for key, label in labels.items():
-        if _is_name(label, X):
+        if is_name(label, X):
             if isinstance(X, np.ndarray | list | tuple):
                 raise TypeError(f"{key} must be an array with one entry for each row, because X has no names")
             names.append(label)
@@ -124,7 +124,7 @@ def require_person(person: object, per_person: PerPerson) -> None:
         raise ValueError("person goes with a mechanism that has per_person, and this one has none")
 
 
-def _is_name(label: object, X: Any) -> bool:
+def is_name(label: object, X: Any) -> bool:
     """Return whether `label` is meant as the name of a column of `X`, and is not an array of labels or None.
 
     A tuple counts as a name only if a column of `X` has it.
@@ -306,7 +306,7 @@ class Source:
         rest, found = _tables.split(X, *names) if names else (X, [])
         values, labels = self._values(rest), dict(zip(names, found, strict=True))
         given = [(key, getattr(self, key)) for key in ("person", "by")]
-        found = [labels[label] if _is_name(label, X) else label for _, label in given]
+        found = [labels[label] if is_name(label, X) else label for _, label in given]
         whole = Block(
             values, *(None if f is None else vector(key, f) for (key, _), f in zip(given, found, strict=True))
         )

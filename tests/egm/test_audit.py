@@ -1,12 +1,13 @@
 """Test `egm.audit`: `lower_bound` returns valid bounds of epsilon, and `replay` draws from the law of a release."""
 
+import functools
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from egm import GaussianDataMechanism, GaussianMechanism, audit
+from egm import GaussianDataMechanism, GaussianMechanism, audit, samplers
 from egm.calibration import analytic_noise_multiplier
 
 PATHS = pytest.mark.parametrize("path", ["secure", "simulated"])
@@ -165,6 +166,60 @@ def test_direction_is_that_of_the_likelihood_ratio():
     assert expected == pytest.approx([0, 0.5, 0])
 
 
+@pytest.mark.parametrize("outlier", [1e10, 1e20, -1e100, 1e308])
+@pytest.mark.parametrize("place", [0, 19_999])
+@pytest.mark.parametrize("both", [False, True])
+def test_one_outlier_changes_the_bound_little(outlier, place, both):
+    """One of 20 000 releases of Laplace noise, replaced by a huge number, changes a bound near 1 by at most 0.002.
+
+    A column of normal noise, the same for both data sets, is released, too. `both` says whether the release is replaced
+    for both data sets, and `place` whether the event is chosen by means of it (0) or not.
+    """
+    rng = np.random.default_rng(14)
+    one, other = (np.transpose([rng.laplace(value, 1.0, 20_000), rng.normal(size=20_000)]) for value in (1.0, 0.0))
+    expected = audit.lower_bound(one, other, 0.0)
+    assert expected > 0.8
+    for releases in (one, other)[: 1 + both]:
+        releases[place, 0] = outlier
+    assert audit.lower_bound(one, other, 0.0) == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize("power", [-1060, -1000, 0, 900, 1010])
+def test_bound_does_not_depend_on_the_unit(power):
+    rng = np.random.default_rng(15)
+    one, other = (np.rint(1024 * rng.laplace(value, 1.0, 2000)) / 1024 for value in (3.0, 0.0))
+    assert audit.lower_bound(np.ldexp(one, power), np.ldexp(other, power), 0.0) == audit.lower_bound(one, other, 0.0)
+
+
+def test_truth_values_and_large_integers_are_releases():
+    assert audit.lower_bound(np.ones(200, dtype=bool), np.zeros(200, dtype=bool), 0.0) > 1
+    assert audit.lower_bound([2**70 + 2**30] * 200, [2**70] * 200, 0.0) > 1
+
+
+WRONG = [
+    ("a", TypeError),
+    (1j * np.arange(20.0), TypeError),
+    (np.ma.masked_array(np.arange(20.0), mask=np.arange(20) == 3), TypeError),
+    ([[1.0], [2.0, 3.0]], TypeError),
+    ([1.0, math.inf] * 10, ValueError),
+]
+
+
+@pytest.mark.parametrize("bound", [lambda one, other: audit.lower_bound(one, other, 0.0), audit.project])
+@pytest.mark.parametrize(("wrong", "error"), WRONG)
+def test_wrong_releases_are_refused_by_name(bound, wrong, error):
+    with pytest.raises(error, match=r"one(\[1\])? must be"):
+        bound(wrong, np.arange(20.0))
+    with pytest.raises(error, match=r"other(\[1\])? must be"):
+        bound(np.arange(20.0), wrong)
+
+
+@pytest.mark.parametrize(("one", "other"), [((1, 2), (1, 2)), ((5, 2), (1, 2)), ((5, 2), (5, 3)), ((), ())])
+def test_a_direction_needs_two_releases_of_one_length(one, other):
+    with pytest.raises(ValueError, match="one and other must have at least 2 releases of one length"):
+        audit.project(np.zeros(one), np.zeros(other))
+
+
 # --- Replay -----------------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +246,128 @@ def test_only_linear_releases_are_replayed(path):
     rng = None if path == "secure" else np.random.default_rng(11)
     with pytest.raises(ValueError, match="release must be a value plus a linear function of its noise"):
         audit.replay(lambda rng: GaussianMechanism(1.0, 1.0, 0.1).release(0.0, rng=rng).estimate ** 2, 100, rng)
+
+
+LAWS = {
+    "means": lambda rng: rng.normal([7.0, -2.0], [1.0, 0.5]),
+    "a size": lambda rng: rng.laplace(3.0, size=2),
+    "a shape": lambda rng: rng.normal(1.0, [2.0, 0.0], (3, 2)).sum(axis=0),
+    "names": lambda rng: [rng.normal(scale=2.0, loc=-1.0), rng.laplace(scale=1.0)],
+    "standard normal": lambda rng: 5 + rng.standard_normal(2) @ [[1.0, 1.0], [0.0, 1.0]],
+    "l2, then normal": lambda rng: samplers.simulated_l2([1.0, 2.0], rng) + rng.normal([0.0, 4.0], [0.0, 3.0]),
+}
+
+
+@pytest.mark.parametrize("release", LAWS.values(), ids=LAWS)
+def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
+    """A replayed release has the law of the release, whatever means, sizes and shapes it asks a Generator for.
+
+    Kolmogorov-Smirnov tests compare each of the two numbers and their sum with direct calls.
+    """
+    rng = np.random.default_rng(12)
+    replayed, direct = audit.replay(release, 20_000, rng), np.array([release(rng) for _ in range(20_000)])
+    for along in ([1, 0], [0, 1], [1, 1]):
+        assert stats.ks_2samp(replayed @ along, direct @ along).pvalue > 1e-6
+
+
+def test_a_mechanism_that_centers_its_noise_at_the_private_value_is_caught():
+    """`lower_bound` of replayed releases is as large for noise around the value as for the value plus noise."""
+    bounds = []
+    for release in (lambda value, rng: rng.normal(value, 1.0), lambda value, rng: value + rng.normal(0.0, 1.0)):
+        rng = np.random.default_rng(13)
+        one, other = (audit.replay(functools.partial(release, value), 20_000, rng) for value in (9.0, 0.0))
+        bounds.append(audit.lower_bound(one, other, 0.0))
+    assert bounds[0] == pytest.approx(bounds[1], abs=1e-9)
+    assert bounds[0] > 5
+
+
+UNKNOWN = {
+    "uniform": lambda rng: rng.normal(0.0, 1.0) + rng.uniform(),
+    "integers": lambda rng: rng.normal(0.0, 1.0) + rng.integers(2),
+    "bit_generator": lambda rng: np.random.Generator(rng.bit_generator).normal(),
+    "gamma": lambda rng: rng.gamma(2.0, size=3),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_draw_that_cannot_be_replayed_is_named(name):
+    with pytest.raises(ValueError, match=f"release must draw all its noise by normal, .*; it used rng.{name}"):
+        audit.replay(UNKNOWN[name], 100, np.random.default_rng(11))
+
+
+NONLINEAR = {
+    "a gamma variable that is no variance": lambda rng: rng.gamma(2.0),
+    "a variance for two vectors": lambda rng: np.sqrt(rng.gamma(1.0)) * (rng.normal() + rng.normal()),
+    "a scale that depends on noise": lambda rng: rng.normal(0.0, 1.0 + abs(rng.normal())),
+    "a number of draws that depends on noise": lambda rng: rng.normal() + (rng.normal() if rng.normal() > 0 else 0),
+    "a large value": lambda rng: 1e9 + rng.normal() ** 2,
+    "a small part": lambda rng: [rng.normal(0.0, 1e12), rng.normal() ** 2],
+}
+
+
+@pytest.mark.parametrize("release", NONLINEAR.values(), ids=NONLINEAR)
+def test_a_release_that_is_not_linear_in_its_noise_is_refused(release):
+    with pytest.raises(ValueError, match="release must be a value plus a linear function of its noise"):
+        audit.replay(release, 100, np.random.default_rng(11))
+
+
+SECURE = {
+    "secure_index": lambda rng: samplers.secure_index([1000, 0], 1.0),
+    "random bits": lambda rng: samplers.secure_sample(3, 0.999),
+}
+
+
+@pytest.mark.parametrize("name", SECURE)
+def test_a_secure_draw_that_cannot_be_replayed_is_named(name):
+    with pytest.raises(ValueError, match=f"release must draw all its noise by .*; it used .*{name}"):
+        audit.replay(SECURE[name], 100)
+
+
+def test_secure_noise_of_a_simulated_release_is_refused():
+    with pytest.raises(ValueError, match="release must take its noise from the rng that it gets"):
+        audit.replay(lambda rng: samplers.secure_gaussian(3.0, 2), 100, np.random.default_rng(1))
+
+
+@PATHS
+def test_a_release_without_noise_is_repeated(path):
+    rng = None if path == "secure" else np.random.default_rng(1)
+    np.testing.assert_array_equal(audit.replay(lambda rng: [5.0, 2.0], 100, rng), np.tile([5.0, 2.0], (100, 1)))
+
+
+@pytest.mark.parametrize("scale", [0.2, 0.4, 2.0])
+def test_secure_noise_of_a_small_scale_is_replayed(scale):
+    """Replayed secure noise is 0 as often as the exact law says; P[0] is 1 over the sum of the unnormalised masses."""
+    k, draws = np.arange(-100, 101), 20_000
+    masses = {"gaussian": np.exp(-(k**2) / (2 * scale**2)), "laplace": np.exp(-np.abs(k) / scale)}
+    for law, mass in masses.items():
+        draw = getattr(samplers, f"secure_{law}")
+        replayed = audit.replay(lambda rng, draw=draw: draw(scale, 2), draws)
+        assert stats.binomtest(int(np.sum(replayed == 0)), 2 * draws, 1 / mass.sum()).pvalue > 1e-6
+
+
+def test_secure_l2_noise_is_replayed_unless_its_steps_show():
+    """For l2 noise of scale s in two dimensions, the norm over s has the gamma distribution of shape 2.
+
+    Small integers cannot be multiplied by a random factor and keep their law, and the message says so.
+    """
+    replayed = audit.replay(lambda rng: samplers.secure_l2(1e7, 2), 20_000)
+    assert stats.kstest(np.linalg.norm(replayed, axis=1) / 1e7, stats.gamma(2).cdf).pvalue > 1e-6
+    with pytest.raises(ValueError, match=r"release must draw secure l2 noise with a standard deviation of at least"):
+        audit.replay(lambda rng: samplers.secure_l2(2.0, 2), 100)
+
+
+@pytest.mark.parametrize(
+    ("size", "rng", "error", "message"),
+    [
+        (2.5, None, ValueError, "size must be a whole number >= 1, got 2.5"),
+        (-1, None, ValueError, "size must be a whole number >= 1, got -1"),
+        ("a", None, TypeError, "size must be a real number"),
+        (10, 5, TypeError, "rng must be a numpy.random.Generator"),
+    ],
+)
+def test_arguments_of_a_replay_are_named(size, rng, error, message):
+    with pytest.raises(error, match=message):
+        audit.replay(lambda rng: [1.0], size, rng)
 
 
 def test_secure_noise_of_a_replay_is_what_the_mechanism_asked_for():

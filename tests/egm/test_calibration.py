@@ -81,6 +81,31 @@ def test_epsilon_inverts_delta(epsilon, delta):
     assert again == pytest.approx(epsilon, rel=1e-12)
 
 
+@pytest.mark.parametrize("z", [2.0, 3.0, 4.15, 26.16, 42.45, 52.95, 1e6, 1e20])
+@pytest.mark.parametrize("share", [1 - 1e-15, 1.0, 1 - 1e-10])
+def test_epsilon_next_to_zero_is_found(z, share):
+    """Where the exact epsilon is nearly 0, `gaussian_epsilon` is at most 1e-13 of delta over the slope above it.
+
+    For a delta near that of epsilon = 0, epsilon is nearly (delta at 0 - delta) / slope, because the curve is convex
+    and its slope at 0 is -Phi(-1/(2z)). There a relative change of epsilon changes no digit of delta.
+    """
+    delta = float(gaussian_delta(0.0, z)) * share
+    found = float(gaussian_epsilon(delta, z))
+    with mp.workdps(60):
+        at_zero, slope = 1 - 2 * mp.ncdf(-1 / (2 * mpf(z))), mp.ncdf(-1 / (2 * mpf(z)))
+        above, below = (mp.ncdf(sign / (2 * mpf(z)) - mpf(found) * mpf(z)) for sign in (1, -1))
+        assert above - mp.exp(mpf(found)) * below <= mpf(delta)
+        assert found <= (at_zero - mpf(delta) * (1 - mpf("1e-13"))) / slope * (1 + mpf("1e-9"))
+
+
+def test_epsilon_next_to_zero_is_found_in_an_array():
+    epsilon = np.geomspace(1e-16, 1e-5, 60)
+    z = analytic_noise_multiplier(epsilon, 1e-3)
+    found = gaussian_epsilon(1e-3, z)
+    assert np.all(gaussian_delta(found, z) <= 1e-3)
+    np.testing.assert_allclose(found, epsilon, rtol=1e-12, atol=1e-15)
+
+
 def test_epsilon_is_zero_where_the_noise_hides_everything():
     # At epsilon = 0 the curve is the total variation distance of N(0, z^2) and N(1, z^2), 2 Phi(1/(2z)) - 1.
     total_variation = 2 * stats.norm.cdf(0.5 / 3.0) - 1

@@ -283,6 +283,9 @@ def test_too_small_steps_of_secure_quantiles_are_named(low, high, step):
 def test_epsilon_of_rho_is_the_inverse_of_the_cost():
     rho = np.array([0.0, 1 / 16, 2.0])
     assert epsilon_of_rho(rho) ** 2 / 8 == pytest.approx(rho, rel=1e-15)
+    rho = np.geomspace(5e-324, 2e307, 500)
+    np.testing.assert_array_equal(epsilon_of_rho(rho), np.sqrt(8 * rho))
+    assert epsilon_of_rho(1e308) == pytest.approx(np.sqrt(8) * 1e154, rel=1e-15)
     with pytest.raises(ValueError, match="rho must be"):
         epsilon_of_rho(-1.0)
 
@@ -325,6 +328,7 @@ def test_many_columns_in_blocks():
         ({"q": 1.0}, "q must lie strictly between 0 and 1"),
         ({"epsilon": 0.0}, "epsilon must be finite and > 0"),
         ({"low": 5.0}, "low must be below high, got 5.0 and 5.0"),
+        ({"low": -1e308, "high": 1e308}, "high - low must not be above the largest double, got 1e[+]308 and -1e[+]308"),
         ({"high": [5.0, 6.0]}, "high must be a number or have an entry for each of 1 columns"),
     ],
 )

@@ -132,6 +132,27 @@ def test_secure_index_has_the_law_it_states(scores, epsilon):
     assert fit(np.bincount(drawn, minlength=len(scores)), exponential(scores, epsilon)) > LEVEL
 
 
+@pytest.mark.parametrize("scores", [[], [1.5, 2], [True, False], ["a"], "ab", [1 << 63, 0], [-(1 << 64)], [[1], [2]]])
+def test_wrong_scores_are_refused_without_being_shown(scores):
+    kind = ValueError if all(type(score) is int for score in scores) else TypeError
+    with pytest.raises(kind, match=r"^scores must [^\d]*(64 bits)?, which are not shown$"):
+        samplers.secure_index(scores, 1.0)
+
+
+def test_epsilon_of_a_secure_index_is_named():
+    assert samplers.secure_index(np.array([-(1 << 63), (1 << 63) - 1]), 1.0) == 1
+    assert samplers.secure_index((np.int32(5), 3), 1e-300) in (0, 1)
+    with pytest.raises(ValueError, match="epsilon must be at least 1e-300, got 1e-320"):
+        samplers.secure_index([1, 2], 1e-320)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace", "l2"])
+def test_a_negative_scale_of_simulated_noise_is_named(law):
+    name = "std" if law == "gaussian" else "scale"
+    with pytest.raises(ValueError, match=rf"{name}\[1\] must be finite and >= 0, got -1.0"):
+        getattr(samplers, f"simulated_{law}")([1.0, -1.0], np.random.default_rng(1))
+
+
 @pytest.mark.parametrize(("scores", "epsilon"), SCORES)
 def test_permute_and_flip_would_be_refused(scores, epsilon):
     """`fit`, the chi-square test, rejects permute-and-flip as a sampler of the exponential mechanism.
