@@ -33,7 +33,7 @@ from scipy.optimize import brentq
 
 from egm._mechanisms.rowsum import half_lengths
 from egm._types import Array, ArrayLike, Columns
-from egm._validate import finite, positive, probability, scalar, vector
+from egm._validate import positive, probability, scalar, vector
 from egm.adaptive import AdaptiveDataMechanism
 from egm.mechanisms import (
     DeltaWarning,
@@ -98,7 +98,8 @@ def solve(
         Standard deviations of the rows for which an AdaptiveDataMechanism makes its forecast, > 0.
         They must be given for this mechanism, and for no other.
     center : float or array_like, shape (d,), optional
-        Mean of the rows for which an AdaptiveDataMechanism makes its forecast, by default 0.0.
+        Mean of the rows for which an AdaptiveDataMechanism makes its forecast, within the declared
+        ranges; by default the middle of the ranges, which is 0 with `radius`.
 
     Returns
     -------
@@ -339,12 +340,14 @@ def _imagined(mechanism: AnyMechanism, sigma: ArrayLike | None, center: ArrayLik
     """Return the arguments of the forecast of an AdaptiveDataMechanism; for another mechanism, an empty dictionary.
 
     The arguments are the standard deviations `sigma` and the mean `center` of the rows. Raise ValueError if `sigma` is
-    missing for an AdaptiveDataMechanism, or if one of the two is given for another mechanism.
+    missing for an AdaptiveDataMechanism, if one of the two does not fit it, or if one is given for another mechanism.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         if sigma is None:
             raise ValueError("sigma must be given for AdaptiveDataMechanism: standard deviations for its forecast")
-        return {"sigma": vector(sigma=sigma), "center": finite(center=0.0 if center is None else center)}
+        spread = vector(sigma=sigma)
+        mechanism._require_columns(spread.size, "sigma")
+        return {"sigma": spread, "center": mechanism._mean(center, spread.size)}
     for name, value in (("sigma", sigma), ("center", center)):
         if value is not None:
             raise ValueError(f"{name} must be given for AdaptiveDataMechanism only, got {value!r}")

@@ -14,7 +14,7 @@ from egm import _tables
 from egm._adaptive import choice
 from egm._adaptive.search import least_rho
 from egm._basis import BasisLike, as_basis, checked
-from egm._types import ArrayLike, Columns, Neighbors
+from egm._types import Array, ArrayLike, Columns, Named, Neighbors
 from egm._validate import between, count, finite, positive, scalar
 
 _RANGE = 1e-100, 1e100  # standard deviations for which all squares in the computation are doubles
@@ -149,6 +149,21 @@ class Declared:
         declared = self.ranges or self.columns
         if declared is not None and d != len(declared):
             raise ValueError(f"{name} must have the {len(declared)} columns of the mechanism, got {d}")
+
+    def _mean(self, center: Named | None, d: int) -> Array:
+        """Return `center`, the mean of a row in a forecast, with `d` entries; by default the middle of the ranges.
+
+        Without declared ranges of the columns, the default is 0. Raise a ValueError if `center` has another shape, or
+        if an entry is outside of what is declared for the means.
+        """
+        mean = finite(center=self._standard[0] if center is None else center)
+        if mean.shape not in ((), (d,)):
+            raise ValueError(f"center must be a number or have the {d} entries of sigma, got {mean.shape}")
+        mean = np.broadcast_to(mean, (d,))
+        low, high = (np.broadcast_to(bound, (d,)) for bound in self._bounds)
+        for j in np.flatnonzero((mean < low) | (mean > high)).tolist():
+            between(float(low[j]), float(high[j]), **{f"center[{j}]": float(mean[j])})
+        return mean
 
     def _basis(self, d: int) -> BasisLike | None:
         """Return the public basis for `d` columns; None if there is none, or if it is to be learned."""

@@ -37,6 +37,7 @@ from egm.calibration import zcdp_epsilon, zcdp_rho
 __all__ = [
     "adaptive_mechanism",
     "bounds",
+    "center_of_rows",
     "exactly",
     "explained",
     "in_memory",
@@ -364,6 +365,12 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
         other = next(name for name in names if name in others)
         raise Mistake(f"{file}: names {other!r}, which is no column; name the --columns to use")
     return np.array([found[column] for column in columns])
+
+
+def center_of_rows(args: Namespace, columns: Sequence[str]) -> Any:
+    """Return the value of --center, as `values` does, or None if the option is not given."""
+    center = values(args, "center", columns)
+    return None if center is args.defaults["center"] else center  # a given 0 is another object
 
 
 def rho(args: Namespace) -> float:

@@ -360,9 +360,10 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
     given = "required, with --delta, unless --rho is given or --solve-for finds it"
     it.option("--epsilon", f"{text}; {given}" if planned else text, type=float, required=not planned, metavar="E")
     it.option("--delta", _DELTA, type=float, required=not planned, metavar="D")
+    default = "default 0 or, with --range, the middle of each range" if planned else "default 0"
     text = """a public guess of the means of the columns, in their units: a number for all, or a FILE as for --sigma;
-        default 0. If means lie far from it, in units of sigma, clipping spoils the sum"""
-    it.option("--center", text, type=_number_or_text, default=0.0, metavar="X|FILE")
+        {}. If means lie far from it, in units of sigma, clipping spoils the sum"""
+    it.option("--center", text.format(default), type=_number_or_text, default=0.0, metavar="X|FILE")
     text = """how far the means may be from --center, in their units: a number for all, or a FILE as for --sigma;
         default half of sigma. Like --sigma-factor, it is for the forecast and for --clip-probability optimal"""
     it.option("--center-std", text, type=_number_or_text, metavar="X|FILE")

@@ -453,6 +453,7 @@ def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
         (([[1.0]],), "sigma must"),
         (([1.0, 2.0], np.nan), "center must not be NaN"),
         (([1.0, 2.0], [1.0, 2.0, 3.0]), r"center must be a number or have the 2 entries of sigma, got \(3,\)"),
+        (([1.0, 2.0], [0.0, -1e9]), r"center\[1\] must lie between \S+ and \S+, got -1000000000.0"),
     ],
 )
 def test_bad_arguments_of_a_forecast_are_named(arguments, message):

@@ -900,6 +900,27 @@ def test_plan_of_adaptive_solves_for_what_a_target_needs(released, known, name):
     assert error == solved["error"] <= 0.02 < more
 
 
+@pytest.mark.parametrize("question", [(), ("--column", "income"), ("--measure", "relative", "--column", "income")])
+def test_plan_with_ranges_has_one_center(released, folder, question):
+    """Without --center, `egm plan --range --target-error` solves for the means that it writes, the middles of ranges.
+
+    The epsilon is the same if --center gives these means, also for one column and for a share of its sum, as the
+    options `question` choose.
+    """
+    (folder / "spread.csv").write_text("age,18\nincome,1200\n")
+    (folder / "middle.csv").write_text("age,60\nincome,5000\n")
+    ranges = ("--range", "age=0:120", "--range", "income=0:10000")
+    target = "0.01" if "relative" in question else "50"
+    command = ("plan", "--adaptive", "--sigma", "spread.csv", *ranges, "--rows", "10000", "--delta", "1e-6")
+    plan = released(*command, "--target-error", target, *question)
+    assert plan["parameters"]["center"] == [60.0, 5000.0]
+    assert plan == released(*command, "--target-error", target, *question, "--center", "middle.csv")
+    it = AdaptiveDataMechanism(10_000, plan["parameters"]["rho"], ranges={"age": (0, 120), "income": (0, 10_000)})
+    measure, column = ("relative" if "relative" in question else "mean"), "income" if question else None
+    error = planning.curve(it, it.rho, "rho", measure=measure, column=column, sigma=[18, 1200])
+    assert float(error) == plan["solved"]["error"] <= float(target)
+
+
 # --- Help -------------------------------------------------------------------------------------------------------------
 
 
@@ -1077,7 +1098,7 @@ BAD = [  # command line, message
     ((*PLAN_ADAPTIVE[:-1], "2,50"), "--sigma, column '1', must lie in --sigma-range, from 2 to 50, got 1.0"),
     (
         (*PLAN_ADAPTIVE, "--center", {"c.csv": "0\n-101\n0"}),
-        "--center, column '2', must lie within --radius 100, got -101.0",
+        "--center, column '2', must lie between -100.0 and 100.0, got -101.0",
     ),
     ((*ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
     (("adaptive", "data.csv", "--epsilon", "1", *ADAPTIVE[6:]), "either --rho, or --epsilon and --delta"),

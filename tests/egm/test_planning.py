@@ -3,6 +3,7 @@
 The measure "interval" of an error is half of the width of a confidence interval for a mean.
 """
 
+import math
 import re
 import warnings
 from dataclasses import replace
@@ -29,6 +30,7 @@ ADAPTIVE = AdaptiveDataMechanism(20_000, 0.024, radius=1e4, sigma_range=(0.1, 1e
 ROWS = {"sigma": list(SIGMA.values()), "center": list(CENTER.values())}
 ELLIPTICAL = EllipticalGaussianMechanism({"age": 100, "income": 10_000}, 1, 1e-6)
 BEST, PRIVATE = replace(DATA, noise="best"), replace(DATA, neighbors="add_remove")
+RANGED = AdaptiveDataMechanism(20_000, 0.024, ranges={"age": (0, 120), "income": (1000, 3000)})
 OPTIMAL = replace(DATA, clip_probability="optimal")
 ROTATED = GaussianDataMechanism([3.0, 2.0, 1.0], 5000, 1.0, 1e-6, center=7.0, basis="dct")
 CASES = [  # mechanism, field, value at which the target is the error, other arguments
@@ -111,6 +113,20 @@ def test_measures_are_those_of_the_forecast():
     several = GaussianMechanism(2, 0.5, 1e-6, d=9)
     assert curve(several, 0.5, measure="sum") == pytest.approx(3 * several.noise_std)
     assert curve(ELLIPTICAL, 1.0, measure="sum") == pytest.approx(np.linalg.norm(ELLIPTICAL.noise_std))
+
+
+def test_the_mean_is_by_default_that_of_the_forecast():
+    """Without `center`, `solve` and `curve` assume the mean that `forecast` assumes: the middle of the ranges.
+
+    With a radius this is 0, so that a relative error is refused.
+    """
+    sigma = [18.0, 300.0]
+    of_means = curve(RANGED, 0.024, "rho", sigma=sigma)
+    assert of_means == pytest.approx(math.sqrt(RANGED.forecast(sigma).error.total) / RANGED.n)
+    question = {"measure": "relative", "column": "income", "sigma": sigma}
+    assert solve(RANGED, 0.01, "rho", **question) == solve(RANGED, 0.01, "rho", center=[60, 2000], **question)
+    with pytest.raises(ValueError, match='center must not be 0 for the measure "relative"'):
+        solve(ADAPTIVE, 0.01, "rho", measure="relative", column=0, sigma=sigma)
 
 
 @pytest.mark.parametrize("basis", [None, "dct"])
@@ -243,6 +259,9 @@ def test_only_the_result_is_warned_about():
         (DATA, {"center": 3.0}, "center must be given for AdaptiveDataMechanism only"),
         (ADAPTIVE, {"for_": "rho"}, "sigma must be given for AdaptiveDataMechanism"),
         (ADAPTIVE, {"for_": "rho", "sigma": [1.0, 0.0]}, r"sigma\[1\] must be finite and > 0"),
+        (ADAPTIVE, {"for_": "rho", "sigma": [1.0], "center": 2e4}, r"center\[0\] must lie between -1\S+ and 1"),
+        (RANGED, {"for_": "rho", "sigma": [1.0]}, "sigma must have the 2 columns of the mechanism, got 1"),
+        (RANGED, {"for_": "rho", "sigma": [1.0, 9.0], "center": 0}, r"center\[1\] must lie between 1000.0 and 3000.0"),
     ],
 )
 def test_mistakes_are_named(mechanism, arguments, said):
