@@ -31,6 +31,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 from scipy.optimize import brentq
 
+from egm._mechanisms.base import L2_EPSILONS, l2_until
 from egm._mechanisms.rowsum import half_lengths
 from egm._types import Array, ArrayLike, Columns
 from egm._validate import positive, probability, scalar, vector
@@ -45,7 +46,6 @@ from egm.mechanisms import (
 
 __all__ = ["curve", "solve"]
 
-_EPSILONS = 1e-6, 1e4  # l2 noise is calibrated between them
 _LEAST_RHO = 1e-9  # smallest rho that is tried if ranges are declared, with which no budget is too small
 _MOST_RHO = 1e6  # largest rho that an AdaptiveDataMechanism takes
 _MOST_ROWS = 2**53  # every whole number up to this one is a double
@@ -137,9 +137,11 @@ def solve(
     or number of rows. For epsilon it begins near 1, and goes down if this value meets the target.
     It ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows. For a given clip probability,
     and for ``clip_probability="optimal"`` and all columns together, the error falls with epsilon, so
-    that the result is the least solution. Under "optimal" the error of a single column can grow with
-    epsilon for a while, and the forecast of an AdaptiveDataMechanism has small jumps; there smaller
-    solutions are possible that the search does not see.
+    that the result is the least solution. This also holds for ``noise="best"``, for which the error
+    rises once, at the epsilon above which l2 noise is not considered: each side is searched for
+    itself. Under "optimal" the error of a single column can grow with epsilon for a while, and the
+    forecast of an AdaptiveDataMechanism has small jumps; there smaller solutions are possible that
+    the search does not see.
 
     A search takes 10 to 40 forecasts: a few tenths of a second, and some seconds under "optimal" or
     for an AdaptiveDataMechanism.
@@ -193,7 +195,9 @@ def solve(
     error = _error_of(mechanism, measure, column, confidence, sigma, center, for_=for_)
     if (for_, measure) == ("n", "sum"):
         raise ValueError('measure must not be "sum" for n: the error of a sum does not fall with the number of rows')
-    low, high = _range(mechanism, for_, sigma)
+    ends = low, high = _range(mechanism, for_, sigma)
+    for jump in (jumps := _jumps(mechanism, for_)):  # the error falls up to this epsilon, rises, and falls again
+        low, high = (low, jump) if error(jump) <= target else (jump, high)
     grid = np.geomspace(low, high, math.ceil(math.log(high / low, _RATIO)) + 1).tolist()
     grid = [min(max(value, low), high) for value in (map(round, grid) if for_ == "n" else grid)]
     start = int(np.argmin(np.abs(np.log(grid)))) if for_ == "epsilon" else 0
@@ -201,10 +205,9 @@ def solve(
         start -= 1
     met = next((i for i in range(start, len(grid)) if error(grid[i]) <= target), None)
     if met is None:
-        least = f"{min(map(error, grid[start:])) * 1.001:.4g}"  # 1.001, so that it is not rounded below the error
-        raise ValueError(
-            f"target must be at least {least}, the least error of all {for_} from {low:g} to {high:g}, got {target:g}"
-        )
+        least = f"{min(map(error, [*jumps, *grid[start:]])) * 1.001:.4g}"  # 1.001, so that it is not rounded below it
+        tried = f"all {for_} from {ends[0]:g} to {ends[1]:g}"
+        raise ValueError(f"target must be at least {least}, the least error of {tried}, got {target:g}")
     found = low
     if met > 0:
         between = _first_whole if for_ == "n" else _first
@@ -371,6 +374,18 @@ def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
     return int(column)
 
 
+def _jumps(mechanism: AnyMechanism, field: str) -> list[float]:
+    """Return the values of `field` just above which the error of `mechanism` may rise, at most one, as a list.
+
+    With the noise "best" this is the largest epsilon for which l2 noise is considered, if some larger epsilon is tried.
+    """
+    it: Any = mechanism
+    if field != "epsilon" or getattr(it, "noise", None) != "best":
+        return []
+    until, (low, high) = l2_until(it.delta, it.noise_size), L2_EPSILONS
+    return [until] if low < until < high else []
+
+
 def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, float]:
     """Return the smallest and the largest value of `field`, a field of `mechanism`, that `solve` tries.
 
@@ -383,7 +398,7 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
         if field == "rho":
             return least, _MOST_RHO
         return max(2, math.ceil(mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12))), _MOST_ROWS
-    return (2, _MOST_ROWS) if field == "n" else _EPSILONS
+    return (2, _MOST_ROWS) if field == "n" else L2_EPSILONS
 
 
 def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Array:

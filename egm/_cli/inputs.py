@@ -438,9 +438,9 @@ def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
 
-def rounded_up(x: float) -> float:
-    """Return `x` rounded up to three significant digits, so that a budget of the rounded size is large enough."""
-    return float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(float(x))))
+def rounded_up(x: float, digits: int = 3) -> float:
+    """Return `x` rounded up to `digits` significant digits, so that a budget of the rounded size is large enough."""
+    return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(x))))
 
 
 @contextlib.contextmanager

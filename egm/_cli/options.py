@@ -264,7 +264,7 @@ def _plan(it: _Parser) -> None:
         the units of the data or, for the measure relative, a share"""
     it.option("--target-error", text, type=float, metavar="X")
     text = """what --target-error finds: rows, or epsilon (default; rho if --adaptive is given without --delta), rounded
-        up to three digits"""
+        up to three digits, or to more if the error rises just above it"""
     it.option("--solve-for", text, choices=tuple(_SOLVED))
     text = """the kind of error: that of the mean (default) or of the sum, in root mean square; relative, that of the
         sum of a column as a share of rows * center; or interval, half of the width of the 95 percent interval of a

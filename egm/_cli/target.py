@@ -65,22 +65,24 @@ def _enough(
     least: float,
     question: dict[str, Any],
 ) -> tuple[dict[str, float], float]:
-    """Set the budget in `args` to the least number with three significant digits that meets the target of `egm plan`.
+    """Set the budget in `args` to a number that meets the target of `egm plan`, with three significant digits or more.
 
     `least` is what `egm.planning.solve` has found for the field of `mechanism` that `budget` names. A rho becomes an
-    epsilon if `args` has a delta. Then the number is rounded up, and further if the error is still too large.
+    epsilon if `args` has a delta. Then the number is rounded up. If the error is then too large, because it does not
+    fall with the budget everywhere, the number is rounded up to more digits, so that it is nearer to `least`.
     `question` has the arguments of `egm.planning.curve`. The results are a dictionary with the budget by its name, and
     the error with this budget.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
-    value = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least
+    enough = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least
+    digits = 3
     while True:
-        value = inputs.rounded_up(value)
+        value = inputs.rounded_up(enough, digits)
         spent = float(zcdp_rho(value, args.delta)) if as_epsilon and budget == "rho" else value
         error = float(curve(mechanism, spent, budget, **question))
         if error <= args.target_error:
             break
-        value *= 1 + 1e-9  # the next number of three digits
+        enough, digits = enough * (1 + 1e-9), digits + 1
     name = "epsilon" if as_epsilon else "rho"
     setattr(args, name, value)
     return {name: value}, error

@@ -3,6 +3,7 @@
 The measure "interval" of an error is half of the width of a confidence interval for a mean.
 """
 
+import contextlib
 import math
 import re
 import warnings
@@ -85,6 +86,40 @@ def test_what_is_found_is_enough_and_a_little_less_is_not(mechanism, field, valu
 def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
     target = float(curve(DATA, epsilon, measure=measure, column="age"))
     assert solve(DATA, target, measure=measure, column="age").epsilon == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-12, 4e-14, 1e-15])
+@pytest.mark.parametrize("measure", ["mean", "interval"])
+def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
+    """With noise="best" `solve` finds the least epsilon, although the error rises where l2 noise is not taken any more.
+
+    The epsilon is that for l2 noise if this law is then taken, or else that for Gaussian noise. The rise is at an
+    epsilon of 18 for the largest `delta`, below 1 for the third one, and nowhere for the smallest one.
+    """
+    best = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, delta, noise="best")
+    gaussian, l2 = replace(best, noise="gaussian"), replace(best, noise="l2")
+    question = {"measure": measure, "column": 0}
+    grid = np.geomspace(1e-2, 100, 60)
+    errors = curve(best, grid, **question)
+    assert np.sum(np.diff(errors) > 0) == (delta > 1e-15)
+    for target in (*(1.001 * errors[::6]), errors.min() * 0.999):
+        found = solve(best, target, **question)
+        others = [solve(gaussian, target, **question)]
+        with contextlib.suppress(ValueError):  # l2 noise alone may not be enough
+            others.append(solve(l2, target, **question))
+        taken = [it.epsilon for it in others if replace(best, epsilon=it.epsilon * (1 - 1e-8)).noise_law == it.noise]
+        assert found.epsilon == pytest.approx(min(taken), rel=1e-6)
+        assert curve(best, found.epsilon, **question) <= target
+        assert np.all(errors[grid < found.epsilon * (1 - 1e-6)] > target)
+
+
+def test_least_error_with_best_noise_may_be_that_of_l2_noise():
+    """If l2 noise has the least error of all, the message about a smaller target states it, and it can be reached."""
+    few = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, 1e-6, noise="best", clip_probability=0.1)
+    with pytest.raises(ValueError, match="least error of all epsilon from 1e-06 to 10000") as refusal:
+        solve(few, 1e-9)
+    least = float(re.search(r"least ([^,]+),", str(refusal.value))[1])
+    assert curve(few, solve(few, least).epsilon) <= least <= 1.002 * np.min(curve(few, np.geomspace(1e-3, 1e4, 100)))
 
 
 def test_units_do_not_matter():
