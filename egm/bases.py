@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from egm import _tables
 from egm._basis import Basis, BasisLike, as_basis, covariance_matrix, dct, given, haar
 from egm._types import Array, ArrayLike
 from egm._validate import matrix
@@ -171,7 +172,8 @@ def compare(
     bases : mapping of str to basis
         The bases by name, each as `GaussianDataMechanism` takes it; None stands for the columns.
     covariance : array_like, shape (d, d)
-        Public covariance matrix of a row.
+        Public covariance matrix of a row. A table with names is put into the order of the option
+        `columns`, which by default has these names.
     n : int
         Number of rows.
     epsilon : float
@@ -190,7 +192,8 @@ def compare(
     Raises
     ------
     ValueError
-        If a basis or another argument is refused by the mechanism.
+        If a basis or another argument is refused by the mechanism, or if the names of `covariance`
+        are not those of the option `columns`.
 
     Notes
     -----
@@ -210,7 +213,10 @@ def compare(
     >>> {name: round(forecast.total / found["columns"].total, 2) for name, forecast in found.items()}
     {'dct': 0.88, 'haar': 0.91, 'columns': 1.0}
     """
-    covariance, found = covariance_matrix(covariance), {}
+    names = _tables.column_names(covariance) or ()
+    options["columns"] = _tables.declared(options.get("columns"), covariance=dict.fromkeys(names))
+    covariance = covariance_matrix(_tables.ordered_square(options["columns"], covariance=covariance))
+    found = {}
     for name, basis in bases.items():
         one: BasisLike | None = None if basis is None else as_basis(basis, len(covariance))
         variances = np.diag(covariance) if one is None else one.std(covariance) ** 2

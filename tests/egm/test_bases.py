@@ -8,6 +8,7 @@ import pickle
 
 import dask.array
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse.linalg import aslinearoperator
 
@@ -488,6 +489,25 @@ def test_compare_puts_the_best_basis_first():
     assert list(found)[0::3] == ["best", "columns"]
     one = GaussianDataMechanism(bases.dct((8, 8)).std(S), 10_000, 1.0, 1e-6, basis="dct:8x8")
     assert found["dct"] == one.error(covariance=S)
+
+
+def test_compare_matches_names():
+    """`compare` puts a covariance frame into the order of `columns`, as `GaussianDataMechanism.error` does.
+
+    If `columns` is not given, its names are those of the frame, so that other options with names are matched with them.
+    """
+    cov = pd.DataFrame([[100.0, 6], [6, 4]], index=["income", "age"], columns=["income", "age"])
+    options = {"columns": ["age", "income"], "scaling": {"age": 1, "income": 0.1}, "center": {"income": 5, "age": 2}}
+    choice = {"columns": None, "haar": "haar"}
+    found = bases.compare(choice, cov, 1000, 1, 1e-6, **options)
+    mechanism = GaussianDataMechanism({"age": 2, "income": 10}, 1000, 1, 1e-6, **options)
+    assert found["columns"] == mechanism.error(covariance=cov)
+    ordered = cov.loc[options["columns"], options["columns"]]
+    assert found == bases.compare(choice, ordered.to_numpy(), 1000, 1, 1e-6, **options)
+    plain = bases.compare({"columns": None}, cov, 1000, 1, 1e-6, **options | {"columns": None})
+    assert plain["columns"].total == pytest.approx(found["columns"].total)
+    with pytest.raises(ValueError, match="covariance must have the names of the mechanism's columns, 'age', 'pay'"):
+        bases.compare(choice, cov, 1000, 1, 1e-6, columns=["age", "pay"])
 
 
 @pytest.mark.parametrize(("name", "d"), [("dct", 300), ("haar", 64), ("dct:8x8", 64), ("matrix", 300), ("matrix", 7)])
