@@ -480,6 +480,37 @@ def test_thirty_public_rows_help_and_never_hurt(name):
         assert np.mean(ratios) < {"image": 0.4, "series": 0.8, "factors": 0.8}[name]
 
 
+@pytest.mark.parametrize("unit", [1e-90, 1e-6, 1.0, 1e6])
+def test_sigma_of_public_rows_is_that_along_the_vectors(unit):
+    """`sigma` of a basis from public rows has their standard deviations along its vectors, if the units differ, too.
+
+    Because of the shrinking each one may also be that of uncorrelated columns, or between both, and all may be larger
+    by one factor. The first three columns are a million times as large as the last two, in the given `unit`.
+    """
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(60, 1))
+    large, small = z + 0.3 * rng.normal(size=(60, 3)), rng.normal(size=(60, 2))
+    X = unit * np.hstack([1e6 * large, small])
+    basis = bases.from_public(X)
+    along = np.std(basis.forward(X), axis=0, ddof=1)
+    apart = np.sqrt(basis.matrix**2 @ np.var(X, axis=0, ddof=1))
+    assert np.all(basis.sigma >= 0.999 * np.minimum(along, apart))
+    assert np.all(basis.sigma <= 1.5 * np.maximum(along, apart))
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (1e155, r"rows\[1, 1\] must lie between -1e.100 and 1e.100"),
+        (1e-155, "rows must vary in every column, but column 1 varies by 5.*e-156 only"),
+        (0.0, "rows must vary in every column, but column 1 is constant"),
+    ],
+)
+def test_public_rows_whose_squares_are_no_doubles_are_refused(entry, message):
+    with pytest.raises(ValueError, match=message):
+        bases.from_public([[1.0, 0.0], [0.0, entry], [2.0, 0.0], [1.0, entry], [1.0, entry]])
+
+
 def test_compare_puts_the_best_basis_first():
     S = tables()["image"]
     choice = {"columns": None, "dct": "dct:8x8", "haar": "haar", "best": bases.from_covariance(S)}
