@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -352,10 +352,19 @@ def as_basis(basis: object, d: int) -> BasisLike:
 
     Raise a ValueError if `basis` is not orthogonal, is for another number of columns, or is an unknown name.
     """
-    found = _of_any_size(basis, d)
-    if found.size != d:
-        raise ValueError(f"basis must have the {d} entries of sigma in each of its vectors, got {found.size}")
+    if isinstance(basis, str):
+        make, shape = _parsed(basis, d)
+        _require_size(math.prod(shape), d)  # before it is made, which may take much memory
+        return make(shape)
+    found = _of_any_size(basis)
+    _require_size(found.size, d)
     return found
+
+
+def _require_size(size: int, d: int) -> None:
+    """Raise a ValueError if `size`, the number of entries of each vector of a basis, is not the number of columns."""
+    if size != d:
+        raise ValueError(f"basis must have the {d} entries of sigma in each of its vectors, got {size}")
 
 
 def checked(basis: object) -> BasisLike | str:
@@ -365,20 +374,15 @@ def checked(basis: object) -> BasisLike | str:
     for a basis that is not orthogonal, or an unknown name.
     """
     if isinstance(basis, str):
-        _named(basis, 1)
+        _parsed(basis, 1)
         return basis
-    return _of_any_size(basis, 0)
+    return _of_any_size(basis)
 
 
-def _of_any_size(basis: object, d: int) -> BasisLike:
-    """Return the argument `basis` of a mechanism as a `Basis` or an `Operator`, without a check of its size.
-
-    If `basis` is the name of a transform, the result is for `d` columns, unless the name has a shape, as "dct:8x8" has.
-    """
-    if isinstance(basis, str):
-        found: BasisLike = _named(basis, d)
-    elif isinstance(basis, Basis | Operator):
-        found = basis
+def _of_any_size(basis: object) -> BasisLike:
+    """Return `basis`, an argument of a mechanism that is no name, as a `Basis` or an `Operator` of any size."""
+    if isinstance(basis, Basis | Operator):
+        found: BasisLike = basis
     elif hasattr(basis, "matvec") and hasattr(basis, "rmatvec"):
         found = _tested(basis)
     else:
@@ -386,14 +390,17 @@ def _of_any_size(basis: object, d: int) -> BasisLike:
     return found
 
 
-def _named(text: str, d: int) -> Basis:
-    """Return the transform named `text`: "dct" or "haar" for `d` columns, or with a shape of its own, as "dct:8x8"."""
+def _parsed(text: str, d: int) -> tuple[Callable[[tuple[int, ...]], Basis], tuple[int, ...]]:
+    """Return the transform that `text` names, as a function that makes it for a shape, and the shape of a row.
+
+    The names are "dct" and "haar" for `d` columns, and names with a shape of their own, such as "dct:8x8".
+    """
     name, _, axes = text.partition(":")
-    makers = {"dct": dct, "haar": haar}
+    makers: dict[str, Callable[[tuple[int, ...]], Basis]] = {"dct": dct, "haar": haar}
     shape = axes.split("x") if axes else [str(d)]
     if name not in makers or not all(axis.isdecimal() and int(axis) for axis in shape):
         raise ValueError(f'basis must be a matrix or a name such as "dct", "haar" or "dct:8x8", got {text!r}')
-    return makers[name](tuple(map(int, shape)))
+    return makers[name], tuple(map(int, shape))
 
 
 def _tested(operator: Any) -> Operator:

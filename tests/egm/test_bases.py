@@ -379,6 +379,7 @@ def test_equal_bases_make_equal_mechanisms():
         ("fourier", 'basis must be a matrix or a name such as "dct", "haar" or "dct:8x8", got \'fourier\''),
         ("dct:2x", "basis must be a matrix or a name"),
         ("dct:2x3", "basis must have the 4 entries of sigma in each of its vectors, got 6"),
+        ("haar:1000000000x2", "basis must have the 4 entries of sigma in each of its vectors, got 2000000000"),
         (aslinearoperator(np.diag([1.0, 1, 1, 2])), "basis must be orthogonal, but matvec and rmatvec are off by"),
         (aslinearoperator(np.eye(4)[:2]), r"basis must be a square operator, got shape \(2, 4\)"),
     ],
