@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from egm._types import Array, ArrayLike
-from egm._validate import between, count, finite
+from egm._validate import between, count, finite, real, scalar
 
 __all__ = [
     "Basis",
@@ -443,7 +443,7 @@ def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None)
     return Basis((len(U),), (factor,), name, sigma=sigma)
 
 
-def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Basis:
+def dct(shape: int | Sequence[int], *, axes: int | Iterable[int] | None = None) -> Basis:
     r"""Make the basis of the discrete cosine transform, for rows that are signals, images or tables with a time axis.
 
     Parameters
@@ -451,7 +451,7 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
     shape : int or sequence of int
         Shape of a row as an array, in C order: the length of a signal, or for example (8, 8) for an
         image of 64 pixels.
-    axes : sequence of int, optional
+    axes : int or iterable of int, optional
         Axes of `shape` along which the transform is taken; by default all. A table of 24 hours and
         5 sensors has the shape (24, 5), and ``axes=[0]`` transforms along the hours.
 
@@ -465,6 +465,8 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
     ------
     ValueError
         If an entry of `shape` is not >= 1, or if an axis does not exist.
+    TypeError
+        If an entry of `shape` or an axis is not a number.
 
     Notes
     -----
@@ -484,14 +486,14 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
     return _transform("dct", lambda m: fft.dct(np.eye(m), norm="ortho", axis=0), shape, axes)
 
 
-def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Basis:
+def haar(shape: int | Sequence[int], *, axes: int | Iterable[int] | None = None) -> Basis:
     r"""Make the basis of the Haar wavelets, for signals, images or tables with a time axis that have sudden changes.
 
     Parameters
     ----------
     shape : int or sequence of int
         Shape of a row as an array, in C order, as for `dct`. Axes of any length are allowed.
-    axes : sequence of int, optional
+    axes : int or iterable of int, optional
         Axes of `shape` along which the transform is taken; by default all.
 
     Returns
@@ -505,6 +507,8 @@ def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Ba
     ------
     ValueError
         If an entry of `shape` is not >= 1, or if an axis does not exist.
+    TypeError
+        If an entry of `shape` or an axis is not a number.
 
     Notes
     -----
@@ -523,7 +527,7 @@ def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Ba
     return _transform("haar", _haar, shape, axes)
 
 
-def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: Sequence[int] | None) -> Basis:
+def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: int | Iterable[int] | None) -> Basis:
     """Return the `Basis` called `name` for rows of the given `shape`, transformed along the given `axes` (None: all).
 
     ``factor(m)`` is the matrix of the transform for an axis of m entries, shape (m, m).
@@ -531,12 +535,26 @@ def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: Sequenc
     lengths = tuple(count(shape=m) for m in ([shape] if np.ndim(shape) == 0 else shape))  # type: ignore[union-attr]  # it has entries
     if not lengths:
         raise ValueError("shape must have at least one axis")
-    chosen = range(len(lengths)) if axes is None else axes
-    if not all(-len(lengths) <= axis < len(lengths) for axis in chosen):
-        raise ValueError(f"axes must be axes of the shape {lengths}, got {axes!r}")
-    found = {axis % len(lengths) for axis in chosen}
+    found = set(range(len(lengths))) if axes is None else _found(axes, lengths)
     factors = tuple(_fixed(factor(m)) if axis in found and m > 1 else None for axis, m in enumerate(lengths))
     return Basis(lengths, factors, name if axes is None else f"{name} along {sorted(found)}")
+
+
+def _found(axes: object, lengths: tuple[int, ...]) -> set[int]:
+    """Return the numbers, from 0 on, of the `axes` of an array of the shape `lengths`: one axis, or several.
+
+    An axis may be counted from the end, by a negative number. Raise a TypeError for an axis that is no number, and a
+    ValueError for one that is not there.
+    """
+    each, found = [axes], set[int]()
+    if isinstance(axes, Iterable) and not isinstance(axes, str) and getattr(axes, "ndim", 1) > 0:
+        each = list(axes)
+    for axis in each:
+        number = scalar(real, axes=axis)
+        if not (-len(lengths) <= number < len(lengths) and number == int(number)):
+            raise ValueError(f"axes must be axes of the shape {lengths}, got {axis!r}")
+        found.add(int(number) % len(lengths))
+    return found
 
 
 def _haar(m: int) -> Array:

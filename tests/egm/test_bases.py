@@ -389,6 +389,21 @@ def test_bad_bases_are_refused(basis, message):
         GaussianDataMechanism(np.ones(4), 9, 1.0, 1e-6, basis=basis)
 
 
+@pytest.mark.parametrize("make", [bases.dct, bases.haar])
+@pytest.mark.parametrize("axes", [0, -2, np.int64(0), np.array(0), [0], (0, 0), [0, -2], np.array([0]), range(1)])
+def test_axes_in_any_form_are_those_that_are_named(make, axes):
+    basis = make((4, 3), axes=axes)
+    np.testing.assert_allclose(basis.matrix, np.kron(make(4).matrix, np.eye(3)), atol=1e-15)
+    assert make((4, 3), axes=map(int, "01")) == make((4, 3))
+
+
+@pytest.mark.parametrize("make", [bases.dct, bases.haar])
+@pytest.mark.parametrize("axes", [2, [0.5], "0", ["0"], [None], [np.nan], [True], [[0]], b"0"])
+def test_what_is_no_axis_is_refused(make, axes):
+    with pytest.raises((ValueError, TypeError), match=r"^axes"):
+        make((4, 3), axes=axes)
+
+
 @pytest.mark.parametrize(
     ("covariance", "message"),
     [
