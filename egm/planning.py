@@ -31,6 +31,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 from scipy.optimize import brentq
 
+from egm._adaptive.declared import MOST
 from egm._mechanisms.base import L2_EPSILONS, l2_until
 from egm._mechanisms.rowsum import half_lengths
 from egm._types import Array, ArrayLike, Columns
@@ -47,7 +48,6 @@ from egm.mechanisms import (
 __all__ = ["curve", "solve"]
 
 _LEAST_RHO = 1e-9  # smallest rho that is tried if ranges are declared, with which no budget is too small
-_MOST_RHO = 1e6  # largest rho that an AdaptiveDataMechanism takes
 _MOST_ROWS = 2**53  # every whole number up to this one is a double
 _RATIO = 4.0  # largest ratio of a value to the one before, in the search for the first value that meets the target
 _STEP = 1e-9  # relative tolerance of the result, unless it is a whole number
@@ -393,10 +393,10 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         if mechanism.ranges is not None:  # no budget is refused
-            return (_LEAST_RHO, _MOST_RHO) if field == "rho" else (2, _MOST_ROWS)
+            return (_LEAST_RHO, MOST) if field == "rho" else (2, _MOST_ROWS)
         least = mechanism.least_rho(np.size(sigma))  # proportional to 1 / n**2
         if field == "rho":
-            return least, _MOST_RHO
+            return least, MOST
         return max(2, math.ceil(mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12))), _MOST_ROWS
     return (2, _MOST_ROWS) if field == "n" else L2_EPSILONS
 

@@ -22,7 +22,7 @@ _SIGMA_RANGE = 1e-4, 1.0  # default with ranges, over half the range: no entry w
 COUNT = 0.1  # share of the budget for the number of rows, if it is private
 _SURE = 0.9  # noisy number of rows over the declared one from which a search is sure to run at the least budget
 _MOST_UNSEEN = 0.9  # largest share of the budget of the sum for the numbers of rows that may be far away
-_MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
+MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Declared:
         radius = None if self.radius is None else scalar(partial(between, 0.0, _RANGE[1]), radius=self.radius)
         if radius is not None:
             scalar(positive, radius=radius)
-        between(0.0, _MOST, rho=rho)
+        between(0.0, MOST, rho=rho)
         unseen = scalar(partial(between, 0.0, _MOST_UNSEEN), unseen=self.unseen)
         if not (self.per_person is None or self.per_person in ("sum", "mean")):
             raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')
@@ -173,16 +173,17 @@ class Declared:
         """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.
 
         Too small means less than ``least_rho(d)``; with declared ranges no budget is too small. The message names two
-        ways out, each enough by itself: a larger rho for the same n, and a larger n for the same rho.
+        ways out, each enough by itself: a larger rho for the same n, unless it is larger than a mechanism takes, and a
+        larger n for the same rho.
         """
         least = self._least_declared(d)
         if self.ranges is None and self.rho < least:
             n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))
-            least = _rounded_up(least)
+            more = "" if least > MOST else f"rho = {_rounded_up(least):.4g}, or "
             columns = "1 column" if d == 1 else f"{d} columns"
             raise ValueError(
                 f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their center and spread in "
-                f"the declared ranges takes rho = {least:.4g}, or n = {n}"
+                f"the declared ranges takes {more}n = {n}"
             )
 
 

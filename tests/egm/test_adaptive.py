@@ -11,6 +11,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from egm._adaptive.private_rows import Account, PrivateRows, _distances, log_int
 from egm._adaptive.radial import Radial
 from egm._adaptive.tail import Tail
 from egm._rows import lattice
+from egm.budget import Budget
 from egm.calibration import zcdp_epsilon
 from egm.study.tables import zipf_sigma
 from tests.conftest import slow
@@ -327,6 +329,28 @@ def test_below_the_least_budget_all_is_refused(d):
     enough.check(X)
     for release in (enough.forecast(np.ones(d)).error, enough.release(X, rng=np.random.default_rng(3)).forecast):
         assert 0 < release.total < np.inf
+
+
+def test_a_refusal_names_only_what_can_be():
+    """If no rho that the constructor takes is enough for a search, the message of `check` names a number of rows alone.
+
+    That number is enough.
+    """
+    declared = {"radius": 1e20, "sigma_range": (1e-10, 1.0)}
+    with pytest.raises(ValueError, match=r"takes n = \d+$") as refusal:
+        AdaptiveDataMechanism(2, 1.0, **declared).check(np.zeros((2, 3000)))
+    n = int(str(refusal.value).rpartition(" ")[2])
+    AdaptiveDataMechanism(n, 1.0, **declared).check(np.zeros((n, 3000)))
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("table", [np.asarray, pd.DataFrame])
+def test_a_table_without_columns_costs_nothing(neighbors, table):
+    """A table without columns is refused by `check`, so that no budget is charged."""
+    budget, X = Budget(rho=1.0, neighbors=neighbors), table(np.zeros((300, 0)))
+    with pytest.raises(ValueError, match=r"X must have shape \(\w+, columns\), got \(\w+, 0\)"):
+        budget.release(mechanism(300, 0.5, neighbors=neighbors), X)
+    assert budget.spent == 0
 
 
 @given(

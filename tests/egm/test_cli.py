@@ -1595,6 +1595,26 @@ def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
     assert err[0].startswith("egm: --rho = 1e-06 is too small for n = 400")
 
 
+@pytest.mark.parametrize(("n", "named"), [(400, True), (2, False)])
+def test_only_a_budget_that_exists_is_named(egm, folder, n, named):
+    """If epsilon is too small for `egm adaptive`, the message names a larger one, unless that would be above rho = 1e6.
+
+    The number of rows that it names is enough.
+    """
+    (folder / "few.csv").write_text(("1," * 399 + "1\n") * n)
+    wide = ("--radius", "1e100", "--sigma-range", "1e-100,1")
+    code, _, err = egm("adaptive", "few.csv", "--header", "no", *BUDGET, *wide, "--rows", n)
+    assert code == 2
+    found = re.search(r"takes (?:--epsilon (\S+), or )?(\d+) rows$", err[0])
+    assert (found[1] is not None) == named
+    declared = {"radius": 1e100, "sigma_range": (1e-100, 1.0)}
+    it = AdaptiveDataMechanism(int(found[2]), zcdp_rho(1.0, 1e-6), **declared)
+    assert it.least_rho(400) <= it.rho
+    if named:
+        more = AdaptiveDataMechanism(n, zcdp_rho(float(found[1]), 1e-6), **declared)
+        assert more.least_rho(400) <= more.rho
+
+
 def test_warnings_are_lines_of_their_own(egm, monkeypatch):
     """If a release gives one warning three times, `egm sum` writes it once, as one line of standard error.
 
@@ -1730,6 +1750,23 @@ def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
     assert sys.stderr is None
     if expected == (0, b""):
         assert (folder / "out.csv").read_bytes() == (folder / "expected.csv").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_stream_of_text_may_be_standard_output(egm, form):
+    """A stream without bytes, as `contextlib.redirect_stdout` and notebooks have, gets the text of standard output."""
+    stream = io.StringIO()
+    command = (*PLAN, "--format", form)
+    with contextlib.redirect_stdout(stream):
+        code = cli.main([str(arg) for arg in command])
+    assert code == 0
+    assert stream.getvalue() == egm(*command)[1].decode()
+
+
+def test_a_stream_of_text_gets_no_bytes(egm):
+    with contextlib.redirect_stdout(io.StringIO()):
+        code, _, err = egm(*SUM, "--format", "npy")
+    assert (code, err) == (2, ["egm: --format npy is not for a terminal: name a file with --output"])
 
 
 @pytest.mark.parametrize("command", [SUM, PLAN, ("budget", "show", "b.budget")])
