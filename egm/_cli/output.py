@@ -198,7 +198,8 @@ def _form(args: Namespace) -> str:
 def _print(data: bytes, args: Namespace) -> None:
     """Write all the bytes of `data` to standard output, in several calls if one call writes only some of them.
 
-    Where Python code has replaced standard output by a stream of text, as a notebook does, the bytes become a text. If `args.stops` has received a signal such as Ctrl-C, KeyboardInterrupt is raised and nothing is written.
+    Where Python code has replaced standard output by a stream of text, as a notebook does, the bytes become a text.
+    If `args.stops` has received a signal such as Ctrl-C, KeyboardInterrupt is raised and nothing is written.
     """
     args.stops.check()
     rest, binary = memoryview(data), getattr(sys.stdout, "buffer", None)
