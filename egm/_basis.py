@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from egm._types import Array, ArrayLike
-from egm._validate import between, count, finite
+from egm._validate import between, count, finite, real, scalar
 
 __all__ = [
     "Basis",
@@ -352,10 +352,19 @@ def as_basis(basis: object, d: int) -> BasisLike:
 
     Raise a ValueError if `basis` is not orthogonal, is for another number of columns, or is an unknown name.
     """
-    found = _of_any_size(basis, d)
-    if found.size != d:
-        raise ValueError(f"basis must have the {d} entries of sigma in each of its vectors, got {found.size}")
+    if isinstance(basis, str):
+        make, shape = _parsed(basis, d)
+        _require_size(math.prod(shape), d)  # before it is made, which may take much memory
+        return make(shape)
+    found = _of_any_size(basis)
+    _require_size(found.size, d)
     return found
+
+
+def _require_size(size: int, d: int) -> None:
+    """Raise a ValueError if `size`, the number of entries of each vector of a basis, is not the number of columns."""
+    if size != d:
+        raise ValueError(f"basis must have the {d} entries of sigma in each of its vectors, got {size}")
 
 
 def checked(basis: object) -> BasisLike | str:
@@ -365,20 +374,15 @@ def checked(basis: object) -> BasisLike | str:
     for a basis that is not orthogonal, or an unknown name.
     """
     if isinstance(basis, str):
-        _named(basis, 1)
+        _parsed(basis, 1)
         return basis
-    return _of_any_size(basis, 0)
+    return _of_any_size(basis)
 
 
-def _of_any_size(basis: object, d: int) -> BasisLike:
-    """Return the argument `basis` of a mechanism as a `Basis` or an `Operator`, without a check of its size.
-
-    If `basis` is the name of a transform, the result is for `d` columns, unless the name has a shape, as "dct:8x8" has.
-    """
-    if isinstance(basis, str):
-        found: BasisLike = _named(basis, d)
-    elif isinstance(basis, Basis | Operator):
-        found = basis
+def _of_any_size(basis: object) -> BasisLike:
+    """Return `basis`, an argument of a mechanism that is no name, as a `Basis` or an `Operator` of any size."""
+    if isinstance(basis, Basis | Operator):
+        found: BasisLike = basis
     elif hasattr(basis, "matvec") and hasattr(basis, "rmatvec"):
         found = _tested(basis)
     else:
@@ -386,14 +390,17 @@ def _of_any_size(basis: object, d: int) -> BasisLike:
     return found
 
 
-def _named(text: str, d: int) -> Basis:
-    """Return the transform named `text`: "dct" or "haar" for `d` columns, or with a shape of its own, as "dct:8x8"."""
+def _parsed(text: str, d: int) -> tuple[Callable[[tuple[int, ...]], Basis], tuple[int, ...]]:
+    """Return the transform that `text` names, as a function that makes it for a shape, and the shape of a row.
+
+    The names are "dct" and "haar" for `d` columns, and names with a shape of their own, such as "dct:8x8".
+    """
     name, _, axes = text.partition(":")
-    makers = {"dct": dct, "haar": haar}
+    makers: dict[str, Callable[[tuple[int, ...]], Basis]] = {"dct": dct, "haar": haar}
     shape = axes.split("x") if axes else [str(d)]
     if name not in makers or not all(axis.isdecimal() and int(axis) for axis in shape):
         raise ValueError(f'basis must be a matrix or a name such as "dct", "haar" or "dct:8x8", got {text!r}')
-    return makers[name](tuple(map(int, shape)))
+    return makers[name], tuple(map(int, shape))
 
 
 def _tested(operator: Any) -> Operator:
@@ -436,7 +443,7 @@ def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None)
     return Basis((len(U),), (factor,), name, sigma=sigma)
 
 
-def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Basis:
+def dct(shape: int | Sequence[int], *, axes: int | Iterable[int] | None = None) -> Basis:
     r"""Make the basis of the discrete cosine transform, for rows that are signals, images or tables with a time axis.
 
     Parameters
@@ -444,7 +451,7 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
     shape : int or sequence of int
         Shape of a row as an array, in C order: the length of a signal, or for example (8, 8) for an
         image of 64 pixels.
-    axes : sequence of int, optional
+    axes : int or iterable of int, optional
         Axes of `shape` along which the transform is taken; by default all. A table of 24 hours and
         5 sensors has the shape (24, 5), and ``axes=[0]`` transforms along the hours.
 
@@ -458,6 +465,8 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
     ------
     ValueError
         If an entry of `shape` is not >= 1, or if an axis does not exist.
+    TypeError
+        If an entry of `shape` or an axis is not a number.
 
     Notes
     -----
@@ -477,14 +486,14 @@ def dct(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Bas
     return _transform("dct", lambda m: fft.dct(np.eye(m), norm="ortho", axis=0), shape, axes)
 
 
-def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Basis:
+def haar(shape: int | Sequence[int], *, axes: int | Iterable[int] | None = None) -> Basis:
     r"""Make the basis of the Haar wavelets, for signals, images or tables with a time axis that have sudden changes.
 
     Parameters
     ----------
     shape : int or sequence of int
         Shape of a row as an array, in C order, as for `dct`. Axes of any length are allowed.
-    axes : sequence of int, optional
+    axes : int or iterable of int, optional
         Axes of `shape` along which the transform is taken; by default all.
 
     Returns
@@ -498,6 +507,8 @@ def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Ba
     ------
     ValueError
         If an entry of `shape` is not >= 1, or if an axis does not exist.
+    TypeError
+        If an entry of `shape` or an axis is not a number.
 
     Notes
     -----
@@ -516,7 +527,7 @@ def haar(shape: int | Sequence[int], *, axes: Sequence[int] | None = None) -> Ba
     return _transform("haar", _haar, shape, axes)
 
 
-def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: Sequence[int] | None) -> Basis:
+def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: int | Iterable[int] | None) -> Basis:
     """Return the `Basis` called `name` for rows of the given `shape`, transformed along the given `axes` (None: all).
 
     ``factor(m)`` is the matrix of the transform for an axis of m entries, shape (m, m).
@@ -524,12 +535,26 @@ def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: Sequenc
     lengths = tuple(count(shape=m) for m in ([shape] if np.ndim(shape) == 0 else shape))  # type: ignore[union-attr]  # it has entries
     if not lengths:
         raise ValueError("shape must have at least one axis")
-    chosen = range(len(lengths)) if axes is None else axes
-    if not all(-len(lengths) <= axis < len(lengths) for axis in chosen):
-        raise ValueError(f"axes must be axes of the shape {lengths}, got {axes!r}")
-    found = {axis % len(lengths) for axis in chosen}
+    found = set(range(len(lengths))) if axes is None else _found(axes, lengths)
     factors = tuple(_fixed(factor(m)) if axis in found and m > 1 else None for axis, m in enumerate(lengths))
     return Basis(lengths, factors, name if axes is None else f"{name} along {sorted(found)}")
+
+
+def _found(axes: object, lengths: tuple[int, ...]) -> set[int]:
+    """Return the numbers, from 0 on, of the `axes` of an array of the shape `lengths`: one axis, or several.
+
+    An axis may be counted from the end, by a negative number. Raise a TypeError for an axis that is no number, and a
+    ValueError for one that is not there.
+    """
+    each, found = [axes], set[int]()
+    if isinstance(axes, Iterable) and not isinstance(axes, str) and getattr(axes, "ndim", 1) > 0:
+        each = list(axes)
+    for axis in each:
+        number = scalar(real, axes=axis)
+        if not (-len(lengths) <= number < len(lengths) and number == int(number)):
+            raise ValueError(f"axes must be axes of the shape {lengths}, got {axis!r}")
+        found.add(int(number) % len(lengths))
+    return found
 
 
 def _haar(m: int) -> Array:

@@ -82,7 +82,7 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
     # written without the subtraction in which a far tail would lose it.
     near, far = -np.minimum(within, _REACH), 80 / (np.hypot(_REACH, beyond) - beyond)
     t = near + (far - near) * (1 + _NODES) / 2
-    integrand = np.exp(-t * (t / 2 - beyond)) * -np.expm1(-np.minimum(within + t, 100 * z) / z)
+    integrand = np.exp(-t * (t / 2 - beyond)) * -np.expm1(-np.minimum(within + t, 100 * np.minimum(z, 1e306)) / z)
     integral = np.sum(_WEIGHTS * integrand, axis=-1) * (far - near)[..., 0] / 2
     terms = _two_terms(a, 0.5 / z + np.minimum(epsilon, 1e300) * np.minimum(z, 1.0))
     integral = np.where((z < _THIN) & (a > -_FAR), terms, integral[..., None])[..., 0]
@@ -127,7 +127,7 @@ def _exponent(epsilon: Array, z: Array) -> tuple[Array, Array]:
         lacking = (one - (near - change)) - (other + change) + ((0.5 - back) - lost) / z - rounding
         lacking = np.where(np.isfinite(lacking), lacking, 0.0)
         a = np.maximum(near + lacking, -1e150)
-        return a, np.where(np.isfinite(a), (near - a) + lacking, 0.0)
+        return a, np.where(np.isfinite(a) & (a > -1e150), (near - a) + lacking, 0.0)
 
 
 def product(x: Array, y: Array) -> tuple[Array, Array]:

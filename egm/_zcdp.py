@@ -10,6 +10,8 @@ from egm import _curve
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import positive, probability
 
+_MOST = 5e307  # largest epsilon that is converted: sums of a few terms of its size are doubles
+
 
 @overload
 def zcdp_noise_multiplier(rho: float) -> float: ...
@@ -134,7 +136,8 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     -------
     float or ndarray
         The rho of zero-concentrated differential privacy (zCDP), in the shape to which the
-        arguments broadcast. It is never above the exact inverse of the formula of `zcdp_epsilon`.
+        arguments broadcast. It is never above the exact inverse of the formula of `zcdp_epsilon`. For
+        an epsilon above 5e307 it is that for 5e307.
 
     Raises
     ------
@@ -160,10 +163,10 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     >>> round(float(calibration.zcdp_rho(epsilon=1, delta=1e-6)), 5)
     0.02436
     """
-    epsilon, delta = np.broadcast_arrays(positive(epsilon=epsilon), probability(delta=delta))
+    epsilon, delta = np.broadcast_arrays(np.minimum(positive(epsilon=epsilon), _MOST), probability(delta=delta))
     log_delta = np.log(delta)
     start = np.log(2 * np.maximum(-log_delta, 1e-3) / np.maximum(epsilon, 1e-300))
-    start = np.minimum(start, 1 - log_delta)  # where epsilon is next to 0
+    start = np.clip(start, -700, 1 - log_delta)  # exp(-start) is a double, and epsilon may be next to 0
     with np.errstate(over="ignore"):
         u = _curve.least_of(
             lambda u, e, t: -(e + np.subtract(*_curve.conversion(u, t))) / (1 + np.exp(u)),

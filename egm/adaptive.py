@@ -257,8 +257,8 @@ class AdaptiveDataMechanism(Declared):
             `basis` they are those along its vectors; with a `basis` and `ranges`, they are those of
             the standardized columns along its vectors.
         center : float or array_like or mapping, shape (d,), optional
-            True mean of a row, in the units of the data; by default the middle of the ranges, which
-            is 0 with `radius`.
+            True mean of a row, in the units of the data and within the declared ranges; by default
+            the middle of the ranges, which is 0 with `radius`.
         covariance : array_like, shape (d, d), optional
             True covariance matrix of the columns, instead of `sigma`, in squared units of the data.
 

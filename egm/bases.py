@@ -30,9 +30,10 @@ from typing import Any
 
 import numpy as np
 
+from egm import _tables
 from egm._basis import Basis, BasisLike, as_basis, covariance_matrix, dct, given, haar
 from egm._types import Array, ArrayLike
-from egm._validate import matrix
+from egm._validate import between, matrix
 from egm.forecast import ErrorForecast
 from egm.mechanisms import GaussianDataMechanism
 
@@ -40,6 +41,7 @@ __all__ = ["Basis", "compare", "dct", "from_covariance", "from_public", "haar"]
 
 _SHARES = 0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0  # weights of the diagonal that are tried
 _FOLDS = 6  # parts of the public rows, each of which tests a basis from the others
+_RANGE = 1e-100, 1e100  # standard deviations, and entries, whose squares and products are doubles
 _GAIN = 0.95  # largest expected noise, over that of the columns, for which another basis than the columns is taken
 
 
@@ -101,7 +103,8 @@ def from_public(rows: ArrayLike) -> Basis:
     Raises
     ------
     ValueError
-        If `rows` has fewer than 3 rows, if an entry is not finite, or if a column is constant.
+        If `rows` has fewer than 3 rows, if an entry is not finite or is outside [-1e100, 1e100], or if
+        a column is constant or has a standard deviation below 1e-100.
     TypeError
         If `rows` does not hold real numbers.
 
@@ -125,13 +128,15 @@ def from_public(rows: ArrayLike) -> Basis:
     >>> basis.sigma.round(1)
     array([2.3, 0.5, 0.4, 0.4, 0.4, 0.4, 0.4, 0.3])
     """
-    rows = matrix(None, rows=rows)
+    rows = between(-_RANGE[1], _RANGE[1], rows=matrix(None, rows=rows))
     m, d = rows.shape
     if m < 3:
         raise ValueError(f"rows must be at least 3, got {m}")
     spread = rows.std(axis=0, ddof=1)
-    if not np.all(spread > 0):
-        raise ValueError(f"rows must vary in every column, but column {int(np.argmin(spread))} is constant")
+    if not np.all(spread >= _RANGE[0]):
+        j = int(np.argmin(spread))
+        found = f"varies by {spread[j]:.3g} only" if spread[j] > 0 else "is constant"
+        raise ValueError(f"rows must vary in every column, but column {j} {found}")
     scores = np.zeros((len(_SHARES), 2))  # the noise, and the mean squared length of a scaled row
     for fold in np.array_split(np.random.default_rng(0).permutation(m), min(_FOLDS, m)):
         kept = np.delete(rows, fold, axis=0)
@@ -156,9 +161,11 @@ def _shrunk(S: Array, share: float) -> tuple[Array, Array]:
     """
     if share == 1:
         return np.eye(len(S)), np.sqrt(np.diag(S))
-    variances, vectors = np.linalg.eigh((1 - share) * S + share * np.diag(np.diag(S)))
-    floor = 1e-6 * variances[-1]  # along directions in which the rows happen not to vary
-    return vectors.T[::-1], np.sqrt(np.maximum(variances[::-1], floor))
+    U = np.linalg.eigh((1 - share) * S + share * np.diag(np.diag(S)))[1].T[::-1]
+    along, apart = np.sum((U @ S) * U, axis=1), U**2 @ np.diag(S)
+    return U, np.sqrt(
+        (1 - share) * np.maximum(along, 0) + share * apart
+    )  # an eigenvalue has the largest one's rounding
 
 
 def compare(
@@ -171,7 +178,8 @@ def compare(
     bases : mapping of str to basis
         The bases by name, each as `GaussianDataMechanism` takes it; None stands for the columns.
     covariance : array_like, shape (d, d)
-        Public covariance matrix of a row.
+        Public covariance matrix of a row. A table with names is put into the order of the option
+        `columns`, which by default has these names.
     n : int
         Number of rows.
     epsilon : float
@@ -190,7 +198,8 @@ def compare(
     Raises
     ------
     ValueError
-        If a basis or another argument is refused by the mechanism.
+        If a basis or another argument is refused by the mechanism, or if the names of `covariance`
+        are not those of the option `columns`.
 
     Notes
     -----
@@ -210,7 +219,10 @@ def compare(
     >>> {name: round(forecast.total / found["columns"].total, 2) for name, forecast in found.items()}
     {'dct': 0.88, 'haar': 0.91, 'columns': 1.0}
     """
-    covariance, found = covariance_matrix(covariance), {}
+    names = _tables.column_names(covariance) or ()
+    options["columns"] = _tables.declared(options.get("columns"), covariance=dict.fromkeys(names))
+    covariance = covariance_matrix(_tables.ordered_square(options["columns"], covariance=covariance))
+    found = {}
     for name, basis in bases.items():
         one: BasisLike | None = None if basis is None else as_basis(basis, len(covariance))
         variances = np.diag(covariance) if one is None else one.std(covariance) ** 2

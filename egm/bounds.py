@@ -252,7 +252,7 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
         `sigma`. Here :math:`\eta` is the noise with the scaling of Lemma 4.1
         (`egm.scaling.expected_norm`) and the clip probability 1/n, and :math:`\sigma_\mathrm{opt}`
         is the noise multiplier. The bound is infinite for ``n > theorem4_limit(sigma)``, where the
-        theorem claims nothing.
+        theorem claims nothing, and where it would overflow. It is never below the least double > 0.
 
     Raises
     ------
@@ -294,8 +294,11 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
     sigma, n = vector(sigma=sigma), count(n=n)
     if n > theorem4_limit(sigma):
         return np.inf
-    total = np.sum(sigma)
-    return float(4 * total * (np.sqrt(8 * math.log(n) * np.sum(sigma**2)) + total))
+    unit = 2.0 ** (math.frexp(np.max(sigma))[1] - 1)
+    sigma = sigma / unit
+    total = float(np.sum(sigma))
+    bound = 4 * total * (math.sqrt(8 * math.log(n) * float(np.sum(sigma**2))) + total)
+    return max(bound * unit * unit, 5e-324)
 
 
 def theorem4_limit(sigma: ArrayLike) -> float:

@@ -220,18 +220,15 @@ def _plan(args: Namespace) -> None:
 def _plan_adaptive(args: Namespace) -> None:
     """Forecast a release by `egm adaptive` for normal rows, and write the result.
 
-    The rows are assumed to have the standard deviations of --sigma and the means of --center.
+    The rows are assumed to have the standard deviations of --sigma and the means of --center. Without --center, the
+    means are the middles of the ranges.
     """
     names, sigma = inputs.planned(args)
     with explained(names):
         solved = target.reach(args, names, sigma, CONFIDENCE)
         mechanism = inputs.adaptive_mechanism(args, args.rows, sigma.size, names)
-    center = inputs.values(args, "center", names)
-    if mechanism.ranges is not None and center is args.defaults["center"]:  # not even 0 was given
-        center = np.mean(mechanism.ranges, axis=1)
-    center = np.broadcast_to(center, sigma.shape)
-    with explained(names):
-        _require_in_ranges(mechanism, sigma, center, names)
+        center = mechanism._mean(inputs.center_of_rows(args, names), sigma.size)
+        _require_in_range(mechanism, sigma, names)
         forecast = mechanism.forecast(sigma, center)
     least, stated = mechanism.least_rho(sigma.size), {}
     plan: dict[str, Any] = solved | {
@@ -252,23 +249,16 @@ def _plan_adaptive(args: Namespace) -> None:
         write(plan)
 
 
-def _require_in_ranges(mechanism: AdaptiveDataMechanism, sigma: Array, center: Array, names: Sequence[str]) -> None:
-    """Raise a `Mistake` (an error for the user) if an entry of `sigma` or `center` is outside its declared range.
+def _require_in_range(mechanism: AdaptiveDataMechanism, sigma: Array, names: Sequence[str]) -> None:
+    """Raise a `Mistake` (an error for the user) if an entry of `sigma` is outside the range that `mechanism` declares.
 
-    The ranges are those of `mechanism`. `names` has the names of the columns.
+    `names` has the names of the columns.
     """
-    if mechanism.radius is None:
-        ends, declared = mechanism.ranges or (), "--range {0}={1:g}:{2:g}"
-    else:
-        ends, declared = ((-mechanism.radius, mechanism.radius),) * len(names), "--radius {2:g}"
-    for name, std, mean, (least, most) in zip(names, sigma, center, ends, strict=True):
-        unit = 1.0 if mechanism.ranges is None else most / 2 - least / 2
+    units = np.broadcast_to(1.0 if mechanism.ranges is None else mechanism._standard[1], sigma.shape).tolist()
+    for name, std, unit in zip(names, sigma, units, strict=True):
         low, high = (unit * end for end in mechanism.sigma_range or ())
         if not low <= std <= high:
             raise Mistake(f"--sigma, column {name!r}, must lie in --sigma-range, from {low:g} to {high:g}, got {std}")
-        if not least <= mean <= most:
-            within = declared.format(name, least, most)
-            raise Mistake(f"--center, column {name!r}, must lie within {within}, got {mean}")
 
 
 def _plan_sum(args: Namespace) -> None:

@@ -31,9 +31,11 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 from scipy.optimize import brentq
 
+from egm._adaptive.declared import MOST
+from egm._mechanisms.base import L2_EPSILONS, l2_until
 from egm._mechanisms.rowsum import half_lengths
 from egm._types import Array, ArrayLike, Columns
-from egm._validate import finite, positive, probability, scalar, vector
+from egm._validate import positive, probability, scalar, vector
 from egm.adaptive import AdaptiveDataMechanism
 from egm.mechanisms import (
     DeltaWarning,
@@ -45,9 +47,7 @@ from egm.mechanisms import (
 
 __all__ = ["curve", "solve"]
 
-_EPSILONS = 1e-6, 1e4  # l2 noise is calibrated between them
 _LEAST_RHO = 1e-9  # smallest rho that is tried if ranges are declared, with which no budget is too small
-_MOST_RHO = 1e6  # largest rho that an AdaptiveDataMechanism takes
 _MOST_ROWS = 2**53  # every whole number up to this one is a double
 _RATIO = 4.0  # largest ratio of a value to the one before, in the search for the first value that meets the target
 _STEP = 1e-9  # relative tolerance of the result, unless it is a whole number
@@ -98,7 +98,8 @@ def solve(
         Standard deviations of the rows for which an AdaptiveDataMechanism makes its forecast, > 0.
         They must be given for this mechanism, and for no other.
     center : float or array_like, shape (d,), optional
-        Mean of the rows for which an AdaptiveDataMechanism makes its forecast, by default 0.0.
+        Mean of the rows for which an AdaptiveDataMechanism makes its forecast, within the declared
+        ranges; by default the middle of the ranges, which is 0 with `radius`.
 
     Returns
     -------
@@ -136,9 +137,11 @@ def solve(
     or number of rows. For epsilon it begins near 1, and goes down if this value meets the target.
     It ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows. For a given clip probability,
     and for ``clip_probability="optimal"`` and all columns together, the error falls with epsilon, so
-    that the result is the least solution. Under "optimal" the error of a single column can grow with
-    epsilon for a while, and the forecast of an AdaptiveDataMechanism has small jumps; there smaller
-    solutions are possible that the search does not see.
+    that the result is the least solution. This also holds for ``noise="best"``, for which the error
+    rises once, at the epsilon above which l2 noise is not considered: each side is searched for
+    itself. Under "optimal" the error of a single column can grow with epsilon for a while, and the
+    forecast of an AdaptiveDataMechanism has small jumps; there smaller solutions are possible that
+    the search does not see.
 
     A search takes 10 to 40 forecasts: a few tenths of a second, and some seconds under "optimal" or
     for an AdaptiveDataMechanism.
@@ -192,7 +195,9 @@ def solve(
     error = _error_of(mechanism, measure, column, confidence, sigma, center, for_=for_)
     if (for_, measure) == ("n", "sum"):
         raise ValueError('measure must not be "sum" for n: the error of a sum does not fall with the number of rows')
-    low, high = _range(mechanism, for_, sigma)
+    ends = low, high = _range(mechanism, for_, sigma)
+    for jump in (jumps := _jumps(mechanism, for_)):  # the error falls up to this epsilon, rises, and falls again
+        low, high = (low, jump) if error(jump) <= target else (jump, high)
     grid = np.geomspace(low, high, math.ceil(math.log(high / low, _RATIO)) + 1).tolist()
     grid = [min(max(value, low), high) for value in (map(round, grid) if for_ == "n" else grid)]
     start = int(np.argmin(np.abs(np.log(grid)))) if for_ == "epsilon" else 0
@@ -200,10 +205,9 @@ def solve(
         start -= 1
     met = next((i for i in range(start, len(grid)) if error(grid[i]) <= target), None)
     if met is None:
-        least = f"{min(map(error, grid[start:])) * 1.001:.4g}"  # 1.001, so that it is not rounded below the error
-        raise ValueError(
-            f"target must be at least {least}, the least error of all {for_} from {low:g} to {high:g}, got {target:g}"
-        )
+        least = f"{min(map(error, [*jumps, *grid[start:]])) * 1.001:.4g}"  # 1.001, so that it is not rounded below it
+        tried = f"all {for_} from {ends[0]:g} to {ends[1]:g}"
+        raise ValueError(f"target must be at least {least}, the least error of {tried}, got {target:g}")
     found = low
     if met > 0:
         between = _first_whole if for_ == "n" else _first
@@ -339,12 +343,14 @@ def _imagined(mechanism: AnyMechanism, sigma: ArrayLike | None, center: ArrayLik
     """Return the arguments of the forecast of an AdaptiveDataMechanism; for another mechanism, an empty dictionary.
 
     The arguments are the standard deviations `sigma` and the mean `center` of the rows. Raise ValueError if `sigma` is
-    missing for an AdaptiveDataMechanism, or if one of the two is given for another mechanism.
+    missing for an AdaptiveDataMechanism, if one of the two does not fit it, or if one is given for another mechanism.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         if sigma is None:
             raise ValueError("sigma must be given for AdaptiveDataMechanism: standard deviations for its forecast")
-        return {"sigma": vector(sigma=sigma), "center": finite(center=0.0 if center is None else center)}
+        spread = vector(sigma=sigma)
+        mechanism._require_columns(spread.size, "sigma")
+        return {"sigma": spread, "center": mechanism._mean(center, spread.size)}
     for name, value in (("sigma", sigma), ("center", center)):
         if value is not None:
             raise ValueError(f"{name} must be given for AdaptiveDataMechanism only, got {value!r}")
@@ -368,6 +374,18 @@ def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
     return int(column)
 
 
+def _jumps(mechanism: AnyMechanism, field: str) -> list[float]:
+    """Return the values of `field` just above which the error of `mechanism` may rise, at most one, as a list.
+
+    With the noise "best" this is the largest epsilon for which l2 noise is considered, if some larger epsilon is tried.
+    """
+    it: Any = mechanism
+    if field != "epsilon" or getattr(it, "noise", None) != "best":
+        return []
+    until, (low, high) = l2_until(it.delta, it.noise_size), L2_EPSILONS
+    return [until] if low < until < high else []
+
+
 def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, float]:
     """Return the smallest and the largest value of `field`, a field of `mechanism`, that `solve` tries.
 
@@ -375,12 +393,12 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         if mechanism.ranges is not None:  # no budget is refused
-            return (_LEAST_RHO, _MOST_RHO) if field == "rho" else (2, _MOST_ROWS)
+            return (_LEAST_RHO, MOST) if field == "rho" else (2, _MOST_ROWS)
         least = mechanism.least_rho(np.size(sigma))  # proportional to 1 / n**2
         if field == "rho":
-            return least, _MOST_RHO
+            return least, MOST
         return max(2, math.ceil(mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12))), _MOST_ROWS
-    return (2, _MOST_ROWS) if field == "n" else _EPSILONS
+    return (2, _MOST_ROWS) if field == "n" else L2_EPSILONS
 
 
 def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Array:

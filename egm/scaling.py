@@ -87,7 +87,7 @@ def expected_norm(sigma: ArrayLike) -> Array:
     Raises
     ------
     ValueError
-        If `sigma` is outside its range.
+        If `sigma` is outside its range, or so small that a multiplier is no double.
 
     See Also
     --------
@@ -117,7 +117,15 @@ def expected_norm(sigma: ArrayLike) -> Array:
     1.0
     """
     sigma = vector(sigma=sigma)
-    return 1 / np.sqrt(sigma * np.sum(sigma))
+    mantissa, powers = np.frexp(sigma)
+    most = np.max(powers)
+    product, powers = mantissa * np.sum(np.ldexp(sigma, -most)), powers + most  # the product of sigma and its sum,
+    odd = powers % 2  # without its powers of two, with which it may overflow
+    with np.errstate(over="ignore"):
+        b: Array = np.ldexp(1 / np.sqrt(np.ldexp(product, odd)), -(powers // 2))
+    if not np.all(np.isfinite(b)):
+        raise ValueError(f"sigma must have a sum above 1e-307, or the scaling would overflow, got {np.sum(sigma):.3g}")
+    return b
 
 
 def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:

@@ -14,7 +14,7 @@ from egm import _tables
 from egm._adaptive import choice
 from egm._adaptive.search import least_rho
 from egm._basis import BasisLike, as_basis, checked
-from egm._types import ArrayLike, Columns, Neighbors
+from egm._types import Array, ArrayLike, Columns, Named, Neighbors
 from egm._validate import between, count, finite, positive, scalar
 
 _RANGE = 1e-100, 1e100  # standard deviations for which all squares in the computation are doubles
@@ -22,7 +22,7 @@ _SIGMA_RANGE = 1e-4, 1.0  # default with ranges, over half the range: no entry w
 COUNT = 0.1  # share of the budget for the number of rows, if it is private
 _SURE = 0.9  # noisy number of rows over the declared one from which a search is sure to run at the least budget
 _MOST_UNSEEN = 0.9  # largest share of the budget of the sum for the numbers of rows that may be far away
-_MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
+MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Declared:
         radius = None if self.radius is None else scalar(partial(between, 0.0, _RANGE[1]), radius=self.radius)
         if radius is not None:
             scalar(positive, radius=radius)
-        between(0.0, _MOST, rho=rho)
+        between(0.0, MOST, rho=rho)
         unseen = scalar(partial(between, 0.0, _MOST_UNSEEN), unseen=self.unseen)
         if not (self.per_person is None or self.per_person in ("sum", "mean")):
             raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')
@@ -150,6 +150,21 @@ class Declared:
         if declared is not None and d != len(declared):
             raise ValueError(f"{name} must have the {len(declared)} columns of the mechanism, got {d}")
 
+    def _mean(self, center: Named | None, d: int) -> Array:
+        """Return `center`, the mean of a row in a forecast, with `d` entries; by default the middle of the ranges.
+
+        Without declared ranges of the columns, the default is 0. Raise a ValueError if `center` has another shape, or
+        if an entry is outside of what is declared for the means.
+        """
+        mean = finite(center=self._standard[0] if center is None else center)
+        if mean.shape not in ((), (d,)):
+            raise ValueError(f"center must be a number or have the {d} entries of sigma, got {mean.shape}")
+        mean = np.broadcast_to(mean, (d,))
+        low, high = (np.broadcast_to(bound, (d,)) for bound in self._bounds)
+        for j in np.flatnonzero((mean < low) | (mean > high)).tolist():
+            between(float(low[j]), float(high[j]), **{f"center[{j}]": float(mean[j])})
+        return mean
+
     def _basis(self, d: int) -> BasisLike | None:
         """Return the public basis for `d` columns; None if there is none, or if it is to be learned."""
         return None if self.basis is None or self._learns else as_basis(self.basis, d)
@@ -158,16 +173,17 @@ class Declared:
         """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.
 
         Too small means less than ``least_rho(d)``; with declared ranges no budget is too small. The message names two
-        ways out, each enough by itself: a larger rho for the same n, and a larger n for the same rho.
+        ways out, each enough by itself: a larger rho for the same n, unless it is larger than a mechanism takes, and a
+        larger n for the same rho.
         """
         least = self._least_declared(d)
         if self.ranges is None and self.rho < least:
             n = math.ceil(self.n * math.sqrt(least / self.rho) * (1 + 1e-12))
-            least = _rounded_up(least)
+            more = "" if least > MOST else f"rho = {_rounded_up(least):.4g}, or "
             columns = "1 column" if d == 1 else f"{d} columns"
             raise ValueError(
                 f"rho = {self.rho} is too small for n = {self.n} and {columns}: to find their center and spread in "
-                f"the declared ranges takes rho = {least:.4g}, or n = {n}"
+                f"the declared ranges takes {more}n = {n}"
             )
 
 

@@ -68,7 +68,7 @@ def check(X: Any, person: object, declared: Declared) -> None:
         return
     rows, *columns = shape or (declared.n,)
     public = person is None and not declared._counted
-    if len(columns) != 1 and not isinstance(X, list | tuple):
+    if columns == [0] or (len(columns) != 1 and not isinstance(X, list | tuple)):
         given = tuple(shape) if public else shown_shape("X", tuple(shape))
         raise ValueError(f"X must have shape ({declared.n if public else 'rows'}, columns), got {given}")
     if public and rows != declared.n and not np.isnan(rows):

@@ -14,7 +14,7 @@ from egm._adaptive.last_round import LastRound, last_round
 from egm._adaptive.search import Answers, Search
 from egm._basis import covariance_matrix, of_columns
 from egm._types import Array, ArrayLike, Named
-from egm._validate import finite, vector
+from egm._validate import vector
 from egm.forecast import ErrorForecast
 
 _FARTHEST = 5.0  # standard deviations by which noise may move a number of rows
@@ -117,10 +117,7 @@ def expected_rows(
     d = spread.size
     declared._require_columns(d, "sigma" if true is None else "covariance")
     middle, half = declared._standard
-    mean = finite(center=middle if center is None else center)
-    if mean.shape not in ((), spread.shape):
-        raise ValueError(f"center must be a number or have the {d} entries of sigma, got {mean.shape}")
-    mean, basis = np.broadcast_to((mean - middle) / half, spread.shape), declared._basis(d)
+    mean, basis = (declared._mean(center, d) - middle) / half, declared._basis(d)
     declared._require_enough(d)
     along = None
     if basis is not None and true is None:

@@ -25,6 +25,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from egm import files
+from egm._adaptive.declared import MOST
 from egm._cli.options import SCALINGS, VECTORS, spelled, split
 from egm._cli.terminal import Mistake, from_csv
 from egm._files.columns import refuse_twins
@@ -37,6 +38,7 @@ from egm.calibration import zcdp_epsilon, zcdp_rho
 __all__ = [
     "adaptive_mechanism",
     "bounds",
+    "center_of_rows",
     "exactly",
     "explained",
     "in_memory",
@@ -366,6 +368,12 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
     return np.array([found[column] for column in columns])
 
 
+def center_of_rows(args: Namespace, columns: Sequence[str]) -> Any:
+    """Return the value of --center, as `values` does, or None if the option is not given."""
+    center = values(args, "center", columns)
+    return None if center is args.defaults["center"] else center  # a given 0 is another object
+
+
 def rho(args: Namespace) -> float:
     """Return the budget rho of `egm adaptive`: the value of --rho, or the rho that --epsilon and --delta allow.
 
@@ -408,7 +416,7 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
     """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns called `names`.
 
     If a budget of epsilon and delta is too small, raise a `Mistake`, an error for the user, that names a sufficient
-    epsilon and a sufficient number of rows.
+    number of rows and, if there is one, a sufficient epsilon.
     """
     people: dict[str, Any] = {"per_person": getattr(args, "per_person", None), "neighbors": args.neighbors}
     mechanism = AdaptiveDataMechanism(n, rho(args), **bounds(args, names), basis=_basis(args), **people)
@@ -418,10 +426,11 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
     least = mechanism.least_rho(d)
     if mechanism.ranges is None and mechanism.rho < least:  # the message states the budget as the user did
         epsilon = rounded_up(zcdp_epsilon(rounded_up(least), args.delta))
+        more = f"--epsilon {epsilon:g}, or " if zcdp_rho(epsilon, args.delta) <= MOST else ""
         raise Mistake(
             f"--epsilon {args.epsilon:g} with --delta {args.delta:g} is too small for {n} rows and "
             f"{d} column{'s' * (d > 1)}: to find their center and spread in the declared ranges takes "
-            f"--epsilon {epsilon:g}, or {least_rows(mechanism, d)} rows"
+            f"{more}{least_rows(mechanism, d)} rows"
         )
     return mechanism
 
@@ -431,9 +440,9 @@ def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
 
-def rounded_up(x: float) -> float:
-    """Return `x` rounded up to three significant digits, so that a budget of the rounded size is large enough."""
-    return float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(float(x))))
+def rounded_up(x: float, digits: int = 3) -> float:
+    """Return `x` rounded up to `digits` significant digits, so that a budget of the rounded size is large enough."""
+    return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(x))))
 
 
 @contextlib.contextmanager

@@ -264,7 +264,7 @@ def _plan(it: _Parser) -> None:
         the units of the data or, for the measure relative, a share"""
     it.option("--target-error", text, type=float, metavar="X")
     text = """what --target-error finds: rows, or epsilon (default; rho if --adaptive is given without --delta), rounded
-        up to three digits"""
+        up to three digits, or to more if the error rises just above it"""
     it.option("--solve-for", text, choices=tuple(_SOLVED))
     text = """the kind of error: that of the mean (default) or of the sum, in root mean square; relative, that of the
         sum of a column as a share of rows * center; or interval, half of the width of the 95 percent interval of a
@@ -360,9 +360,10 @@ def _model(it: _Parser, *, planned: bool = False) -> None:
     given = "required, with --delta, unless --rho is given or --solve-for finds it"
     it.option("--epsilon", f"{text}; {given}" if planned else text, type=float, required=not planned, metavar="E")
     it.option("--delta", _DELTA, type=float, required=not planned, metavar="D")
+    default = "default 0 or, with --range, the middle of each range" if planned else "default 0"
     text = """a public guess of the means of the columns, in their units: a number for all, or a FILE as for --sigma;
-        default 0. If means lie far from it, in units of sigma, clipping spoils the sum"""
-    it.option("--center", text, type=_number_or_text, default=0.0, metavar="X|FILE")
+        {}. If means lie far from it, in units of sigma, clipping spoils the sum"""
+    it.option("--center", text.format(default), type=_number_or_text, default=0.0, metavar="X|FILE")
     text = """how far the means may be from --center, in their units: a number for all, or a FILE as for --sigma;
         default half of sigma. Like --sigma-factor, it is for the forecast and for --clip-probability optimal"""
     it.option("--center-std", text, type=_number_or_text, metavar="X|FILE")

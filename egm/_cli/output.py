@@ -160,7 +160,7 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     if args.output is None:
         if sys.stdout is None:
             raise Mistake("standard output: is closed; name a file with --output")
-        if form in ("npy", "parquet") and sys.stdout.isatty():
+        if form in ("npy", "parquet") and (sys.stdout.isatty() or not hasattr(sys.stdout, "buffer")):
             raise Mistake(f"--format {form} is not for a terminal: name a file with --output")
         yield lambda content: _print(form_of(content), args)
         return
@@ -198,13 +198,17 @@ def _form(args: Namespace) -> str:
 def _print(data: bytes, args: Namespace) -> None:
     """Write all the bytes of `data` to standard output, in several calls if one call writes only some of them.
 
+    Where Python code has replaced standard output by a stream of text, as a notebook does, the bytes become a text.
     If `args.stops` has received a signal such as Ctrl-C, KeyboardInterrupt is raised and nothing is written.
     """
     args.stops.check()
-    rest = memoryview(data)
+    rest, binary = memoryview(data), getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        sys.stdout.write(data.decode())
+        return
     try:
         while rest:
-            rest = rest[sys.stdout.buffer.write(rest) or 0 :]
+            rest = rest[binary.write(rest) or 0 :]
         sys.stdout.flush()
     except OSError as wrong:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it ends

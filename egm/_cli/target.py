@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from egm._cli import inputs
 from egm._cli.terminal import Mistake
@@ -15,6 +15,8 @@ from egm.mechanisms import GaussianDataMechanism
 from egm.planning import curve, solve
 
 __all__ = ["reach"]
+
+AnyDataMechanism: TypeAlias = GaussianDataMechanism | AdaptiveDataMechanism
 
 
 def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float) -> dict[str, Any]:
@@ -27,10 +29,11 @@ def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float
     """
     if args.target_error is None:
         return {}
-    question: dict[str, Any] = {"measure": args.measure, "column": _index(args.column, names), "confidence": confidence}
-    if args.adaptive:
-        question |= {"sigma": sigma, "center": inputs.values(args, "center", names)}
     mechanism, budget = _mechanism(args, names)
+    column = _column(args.column, names, mechanism)
+    question: dict[str, Any] = {"measure": args.measure, "column": column, "confidence": confidence}
+    if args.adaptive:
+        question |= {"sigma": sigma, "center": inputs.center_of_rows(args, names)}
     if args.solve_for == "rows":
         args.rows = solve(mechanism, args.target_error, "n", **question).n
         error = float(curve(mechanism, args.rows, "n", **question))
@@ -42,9 +45,7 @@ def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float
     return {"solved": {**found, "error": error, **asked}}
 
 
-def _mechanism(
-    args: Namespace, names: Sequence[str]
-) -> tuple[GaussianDataMechanism | AdaptiveDataMechanism, Literal["epsilon", "rho"]]:
+def _mechanism(args: Namespace, names: Sequence[str]) -> tuple[AnyDataMechanism, Literal["epsilon", "rho"]]:
     """Return the mechanism that the options `args` describe, and the name of the field that holds its budget.
 
     The option that `egm plan` has to find is missing. As a placeholder, the mechanism gets 2 rows or a budget of 1.
@@ -59,35 +60,40 @@ def _mechanism(
 
 def _enough(
     args: Namespace,
-    mechanism: GaussianDataMechanism | AdaptiveDataMechanism,
+    mechanism: AnyDataMechanism,
     budget: Literal["epsilon", "rho"],
     least: float,
     question: dict[str, Any],
 ) -> tuple[dict[str, float], float]:
-    """Set the budget in `args` to the least number with three significant digits that meets the target of `egm plan`.
+    """Set the budget in `args` to a number that meets the target of `egm plan`, with three significant digits or more.
 
     `least` is what `egm.planning.solve` has found for the field of `mechanism` that `budget` names. A rho becomes an
-    epsilon if `args` has a delta. Then the number is rounded up, and further if the error is still too large.
+    epsilon if `args` has a delta. Then the number is rounded up. If the error is then too large, because it does not
+    fall with the budget everywhere, the number is rounded up to more digits, so that it is nearer to `least`.
     `question` has the arguments of `egm.planning.curve`. The results are a dictionary with the budget by its name, and
     the error with this budget.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
-    value = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least
+    enough = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least
+    digits = 3
     while True:
-        value = inputs.rounded_up(value)
+        value = inputs.rounded_up(enough, digits)
         spent = float(zcdp_rho(value, args.delta)) if as_epsilon and budget == "rho" else value
         error = float(curve(mechanism, spent, budget, **question))
         if error <= args.target_error:
             break
-        value *= 1 + 1e-9  # the next number of three digits
+        enough, digits = enough * (1 + 1e-9), digits + 1
     name = "epsilon" if as_epsilon else "rho"
     setattr(args, name, value)
     return {name: value}, error
 
 
-def _index(column: str | None, names: Sequence[str]) -> int | None:
-    """Return the index of `column` in `names`, or None if `column` is None; raise a `Mistake` if `names` lacks it."""
+def _column(column: str | None, names: Sequence[str], mechanism: AnyDataMechanism) -> str | int | None:
+    """Return `column` as `mechanism` knows it: by its name or, if the mechanism has no names, by its index in `names`.
+
+    If `column` is None, return None. Raise a `Mistake`, an error for the user, if `names` lacks it.
+    """
     if column is None or column in names:
-        return None if column is None else names.index(column)
+        return column if column is None or mechanism.columns is not None else names.index(column)
     shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
     raise Mistake(f"--column: no column {column!r}; it has {shown}")

@@ -14,6 +14,8 @@ from egm._types import Array, ArrayLike, Columns, Floats, NoiseLaw, Whole
 from egm._validate import positive, probability, scalar
 from egm.calibration import analytic_noise_multiplier, l2_noise_scale
 
+L2_EPSILONS = 1e-6, 1e4  # l2 noise is calibrated between them
+
 T = TypeVar("T", bound=Floats)
 M = TypeVar("M")
 
@@ -133,20 +135,22 @@ def calibrate(mechanism: Any, size: int) -> float:
     multipliers: dict[NoiseLaw, float] = {}
     if mechanism.noise != "l2":
         multipliers["gaussian"] = float(analytic_noise_multiplier(epsilon, delta))
-    if mechanism.noise == "l2" or (mechanism.noise == "best" and _has_l2(epsilon, delta, size)):
+    if mechanism.noise == "l2" or (mechanism.noise == "best" and L2_EPSILONS[0] <= epsilon <= l2_until(delta, size)):
         multipliers["l2"] = float(l2_noise_scale(epsilon, delta, size)) * math.sqrt(size + 1)
     law = min(multipliers, key=lambda name: multipliers[name])
     fix(mechanism, epsilon=epsilon, delta=delta, noise_law=law, noise_size=size)
     return multipliers[law]
 
 
-def _has_l2(epsilon: float, delta: float, size: int) -> bool:
-    """Return whether a mechanism may use l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s.
+def l2_until(delta: float, size: int) -> float:
+    """Return the largest epsilon for which a mechanism with the noise "best" considers l2 noise; -inf if there is none.
 
-    It may if l2 noise with `size` coordinates can be calibrated for `epsilon` and `delta`, and if rounding costs less
-    than a quarter of `delta`. A secure draw is normal noise with a random standard deviation, which is rounded.
+    The density of l2 noise at x is proportional to exp(-|x| / s) for a scale s. It is considered if noise with `size`
+    coordinates can be calibrated for epsilon and `delta`, and if rounding costs at most a quarter of `delta`: a secure
+    draw is normal noise with a random standard deviation, which is rounded (see `egm._rows.lattice.delta_of`).
     """
-    return 1e-6 <= epsilon <= 1e4 and size <= 10**6 and lattice.delta_of(lattice.l2_distance(size), epsilon) < delta / 4
+    ratio = delta / (4 * lattice.l2_distance(size))
+    return min(L2_EPSILONS[1], math.log(ratio - 1)) if size <= 10**6 and ratio > 1 else -math.inf
 
 
 def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from egm._adaptive.private_rows import Account, PrivateRows, _distances, log_int
 from egm._adaptive.radial import Radial
 from egm._adaptive.tail import Tail
 from egm._rows import lattice
+from egm.budget import Budget
 from egm.calibration import zcdp_epsilon
 from egm.study.tables import zipf_sigma
 from tests.conftest import slow
@@ -329,6 +331,28 @@ def test_below_the_least_budget_all_is_refused(d):
         assert 0 < release.total < np.inf
 
 
+def test_a_refusal_names_only_what_can_be():
+    """If no rho that the constructor takes is enough for a search, the message of `check` names a number of rows alone.
+
+    That number is enough.
+    """
+    declared = {"radius": 1e20, "sigma_range": (1e-10, 1.0)}
+    with pytest.raises(ValueError, match=r"takes n = \d+$") as refusal:
+        AdaptiveDataMechanism(2, 1.0, **declared).check(np.zeros((2, 3000)))
+    n = int(str(refusal.value).rpartition(" ")[2])
+    AdaptiveDataMechanism(n, 1.0, **declared).check(np.zeros((n, 3000)))
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("table", [np.asarray, pd.DataFrame])
+def test_a_table_without_columns_costs_nothing(neighbors, table):
+    """A table without columns is refused by `check`, so that no budget is charged."""
+    budget, X = Budget(rho=1.0, neighbors=neighbors), table(np.zeros((300, 0)))
+    with pytest.raises(ValueError, match=r"X must have shape \(\w+, columns\), got \(\w+, 0\)"):
+        budget.release(mechanism(300, 0.5, neighbors=neighbors), X)
+    assert budget.spent == 0
+
+
 @given(
     st.integers(2, 10**6),
     st.integers(1, 1000),
@@ -453,6 +477,7 @@ def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
         (([[1.0]],), "sigma must"),
         (([1.0, 2.0], np.nan), "center must not be NaN"),
         (([1.0, 2.0], [1.0, 2.0, 3.0]), r"center must be a number or have the 2 entries of sigma, got \(3,\)"),
+        (([1.0, 2.0], [0.0, -1e9]), r"center\[1\] must lie between \S+ and \S+, got -1000000000.0"),
     ],
 )
 def test_bad_arguments_of_a_forecast_are_named(arguments, message):

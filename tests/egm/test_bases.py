@@ -8,6 +8,7 @@ import pickle
 
 import dask.array
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse.linalg import aslinearoperator
 
@@ -378,6 +379,7 @@ def test_equal_bases_make_equal_mechanisms():
         ("fourier", 'basis must be a matrix or a name such as "dct", "haar" or "dct:8x8", got \'fourier\''),
         ("dct:2x", "basis must be a matrix or a name"),
         ("dct:2x3", "basis must have the 4 entries of sigma in each of its vectors, got 6"),
+        ("haar:1000000000x2", "basis must have the 4 entries of sigma in each of its vectors, got 2000000000"),
         (aslinearoperator(np.diag([1.0, 1, 1, 2])), "basis must be orthogonal, but matvec and rmatvec are off by"),
         (aslinearoperator(np.eye(4)[:2]), r"basis must be a square operator, got shape \(2, 4\)"),
     ],
@@ -385,6 +387,21 @@ def test_equal_bases_make_equal_mechanisms():
 def test_bad_bases_are_refused(basis, message):
     with pytest.raises(ValueError, match=message):
         GaussianDataMechanism(np.ones(4), 9, 1.0, 1e-6, basis=basis)
+
+
+@pytest.mark.parametrize("make", [bases.dct, bases.haar])
+@pytest.mark.parametrize("axes", [0, -2, np.int64(0), np.array(0), [0], (0, 0), [0, -2], np.array([0]), range(1)])
+def test_axes_in_any_form_are_those_that_are_named(make, axes):
+    basis = make((4, 3), axes=axes)
+    np.testing.assert_allclose(basis.matrix, np.kron(make(4).matrix, np.eye(3)), atol=1e-15)
+    assert make((4, 3), axes=map(int, "01")) == make((4, 3))
+
+
+@pytest.mark.parametrize("make", [bases.dct, bases.haar])
+@pytest.mark.parametrize("axes", [2, [0.5], "0", ["0"], [None], [np.nan], [True], [[0]], b"0"])
+def test_what_is_no_axis_is_refused(make, axes):
+    with pytest.raises((ValueError, TypeError), match=r"^axes"):
+        make((4, 3), axes=axes)
 
 
 @pytest.mark.parametrize(
@@ -479,6 +496,37 @@ def test_thirty_public_rows_help_and_never_hurt(name):
         assert np.mean(ratios) < {"image": 0.4, "series": 0.8, "factors": 0.8}[name]
 
 
+@pytest.mark.parametrize("unit", [1e-90, 1e-6, 1.0, 1e6])
+def test_sigma_of_public_rows_is_that_along_the_vectors(unit):
+    """`sigma` of a basis from public rows has their standard deviations along its vectors, if the units differ, too.
+
+    Because of the shrinking each one may also be that of uncorrelated columns, or between both, and all may be larger
+    by one factor. The first three columns are a million times as large as the last two, in the given `unit`.
+    """
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(60, 1))
+    large, small = z + 0.3 * rng.normal(size=(60, 3)), rng.normal(size=(60, 2))
+    X = unit * np.hstack([1e6 * large, small])
+    basis = bases.from_public(X)
+    along = np.std(basis.forward(X), axis=0, ddof=1)
+    apart = np.sqrt(basis.matrix**2 @ np.var(X, axis=0, ddof=1))
+    assert np.all(basis.sigma >= 0.999 * np.minimum(along, apart))
+    assert np.all(basis.sigma <= 1.5 * np.maximum(along, apart))
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (1e155, r"rows\[1, 1\] must lie between -1e.100 and 1e.100"),
+        (1e-155, "rows must vary in every column, but column 1 varies by 5.*e-156 only"),
+        (0.0, "rows must vary in every column, but column 1 is constant"),
+    ],
+)
+def test_public_rows_whose_squares_are_no_doubles_are_refused(entry, message):
+    with pytest.raises(ValueError, match=message):
+        bases.from_public([[1.0, 0.0], [0.0, entry], [2.0, 0.0], [1.0, entry], [1.0, entry]])
+
+
 def test_compare_puts_the_best_basis_first():
     S = tables()["image"]
     choice = {"columns": None, "dct": "dct:8x8", "haar": "haar", "best": bases.from_covariance(S)}
@@ -488,6 +536,25 @@ def test_compare_puts_the_best_basis_first():
     assert list(found)[0::3] == ["best", "columns"]
     one = GaussianDataMechanism(bases.dct((8, 8)).std(S), 10_000, 1.0, 1e-6, basis="dct:8x8")
     assert found["dct"] == one.error(covariance=S)
+
+
+def test_compare_matches_names():
+    """`compare` puts a covariance frame into the order of `columns`, as `GaussianDataMechanism.error` does.
+
+    If `columns` is not given, its names are those of the frame, so that other options with names are matched with them.
+    """
+    cov = pd.DataFrame([[100.0, 6], [6, 4]], index=["income", "age"], columns=["income", "age"])
+    options = {"columns": ["age", "income"], "scaling": {"age": 1, "income": 0.1}, "center": {"income": 5, "age": 2}}
+    choice = {"columns": None, "haar": "haar"}
+    found = bases.compare(choice, cov, 1000, 1, 1e-6, **options)
+    mechanism = GaussianDataMechanism({"age": 2, "income": 10}, 1000, 1, 1e-6, **options)
+    assert found["columns"] == mechanism.error(covariance=cov)
+    ordered = cov.loc[options["columns"], options["columns"]]
+    assert found == bases.compare(choice, ordered.to_numpy(), 1000, 1, 1e-6, **options)
+    plain = bases.compare({"columns": None}, cov, 1000, 1, 1e-6, **options | {"columns": None})
+    assert plain["columns"].total == pytest.approx(found["columns"].total)
+    with pytest.raises(ValueError, match="covariance must have the names of the mechanism's columns, 'age', 'pay'"):
+        bases.compare(choice, cov, 1000, 1, 1e-6, columns=["age", "pay"])
 
 
 @pytest.mark.parametrize(("name", "d"), [("dct", 300), ("haar", 64), ("dct:8x8", 64), ("matrix", 300), ("matrix", 7)])

@@ -77,6 +77,14 @@ def test_theorem4_needs_many_dimensions():
     assert bounds.theorem4(np.ones(3), 1) == pytest.approx(36, rel=1e-14)
 
 
+def test_theorem4_in_any_unit():
+    """The bound has squared units, is infinite where it would overflow, and is never rounded to 0, below the truth."""
+    for power in (-500, 0, 480):
+        assert bounds.theorem4(np.ldexp(np.ones(40), power), 5) == np.ldexp(bounds.theorem4(np.ones(40), 5), 2 * power)
+    assert bounds.theorem4(np.full(40, 1e160), 5) == np.inf
+    assert bounds.theorem4(np.full(40, 1e-200), 5) > 0
+
+
 @pytest.mark.parametrize("bad", [np.nan, -1.0, 0.0, np.inf])
 @pytest.mark.parametrize("bound", [bounds.bernstein, bounds.laurent_massart, bounds.chebyshev])
 def test_bad_values_are_named(bound, bad):

@@ -284,6 +284,8 @@ def test_every_allowed_parameter_has_an_answer():
 
     For parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, `zcdp_epsilon` is not negative, and
     `zcdp_rho` does not fall if epsilon grows, and is above 0 for delta > 1e-150. No result is NaN, and nothing warns.
+    `gaussian_delta` and `zcdp_rho` have answers up to the largest double. For epsilon = 0 and much noise, z times
+    delta is the density of the standard normal law at 0.
     """
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
     delta = np.concatenate([np.geomspace(1e-300, 0.9, 12), 1 - np.geomspace(0.1, 1.2e-16, 12)])
@@ -297,4 +299,10 @@ def test_every_allowed_parameter_has_an_answer():
     rho = zcdp_rho(np.sort(extreme)[:, None], delta)
     assert np.all(rho[1:] >= rho[:-1] * (1 - 1e-11))
     assert np.all(rho[:, delta > 1e-150] > 0)
+    largest = zcdp_rho(np.array([1e307, 5e307, 1e308, 1.2e308, 1.79e308])[:, None], delta)
+    assert np.all((largest[1:] >= largest[:-1]) & (largest[1:] >= 0.99 * 5e307) & (largest[1:] <= 5e307))
+    ends = np.append(np.geomspace(1e300, 1.79e308, 9), 0.0)
+    curve = gaussian_delta(ends[:, None], ends[:-1])
+    assert np.all((curve >= 0) & (curve <= 1))
+    np.testing.assert_allclose(curve[-1], 1 / np.sqrt(2 * np.pi) / ends[:-1], rtol=1e-13, atol=5e-324)
     assert zcdp_noise_multiplier(1e308) >= (1 / mp.sqrt(2 * mpf("1e308")))

@@ -900,6 +900,27 @@ def test_plan_of_adaptive_solves_for_what_a_target_needs(released, known, name):
     assert error == solved["error"] <= 0.02 < more
 
 
+@pytest.mark.parametrize("question", [(), ("--column", "income"), ("--measure", "relative", "--column", "income")])
+def test_plan_with_ranges_has_one_center(released, folder, question):
+    """Without --center, `egm plan --range --target-error` solves for the means that it writes, the middles of ranges.
+
+    The epsilon is the same if --center gives these means, also for one column and for a share of its sum, as the
+    options `question` choose.
+    """
+    (folder / "spread.csv").write_text("age,18\nincome,1200\n")
+    (folder / "middle.csv").write_text("age,60\nincome,5000\n")
+    ranges = ("--range", "age=0:120", "--range", "income=0:10000")
+    target = "0.01" if "relative" in question else "50"
+    command = ("plan", "--adaptive", "--sigma", "spread.csv", *ranges, "--rows", "10000", "--delta", "1e-6")
+    plan = released(*command, "--target-error", target, *question)
+    assert plan["parameters"]["center"] == [60.0, 5000.0]
+    assert plan == released(*command, "--target-error", target, *question, "--center", "middle.csv")
+    it = AdaptiveDataMechanism(10_000, plan["parameters"]["rho"], ranges={"age": (0, 120), "income": (0, 10_000)})
+    measure, column = ("relative" if "relative" in question else "mean"), "income" if question else None
+    error = planning.curve(it, it.rho, "rho", measure=measure, column=column, sigma=[18, 1200])
+    assert float(error) == plan["solved"]["error"] <= float(target)
+
+
 # --- Help -------------------------------------------------------------------------------------------------------------
 
 
@@ -1077,7 +1098,7 @@ BAD = [  # command line, message
     ((*PLAN_ADAPTIVE[:-1], "2,50"), "--sigma, column '1', must lie in --sigma-range, from 2 to 50, got 1.0"),
     (
         (*PLAN_ADAPTIVE, "--center", {"c.csv": "0\n-101\n0"}),
-        "--center, column '2', must lie within --radius 100, got -101.0",
+        "--center, column '2', must lie between -100.0 and 100.0, got -101.0",
     ),
     ((*ADAPTIVE, "--rho", "1"), "either --rho, or --epsilon and --delta"),
     (("adaptive", "data.csv", "--epsilon", "1", *ADAPTIVE[6:]), "either --rho, or --epsilon and --delta"),
@@ -1574,6 +1595,26 @@ def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
     assert err[0].startswith("egm: --rho = 1e-06 is too small for n = 400")
 
 
+@pytest.mark.parametrize(("n", "named"), [(400, True), (2, False)])
+def test_only_a_budget_that_exists_is_named(egm, folder, n, named):
+    """If epsilon is too small for `egm adaptive`, the message names a larger one, unless that would be above rho = 1e6.
+
+    The number of rows that it names is enough.
+    """
+    (folder / "few.csv").write_text(("1," * 399 + "1\n") * n)
+    wide = ("--radius", "1e100", "--sigma-range", "1e-100,1")
+    code, _, err = egm("adaptive", "few.csv", "--header", "no", *BUDGET, *wide, "--rows", n)
+    assert code == 2
+    found = re.search(r"takes (?:--epsilon (\S+), or )?(\d+) rows$", err[0])
+    assert (found[1] is not None) == named
+    declared = {"radius": 1e100, "sigma_range": (1e-100, 1.0)}
+    it = AdaptiveDataMechanism(int(found[2]), zcdp_rho(1.0, 1e-6), **declared)
+    assert it.least_rho(400) <= it.rho
+    if named:
+        more = AdaptiveDataMechanism(n, zcdp_rho(float(found[1]), 1e-6), **declared)
+        assert more.least_rho(400) <= more.rho
+
+
 def test_warnings_are_lines_of_their_own(egm, monkeypatch):
     """If a release gives one warning three times, `egm sum` writes it once, as one line of standard error.
 
@@ -1709,6 +1750,23 @@ def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
     assert sys.stderr is None
     if expected == (0, b""):
         assert (folder / "out.csv").read_bytes() == (folder / "expected.csv").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_stream_of_text_may_be_standard_output(egm, form):
+    """A stream without bytes, as `contextlib.redirect_stdout` and notebooks have, gets the text of standard output."""
+    stream = io.StringIO()
+    command = (*PLAN, "--format", form)
+    with contextlib.redirect_stdout(stream):
+        code = cli.main([str(arg) for arg in command])
+    assert code == 0
+    assert stream.getvalue() == egm(*command)[1].decode()
+
+
+def test_a_stream_of_text_gets_no_bytes(egm):
+    with contextlib.redirect_stdout(io.StringIO()):
+        code, _, err = egm(*SUM, "--format", "npy")
+    assert (code, err) == (2, ["egm: --format npy is not for a terminal: name a file with --output"])
 
 
 @pytest.mark.parametrize("command", [SUM, PLAN, ("budget", "show", "b.budget")])

@@ -3,6 +3,8 @@
 The measure "interval" of an error is half of the width of a confidence interval for a mean.
 """
 
+import contextlib
+import math
 import re
 import warnings
 from dataclasses import replace
@@ -29,6 +31,7 @@ ADAPTIVE = AdaptiveDataMechanism(20_000, 0.024, radius=1e4, sigma_range=(0.1, 1e
 ROWS = {"sigma": list(SIGMA.values()), "center": list(CENTER.values())}
 ELLIPTICAL = EllipticalGaussianMechanism({"age": 100, "income": 10_000}, 1, 1e-6)
 BEST, PRIVATE = replace(DATA, noise="best"), replace(DATA, neighbors="add_remove")
+RANGED = AdaptiveDataMechanism(20_000, 0.024, ranges={"age": (0, 120), "income": (1000, 3000)})
 OPTIMAL = replace(DATA, clip_probability="optimal")
 ROTATED = GaussianDataMechanism([3.0, 2.0, 1.0], 5000, 1.0, 1e-6, center=7.0, basis="dct")
 CASES = [  # mechanism, field, value at which the target is the error, other arguments
@@ -85,6 +88,40 @@ def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
     assert solve(DATA, target, measure=measure, column="age").epsilon == pytest.approx(epsilon, rel=1e-6)
 
 
+@pytest.mark.parametrize("delta", [1e-6, 1e-12, 4e-14, 1e-15])
+@pytest.mark.parametrize("measure", ["mean", "interval"])
+def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
+    """With noise="best" `solve` finds the least epsilon, although the error rises where l2 noise is not taken any more.
+
+    The epsilon is that for l2 noise if this law is then taken, or else that for Gaussian noise. The rise is at an
+    epsilon of 18 for the largest `delta`, below 1 for the third one, and nowhere for the smallest one.
+    """
+    best = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, delta, noise="best")
+    gaussian, l2 = replace(best, noise="gaussian"), replace(best, noise="l2")
+    question = {"measure": measure, "column": 0}
+    grid = np.geomspace(1e-2, 100, 60)
+    errors = curve(best, grid, **question)
+    assert np.sum(np.diff(errors) > 0) == (delta > 1e-15)
+    for target in (*(1.001 * errors[::6]), errors.min() * 0.999):
+        found = solve(best, target, **question)
+        others = [solve(gaussian, target, **question)]
+        with contextlib.suppress(ValueError):  # l2 noise alone may not be enough
+            others.append(solve(l2, target, **question))
+        taken = [it.epsilon for it in others if replace(best, epsilon=it.epsilon * (1 - 1e-8)).noise_law == it.noise]
+        assert found.epsilon == pytest.approx(min(taken), rel=1e-6)
+        assert curve(best, found.epsilon, **question) <= target
+        assert np.all(errors[grid < found.epsilon * (1 - 1e-6)] > target)
+
+
+def test_least_error_with_best_noise_may_be_that_of_l2_noise():
+    """If l2 noise has the least error of all, the message about a smaller target states it, and it can be reached."""
+    few = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, 1e-6, noise="best", clip_probability=0.1)
+    with pytest.raises(ValueError, match="least error of all epsilon from 1e-06 to 10000") as refusal:
+        solve(few, 1e-9)
+    least = float(re.search(r"least ([^,]+),", str(refusal.value))[1])
+    assert curve(few, solve(few, least).epsilon) <= least <= 1.002 * np.min(curve(few, np.geomspace(1e-3, 1e4, 100)))
+
+
 def test_units_do_not_matter():
     """If the data and the target are given in another unit, `solve` returns the same epsilon, up to rounding."""
     sigma, center = ({name: 1000 * value for name, value in guess.items()} for guess in (SIGMA, CENTER))
@@ -111,6 +148,20 @@ def test_measures_are_those_of_the_forecast():
     several = GaussianMechanism(2, 0.5, 1e-6, d=9)
     assert curve(several, 0.5, measure="sum") == pytest.approx(3 * several.noise_std)
     assert curve(ELLIPTICAL, 1.0, measure="sum") == pytest.approx(np.linalg.norm(ELLIPTICAL.noise_std))
+
+
+def test_the_mean_is_by_default_that_of_the_forecast():
+    """Without `center`, `solve` and `curve` assume the mean that `forecast` assumes: the middle of the ranges.
+
+    With a radius this is 0, so that a relative error is refused.
+    """
+    sigma = [18.0, 300.0]
+    of_means = curve(RANGED, 0.024, "rho", sigma=sigma)
+    assert of_means == pytest.approx(math.sqrt(RANGED.forecast(sigma).error.total) / RANGED.n)
+    question = {"measure": "relative", "column": "income", "sigma": sigma}
+    assert solve(RANGED, 0.01, "rho", **question) == solve(RANGED, 0.01, "rho", center=[60, 2000], **question)
+    with pytest.raises(ValueError, match='center must not be 0 for the measure "relative"'):
+        solve(ADAPTIVE, 0.01, "rho", measure="relative", column=0, sigma=sigma)
 
 
 @pytest.mark.parametrize("basis", [None, "dct"])
@@ -243,6 +294,9 @@ def test_only_the_result_is_warned_about():
         (DATA, {"center": 3.0}, "center must be given for AdaptiveDataMechanism only"),
         (ADAPTIVE, {"for_": "rho"}, "sigma must be given for AdaptiveDataMechanism"),
         (ADAPTIVE, {"for_": "rho", "sigma": [1.0, 0.0]}, r"sigma\[1\] must be finite and > 0"),
+        (ADAPTIVE, {"for_": "rho", "sigma": [1.0], "center": 2e4}, r"center\[0\] must lie between -1\S+ and 1"),
+        (RANGED, {"for_": "rho", "sigma": [1.0]}, "sigma must have the 2 columns of the mechanism, got 1"),
+        (RANGED, {"for_": "rho", "sigma": [1.0, 9.0], "center": 0}, r"center\[1\] must lie between 1000.0 and 3000.0"),
     ],
 )
 def test_mistakes_are_named(mechanism, arguments, said):

@@ -31,6 +31,26 @@ def test_expected_norm_is_lemma_41(sigma):
     assert np.sum(scaling.expected_norm(sigma) ** -2.0) == pytest.approx(np.sum(sigma) ** 2, rel=1e-13)
 
 
+@pytest.mark.parametrize("power", [-1000, -600, 500, 900, 1010])
+@pytest.mark.parametrize("sigma", [[18.0, 1200.0, 3.0], [1e-4, 1.0], [3.0]])
+def test_expected_norm_in_any_unit(sigma, power):
+    """A unit that is a power of two changes the scaling by this power and by no rounding, also if squares overflow."""
+    np.testing.assert_array_equal(
+        scaling.expected_norm(np.ldexp(sigma, power)), np.ldexp(scaling.expected_norm(sigma), -power)
+    )
+
+
+def test_expected_norm_at_the_ends_of_the_doubles():
+    np.testing.assert_allclose(scaling.expected_norm([1e-300, 1e300]), [1.0, 1e-300], rtol=1e-14)
+    np.testing.assert_allclose(scaling.expected_norm([5e-324, 1.0]) * np.sqrt([5e-324, 1.0]), 1, rtol=1e-14)
+    largest = 1.5 * 2.0**1023  # three of them have no sum
+    np.testing.assert_allclose(scaling.expected_norm([largest] * 3) * largest, 3**-0.5, rtol=1e-14)
+    with pytest.raises(
+        ValueError, match="sigma must have a sum above 1e-307, or the scaling would overflow, got 1e-320"
+    ):
+        scaling.expected_norm([1e-320])
+
+
 @given(sigmas, st.floats(1e-6, 1e6))
 @example(np.array([1.0, 1e-200]), 30.0)
 def test_mean_deviation_is_the_minimum_of_a_convex_problem(sigma, k):
