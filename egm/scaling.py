@@ -117,12 +117,10 @@ def expected_norm(sigma: ArrayLike) -> Array:
     1.0
     """
     sigma = vector(sigma=sigma)
-    mantissa, powers = np.frexp(sigma)
-    most = np.max(powers)
-    product, powers = mantissa * np.sum(np.ldexp(sigma, -most)), powers + most  # the product of sigma and its sum,
-    odd = powers % 2  # without its powers of two, with which it may overflow
-    with np.errstate(over="ignore"):
-        b: Array = np.ldexp(1 / np.sqrt(np.ldexp(product, odd)), -(powers // 2))
+    unit = 2.0 ** (np.frexp(np.max(sigma))[1] - 1)
+    s = sigma / unit  # the product of s and its sum does not overflow
+    with np.errstate(over="ignore", divide="ignore"):
+        b: Array = 1 / np.sqrt(s * np.sum(s)) / unit
     if not np.all(np.isfinite(b)):
         raise ValueError(f"sigma must have a sum above 1e-307, or the scaling would overflow, got {np.sum(sigma):.3g}")
     return b
