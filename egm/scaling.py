@@ -117,10 +117,8 @@ def expected_norm(sigma: ArrayLike) -> Array:
     1.0
     """
     sigma = vector(sigma=sigma)
-    unit = 2.0 ** (np.frexp(np.max(sigma))[1] - 1)
-    s = sigma / unit  # the product of s and its sum does not overflow
-    with np.errstate(over="ignore", divide="ignore"):
-        b: Array = 1 / np.sqrt(s * np.sum(s)) / unit
+    with np.errstate(over="ignore"):  # two roots, and a quarter of the sum: the product and the sum may overflow
+        b: Array = 1 / np.sqrt(sigma) / (2 * np.sqrt(np.sum(sigma / 4)))
     if not np.all(np.isfinite(b)):
         raise ValueError(f"sigma must have a sum above 1e-307, or the scaling would overflow, got {np.sum(sigma):.3g}")
     return b
