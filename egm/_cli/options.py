@@ -169,7 +169,8 @@ def parser() -> _Parser:
 
 def _sum(it: _Parser) -> None:
     """Add the options of the command `egm sum` or `egm mean` to `it`, the parser of this command."""
-    names = "all its cells are names in the file of --sigma, --center or --scaling, or if the --columns are among them"
+    names = """no cell is a number, and all its cells are names in the file of --sigma, --center or --scaling or the
+        --columns are among them"""
     _data(it, names)
     _rows(it)
     _model(it)
