@@ -328,7 +328,8 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     image = np.reshape(played, (len(asked), len(value))) / np.reshape(units, (-1, 1))
     told, gammas, noises = _simulated(asked, shapes, size, rng) if rng is not None else _secure(asked, shapes, size)
     released = value + noises @ image
-    rounding = 1e-12 * np.abs(value) + 1e-9 * np.abs(noises[:_COMPARED]) @ np.abs(image)
+    sizes = 1e-9 * np.abs(noises[:_COMPARED]) + 1e-10 * np.array(units)  # the drawn noise may be small by chance
+    rounding = 1e-12 * np.abs(value) + sizes @ np.abs(image)
     for i in range(min(size, _COMPARED)):
         result, *again = _played(release, rng, told[i], tuple(gammas[i]))
         if again != [asked, shapes] or not np.all(np.abs(result - released[i]) <= rounding[i]):
