@@ -95,9 +95,9 @@ class AdaptiveRelease(RowSum):
     ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with two columns and
     :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval contains 95 to 100
     percent of the means of the rows, and is 1.1 to 4.3 times as long as necessary (1.3 times for
-    normal rows, 1.6 in the median). For the other four, which have few rows far from all others, it
-    contains 42 to 81 percent. The interval for the mean of the population contains this mean in 94.6
-    to 100 percent of the releases for 48 laws, and in 47 and 54 percent for two of those four.
+    normal rows, 1.7 in the median). For the other four, which have few rows far from all others, it
+    contains 45 to 83 percent. The interval for the mean of the population contains this mean in 94.6
+    to 100 percent of the releases for 48 laws, and in 47 and 57 percent for two of those four.
     Intervals with ``unseen=True`` contain both means in 98.6 percent or more for each of the fifty
     laws.
 
