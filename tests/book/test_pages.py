@@ -302,9 +302,9 @@ def test_sums_by_group_are_as_the_page_says():
             assert (release.clipped / n, it.p) == pytest.approx((0.05, 0.00001), rel=0.1)
             assert "the excess was 90 standard\n  deviations" in MECHANISMS
             assert it.excess_clipped(release) == pytest.approx(90, rel=0.05)
-    assert "the error was 6 times the forecast" in MECHANISMS
+    assert "the root of the squared error was 6 times that of the forecast" in MECHANISMS
     assert error[1][0] / error[1][1] == pytest.approx(6, abs=0.5)
-    assert "twice as large the error was a quarter, and no more than the forecast" in MECHANISMS
+    assert "twice as large this root was a quarter, and no more than that of the forecast" in MECHANISMS
     assert error[2][0] / error[1][0] == pytest.approx(1 / 4, rel=0.1)
     assert error[2][0] < error[2][1]
     assert "here 10 000" in MECHANISMS
