@@ -33,7 +33,7 @@ from scipy.optimize import brentq
 
 from egm._adaptive.declared import MOST
 from egm._mechanisms.base import L2_EPSILONS, l2_until
-from egm._mechanisms.rowsum import half_lengths
+from egm._mechanisms.rowsum import half_lengths, with_clipping
 from egm._types import Array, ArrayLike, Columns
 from egm._validate import positive, probability, scalar, vector
 from egm.adaptive import AdaptiveDataMechanism
@@ -430,8 +430,7 @@ def _half_widths(
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
-        std = forecast.centered_std
-        std = std * math.sqrt(1 + forecast.error.clipping / float(np.sum(std**2)))
+        std = with_clipping(forecast.centered_std, forecast.error.clipping)
         return half_lengths(std, forecast.bias, forecast.bias_std, tail)
     parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
     return half_lengths(parts.std, parts.bias, parts.bias_std, tail, mechanism.noise_law, mechanism.noise_size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from egm._adaptive.unseen import Unseen
 from egm._basis import BasisLike
-from egm._mechanisms.rowsum import Of, Parts, RowSum
+from egm._mechanisms.rowsum import Of, Parts, RowSum, with_clipping
 from egm._types import Array, Columns
 from egm.forecast import ErrorForecast
 
@@ -231,7 +230,7 @@ class AdaptiveRelease(RowSum):
 
     def _parts(self) -> Parts:
         noise = self.centered_std
-        std = noise * math.sqrt(1 + self.forecast.clipping / float(np.sum(noise**2)))
+        std = with_clipping(noise, self.forecast.clipping)
         center = self.center if self.count_std else np.zeros(std.shape)
         return Parts(center, noise, std, self.bias, self.spread, self.count_std, self.bias_std)
 

@@ -33,7 +33,7 @@ from egm._validate import probability, scalar
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Parts", "RowSum", "half_lengths", "table"]
+__all__ = ["Parts", "RowSum", "half_lengths", "table", "with_clipping"]
 
 Of: TypeAlias = Literal["sum", "mean", "population"]
 
@@ -275,6 +275,15 @@ def _quantile(tail: float, law: NoiseLaw, size: int) -> float:
     """
     z = float(-ndtri(tail))
     return z if law == "gaussian" else max(z, coordinate_quantile(tail, size))
+
+
+def with_clipping(noise_std: Array, clipping: float) -> Array:
+    """Return the standard deviations of the entries of a noisy sum, with the random part of what clipping takes.
+
+    `noise_std` has the standard deviations of the noise, and `clipping` is the expected squared error of the whole sum
+    that is due to clipping. An entry is assumed to have the same share of it as of the variance of the noise.
+    """
+    return noise_std * math.sqrt(1 + clipping / float(np.sum(noise_std**2)))
 
 
 def half_lengths(
