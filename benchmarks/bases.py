@@ -44,7 +44,7 @@ from egm.samplers import SimulationWarning
 from egm.study import rivals
 
 TABLE = grid.ROOT / "egm" / "study" / "data" / "bases.csv"
-N, RUNS = 10_000, 100
+N, RUNS, OWN_RUNS = 10_000, 100, 400  # rows; runs of each rival; runs of egm without a basis and with a learned one
 EPSILON, DELTA = 4.0, 1e-6
 RHO = float(calibration.zcdp_rho(EPSILON, DELTA))
 K = math.ceil(6 * math.log(6 / DELTA) / EPSILON) + 4
@@ -194,15 +194,20 @@ def rows_needed(X):
     return 20 * K * half * largest
 
 
-def lines(runs):
-    """Yield one tuple for each data set and method, with the entries that `COLUMNS` names, from `runs` runs.
+def runs_of(method):
+    """Return the number of runs of the method with the name `method`."""
+    return OWN_RUNS if method in ("egm", "egm, learned") else RUNS
+
+
+def lines(quick):
+    """Yield one tuple for each data set and method, with the entries that `COLUMNS` names; only two runs if `quick`.
 
     Errors of the mean are divided by the root mean square error of the mean of N independent rows, the sampling error.
     """
     for name, source in sets().items():
         d, least = source.shape[1], float(np.median([rows_needed(draw(name, source, run)) for run in range(3)]))
         for method, estimate in METHODS.items():
-            squares, used = [], []
+            squares, used, runs = [], [], 2 if quick else runs_of(method)
             for run in range(runs):
                 X = draw(name, source, run)
                 mean, along = estimate(X, RHO, name, grid.generator("bases", name, method, run))
@@ -221,7 +226,7 @@ def main():
     quick = parser.parse_args().quick
     warnings.simplefilter("ignore", SimulationWarning)
     found = []
-    for line in lines(2 if quick else RUNS):
+    for line in lines(quick):
         found.append(line)
         print(*grid.entries(line), sep="  ", flush=True)
     if not quick:

@@ -139,10 +139,10 @@ class AdaptiveDataMechanism(Declared):
     that stand out of the noise [3]_. It takes the eigenvectors of the resulting covariance matrix if
     the noise, by Lemma 4.1 of Poulsen's report (2023), is then expected to be less by a fifth or more.
     Before the sum, it counts long rows, once by their norms along this basis and once by those in the
-    columns. If the counts promise no smaller error with it, as for columns of zeros and ones, the
-    basis is given up. A basis is learned for at most 1024 columns, and only if
-    :math:`n \sqrt{\rho}` is above 2000, which is 13 000 rows for epsilon = 1 and delta = 1e-6;
-    otherwise nothing is asked for it.
+    columns. If the counts promise little gain by it, as for columns of zeros and ones, or a clearly
+    larger error, as for some columns with long tails, the basis is given up. A basis is learned for
+    at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000, which is 13 000 rows for
+    epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
 
     References
     ----------

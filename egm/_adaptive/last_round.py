@@ -74,7 +74,7 @@ _NEARER = 0.2  # standard deviations of noise that the rows between the two norm
 _LEAST_PART = 0.02  # least share of each of these two numbers in their cost
 # Squared error expected in the columns, over that along a learned basis, below which the basis is given up. The first
 # number is for the case that the norms in the columns look normal.
-_COLUMNS = 1.5, 1 / 9
+_COLUMNS = 1.5, 0.7
 _MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
 
 
@@ -233,7 +233,7 @@ def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail |
     If a basis was learned, the norms without the basis are checked, too, because a rotation spreads a long tail of one
     column over many coordinates. If these norms look normal, the basis is kept only if the expected error with it is
     less than two thirds of that without it. Otherwise the error without the basis is a rough estimate for the worst
-    case, and the basis is given up only if this error is less than a ninth of that with it.
+    case, and the basis is given up only if this error is less than 0.7 of that with it.
     """
     it = _LastRound(search, limit=limit)
     seen = it.look()
