@@ -5,8 +5,8 @@ added. It has 1 to 300 weights of one sign or of both, spread over up to twenty 
 may be fractions, and its chi-square variables may be noncentral. For each form the quantile x at a random probability,
 down to exp(-2000), is computed, and then the tail at x. egm.gx2 computes a tail as a sum over nodes of a contour in the
 complex plane, and estimates its error. The tail is compared with the sum over sixteen times as many nodes of the same
-contour. With `--certify K` every K-th tail is also compared with bounds that are proved by
-ball arithmetic.
+contour. That sum has rounding errors of its own. So if both differ by more than the estimate, the tail is compared with
+bounds that are proved by ball arithmetic, and they decide. With `--certify K` every K-th tail is compared with them.
 
 Run it by `python -m benchmarks.random_forms --count 100000`, which takes some minutes.
 """
@@ -77,10 +77,10 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.random_forms", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--certify", type=int, default=0, metavar="K", help="prove every K-th tail, too")
+    parser.add_argument("--certify", type=int, default=0, metavar="K", help="prove bounds of every K-th tail")
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
-    failures = above = proved = wrong = 0
+    failures = above = proved = 0
     largest = 0.0
     for i in range(options.count):
         parameters, say = random_form(rng), partial(print, f"form {i} of seed {options.seed}:", flush=True)
@@ -101,18 +101,16 @@ def main():
             say(problem)
             continue
         off = abs(value - finer_tail(crossing, float(y)))
-        largest = max(largest, off / max(1, abs(value)))
-        if off > estimate:
-            above += 1
-            say(f"error {off:.1e}, estimate {estimate:.1e}")
-        if options.certify and i % options.certify == 0:
+        if off > estimate or (options.certify and i % options.certify == 0):
             enclosure = gx2.certify(x, *parameters, of="logsf" if side is law.upper else "logcdf")
+            off = max(enclosure.low - value, value - enclosure.high, 0.0)
             proved += 1
-            if not enclosure.low - estimate <= value <= enclosure.high + estimate:
-                wrong += 1
+            if off > estimate:
+                above += 1
                 say(f"{value!r}, estimate {estimate:.1e}, proved {enclosure}")
+        largest = max(largest, off / max(1, abs(value)))
     print(f"{options.count} forms: {failures} failures, {above} errors above the estimate, largest {largest:.0e}")
-    print(f"{proved} proved by ball arithmetic: {wrong} errors above the estimate")
+    print(f"{proved} compared with bounds by ball arithmetic")
 
 
 if __name__ == "__main__":
