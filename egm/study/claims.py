@@ -75,8 +75,8 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
     printed : bool
         Whether the claim holds as its source prints it.
     corrected : bool, optional
-        Whether the claim holds after a correction. This argument is given only if the printed form
-        fails and there is a correction.
+        Whether the claim holds after a correction, if there is one. It does not count if the printed
+        form holds, as it may for parameters that a reader has changed.
     **figures : float
         Numbers that the check computed, by their names.
 
@@ -85,8 +85,8 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
     TypeError
         If `printed` or `corrected` is not a truth value.
     ValueError
-        If `corrected` is given although the printed form holds, or if it is false. In both cases it
-        is the chapter that is wrong, and not the source of the claim.
+        If neither the printed nor the corrected form holds. Then it is the chapter that is wrong, and
+        not the source of the claim.
 
     Examples
     --------
@@ -99,9 +99,8 @@ def record(claim: str, *, printed: bool, corrected: bool | None = None, **figure
     printed = _truth("printed", printed)
     if corrected is not None:
         corrected = _truth("corrected", corrected)
-        if printed or not corrected:
-            found = "the printed form of {} holds" if printed else "the correction of {} fails"
-            raise ValueError(f"printed = {printed}, corrected = {corrected}: {found.format(claim)}")
+        if not printed and not corrected:
+            raise ValueError(f"printed = False, corrected = False: the correction of {claim} fails")
     result = HOLDS if printed else CORRECTED if corrected else FAILS
     display(Finding(claim, result, {name: float(value) for name, value in figures.items()}))
 
