@@ -148,15 +148,19 @@ class Crossing:
 
         For a central distribution K(c) is a sum of terms -k log(1 - y) / 2, with y = r c for a group of weights with k
         degrees of freedom. For many weights these terms and c x are far larger than the difference K(c) - c x. So k y /
-        2 is subtracted from each term, and the sum of these parts from c x. Terms with y <= -1, which are far from
-        linear, are left as they are. If the terms are not all small, the sums are in extended precision where the
-        machine has it.
+        2 is subtracted from each term, and the sum of these parts from c x. If the terms are still large, the sums are
+        in extended precision where the machine has it, and terms with y <= -1, which are far from linear, are left as
+        they are.
         """
         height, size = kernel().height_at(self.form.table, self.form.normal, self.c, self.at)
         size += abs(self.c * float(x))
         if size < _SMALL:
             return height - self.c * float(x) + self.beyond, self._rounding(size)
         form, c, rest = self.form, np.longdouble(self.c), np.longdouble(self.pace)
+        bend, bent = kernel().bend_at(form.table, form.normal, self.c, self.at)
+        linear = c * (x - form.mean)
+        if bent + abs(linear) < _SMALL:
+            return float(bend - linear) + self.beyond, self._rounding(size)
         if self.lower or self.theta < kernel().CLOSE:
             rest = 1 - c
         else:

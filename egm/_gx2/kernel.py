@@ -120,6 +120,31 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
     return height, size
 
 
+@compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
+def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
+    """Compute K(c) - K'(0) c as if all weights of a cluster were equal to its center, and the size of the added terms.
+
+    K is the cumulant function, and K'(0) is the mean. For a central group with k degrees of freedom, the term is k / 2
+    times -log(1 - y) - y, with y = r c. Near y = 0, the two parts of it would cancel. There -log(1 - y) is replaced by
+    the series of 2 artanh(z) with z = y / (2 - y), which is the same function. The size is the sum of the absolute
+    values of the terms. `cross` filled `at` for the point c.
+    """
+    bend = size = normal * c * (normal * c) / 2 if normal else 0.0
+    for j in range(table.shape[1]):
+        y, k, nc = c * table[0, j], table[2, j], table[3, j]
+        z = y / (2 - y)
+        if abs(y) < 0.1:
+            q = z * z
+            series = 1 / 3 + q * (1 / 5 + q * (1 / 7 + q * (1 / 9 + q * (1 / 11 + q / 13))))
+            log_less_y = 2 * q * (1 / (1 + z) + z * series)
+        else:
+            log_less_y = -(math.log1p(-y) if y < 0.5 else math.log(at[0, j])) - y
+        term = (k * log_less_y + nc * y * at[1, j]) / 2
+        bend += term
+        size += abs(term)
+    return bend, size
+
+
 @compiled("(f8, f8, f8, f8, f8)")
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
     """Take one step from `u` towards the zero of an increasing function; the zero lies between `low` and `high`.
