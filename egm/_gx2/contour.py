@@ -152,15 +152,15 @@ class Crossing:
         in extended precision where the machine has it, and terms with y <= -1, which are far from linear, are left as
         they are.
         """
-        height, size = kernel().height_at(self.form.table, self.form.normal, self.c, self.at)
+        height, size, roughness = kernel().height_at(self.form.table, self.form.normal, self.c, self.at)
         size += abs(self.c * float(x))
         if size < _SMALL:
-            return height - self.c * float(x) + self.beyond, self._rounding(size)
+            return height - self.c * float(x) + self.beyond, self._rounding(size, roughness)
         form, c, rest = self.form, np.longdouble(self.c), np.longdouble(self.pace)
         bend, bent = kernel().bend_at(form.table, form.normal, self.c, self.at)
         linear = c * (x - form.mean)
         if bent + abs(linear) < _SMALL:
-            return float(bend - linear) + self.beyond, self._rounding(size)
+            return float(bend - linear) + self.beyond, self._rounding(size, roughness)
         if self.lower or self.theta < kernel().CLOSE:
             rest = 1 - c
         else:
@@ -175,14 +175,15 @@ class Crossing:
             terms = np.append(terms, (form.normal * c) ** 2 / 2)
         linear = c * (x - less)
         size = np.abs(terms).sum() + np.abs(form.k * y).sum() + abs(c * x)
-        return float(terms.sum() - linear) + self.beyond, self._rounding(float(size))
+        return float(terms.sum() - linear) + self.beyond, self._rounding(float(size), roughness)
 
-    def _rounding(self, size: float) -> float:
+    def _rounding(self, size: float, roughness: float) -> float:
         """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
 
-        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration.
+        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration; `roughness` is from
+        `kernel.height_at`.
         """
-        return EPS * (64 + 5 * size + 6 * self._turns + self.form.roughness)
+        return EPS * (64 + 5 * size + 6 * self._turns + roughness)
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:

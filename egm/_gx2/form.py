@@ -89,15 +89,6 @@ class Form:
         return self.centers / np.longdouble(self.unit / 2)
 
     @cached_property
-    def roughness(self) -> float:
-        """Return the root of the sum of squares of the groups' degrees of freedom `k`, but at most 64.
-
-        The rounding errors of a quadrature grow with it.
-        """
-        k = np.minimum(self.k, 64.0)
-        return min(float(k @ k) ** 0.5, 64.0)
-
-    @cached_property
     def central(self) -> bool:
         return not np.any(self.nc)
 

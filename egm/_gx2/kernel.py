@@ -104,20 +104,22 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 
 
 @compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
-def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
-    """Compute K(c) as if all weights of a cluster were equal to its center, and the size of the terms that are added.
+def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float, float]:
+    """Compute K(c) as if all weights of a cluster were equal to its center, and two numbers that bound rounding errors.
 
-    K is the cumulant function. The size, from which the rounding error is bounded, is the sum of the absolute values of
-    the terms of K(c), plus k min(|y|, 1) for each group, with y = r c. `cross` filled `at` for the point c.
+    K is the cumulant function. The first number is the sum of the absolute values of the terms of K(c), plus k min(|y|,
+    1) for each group, with y = r c and the degrees of freedom k. The second one is the root of the sum of k^2, but at
+    most 64: the rounding errors of a quadrature grow with it. `cross` filled `at` for the point c.
     """
     size = normal * c * (normal * c) if normal else 0.0
-    height = size / 2
+    height, squares = size / 2, 0.0
     for j in range(table.shape[1]):
         y, k, nc = c * table[0, j], table[2, j], table[3, j]
         log = math.log1p(-y) if y < 0.5 else math.log(at[0, j])  # 1 - y has lost digits of a small y
         height += (at[1, j] * nc - k * log) / 2
         size += k * (abs(log) / 2 + (1.0 if abs(y) > 1 else abs(y))) + abs(at[1, j]) * nc / 2
-    return height, size
+        squares += k * k
+    return height, size, math.sqrt(squares) if squares < 4096 else 64.0
 
 
 @compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
@@ -208,7 +210,7 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     f3^2 / (24 f2^3). The derivative of the logarithm is computed without the correction.
     """
     c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
-    height, _ = height_at(table, normal, c, at)
+    height, _, _ = height_at(table, normal, c, at)
     spread, third, fourth = convex + concave + 1, third - 2, 6.0
     for j in range(table.shape[1]):
         fourth += at[1, j] ** 4 * (3 * table[2, j] + 12 * table[3, j] / at[0, j])
