@@ -17,19 +17,16 @@ is broken. A bound below the promised epsilon is not a proof of privacy.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
-from unittest import mock
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from egm import _random_bits, samplers
-from egm._opendp import vector_noise
+from egm._tape import Law, played, secure, simulated
 from egm._types import Array, ArrayLike
 from egm._validate import count, exact, generator, probability, real, scalar
 
@@ -42,14 +39,7 @@ _USUAL = 0.995  # share of the releases that are not suspected to be outliers; r
 _FAR = 1e3  # an outlier is so many times as far away as these
 _LARGEST = 2.0**500  # its square and the sum of many squares do not overflow
 _NOISELESS = 1e-13  # a variance that is smaller, relative to the largest variance, comes from rounding alone
-
-_NO_NOISE = np.empty(0)
 _COMPARED = 5  # replayed releases that are compared with calls of the release
-_LEAST_L2 = 2.0**20  # least standard deviation of secure l2 noise, so that rounding a product changes little of its law
-
-Law: TypeAlias = str | tuple[str, str]  # a method of a Generator, or OpenDP's names of a constructor and a metric
-# For each number of noise that a release draws: its law, its scale, and which random variance it has (0: none)
-Asked: TypeAlias = tuple[tuple[Law, float, int], ...]
 
 
 # --- The bound --------------------------------------------------------------------------------------------------------
@@ -322,16 +312,16 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     size = count(size=size)
     if rng is not None:
         generator(rng)
-    value, asked, shapes = _played(release, rng)
+    value, asked, shapes = played(release, rng)
     units = [_unit(law, scale) for law, scale, _ in asked]
-    played = [_played(release, rng, np.diag(units)[j])[0] - value for j in range(len(asked))]
-    image = np.reshape(played, (len(asked), len(value))) / np.reshape(units, (-1, 1))
-    told, gammas, noises = _simulated(asked, shapes, size, rng) if rng is not None else _secure(asked, shapes, size)
+    moved = [played(release, rng, np.diag(units)[j])[0] - value for j in range(len(asked))]
+    image = np.reshape(moved, (len(asked), len(value))) / np.reshape(units, (-1, 1))
+    told, gammas, noises = simulated(asked, shapes, size, rng) if rng is not None else secure(asked, shapes, size)
     released = value + noises @ image
     sizes = 1e-9 * np.abs(noises[:_COMPARED]) + 1e-10 * np.array(units)  # the drawn noise may be small by chance
     rounding = 1e-12 * np.abs(value) + sizes @ np.abs(image)
     for i in range(min(size, _COMPARED)):
-        result, *again = _played(release, rng, told[i], tuple(gammas[i]))
+        result, *again = played(release, rng, told[i], tuple(gammas[i]))
         if again != [asked, shapes] or not np.all(np.abs(result - released[i]) <= rounding[i]):
             raise ValueError("release must be a value plus a linear function of its noise")
     return released
@@ -343,172 +333,3 @@ def _unit(law: Law, scale: float) -> float:
     It is the scale, which is rounded for the noise of secure samplers: these draw integers.
     """
     return max(float(round(scale)), 1.0) if isinstance(law, tuple) else scale or 1.0
-
-
-class _Tape(np.random.Generator):
-    """Replace the random generator in a release: return prescribed numbers, and record which noise is asked for.
-
-    `replay` learns in this way how a release depends on its noise. `noises` has the prescribed numbers in their order,
-    and `gammas` those in place of gamma variables, the random variances of l2 noise. If there are too few, a noise is
-    zero and a gamma variable is its mean. `asked` has a tuple for each number: the law and the scale of the noise, and
-    the number (from 1) of its gamma variable, or 0 if it has none. `shapes` has the shapes of these variables. `secure`
-    says whether the release has no generator, and draws by secure samplers. `pending` is the number of a gamma variable
-    that has just been drawn, and that belongs to the next vector of noise.
-    """
-
-    def __init__(self, noises: Array, gammas: tuple[float, ...], secure: bool) -> None:
-        super().__init__(np.random.PCG64(0))
-        self.noises, self.gammas, self.secure = noises, gammas, secure
-        self.asked: list[tuple[Law, float, int]] = []
-        self.shapes: list[float] = []
-        self.pending = 0
-
-    def __getattribute__(self, name: str) -> Any:
-        """Return the attribute `name`; raise ValueError for a method of a Generator that has no substitute here."""
-        if name in _UNKNOWN:
-            raise _cannot(f"rng.{name}")
-        return super().__getattribute__(name)
-
-    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return a prescribed number, or by default `shape`, the mean, in place of a gamma variable; record `shape`."""
-        if np.ndim(shape) or np.ndim(scale) or scale != 1 or size is not None:
-            raise _cannot("rng.gamma for other numbers than single ones of scale 1")
-        self.shapes.append(float(shape))
-        self.pending = len(self.shapes)
-        return self.gammas[len(self.shapes) - 1] if len(self.shapes) <= len(self.gammas) else float(shape)
-
-    def half_gamma(self, twice: int, size: int) -> Array:
-        """Return the result of `gamma` for the shape `twice` / 2, `size` times.
-
-        The method takes the place of `egm.samplers._half_gamma`.
-        """
-        return np.full(size, self.gamma(twice / 2))
-
-    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return `loc` plus the next prescribed numbers in place of normal noise with the standard deviations `scale`.
-
-        The scales are recorded. The shape of the result is `size` or, by default, that to which the others broadcast.
-        """
-        return self._next("normal", loc, scale, size)
-
-    def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return `loc` plus the next prescribed numbers in place of Laplace noise with the scales in `scale`.
-
-        The scales are recorded. The shape of the result is `size` or, by default, that to which the others broadcast.
-        """
-        return self._next("laplace", loc, scale, size)
-
-    def standard_normal(self, *size: Any, **named: Any) -> Any:
-        """Return the result of `normal` for the mean 0 and the standard deviation 1, in the shape `size`."""
-        return self.normal(0.0, 1.0, *size, **named)
-
-    def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-        """Return a function that replaces a list of zeros by as many of the next prescribed numbers.
-
-        The method takes the place of `egm.samplers.vector_noise`, which returns a function that adds noise to integers;
-        the samplers pass zeros. OpenDP's names `maker` and `metric` are recorded as the law of each number, with
-        `scale`.
-        """
-        if not self.secure:
-            raise ValueError("release must take its noise from the rng that it gets, and it used a secure sampler")
-        return lambda zeros: [int(noise) for noise in self._next((maker, metric), 0.0, scale, len(zeros))]
-
-    def _next(self, law: Law, loc: ArrayLike, scale: ArrayLike, size: int | tuple[int, ...] | None) -> Array:
-        """Return `loc` plus the next prescribed numbers, and record `law` and `scale` for each of them."""
-        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale)) if size is None else size
-        start, scales = len(self.asked), np.broadcast_to(np.asarray(scale, dtype=float), shape)
-        self.asked += [(law, float(each), self.pending) for each in scales.ravel()]
-        self.pending = 0
-        noises = np.zeros(scales.size)
-        given = self.noises[start : start + scales.size]
-        noises[: given.size] = given
-        return np.broadcast_to(np.asarray(loc, dtype=float), shape) + noises.reshape(scales.shape)
-
-
-_UNKNOWN = frozenset(name for name in dir(np.random.Generator) if not name.startswith("_")) - frozenset(vars(_Tape))
-
-
-def _cannot(drawn: str) -> ValueError:
-    """Return the error for a release that draws by other functions than `replay` knows; `drawn` says how it draws."""
-    return ValueError(
-        "release must draw all its noise by normal, laplace or standard_normal of its rng, or by the samplers of egm "
-        f"for Gaussian, Laplace or l2 noise; it used {drawn}"
-    )
-
-
-def _refuse(drawn: str) -> Callable[..., Any]:
-    """Return a function that takes the place of another source of randomness, called `drawn`, and raises ValueError."""
-
-    def refuse(*_: Any) -> Any:
-        raise _cannot(drawn)
-
-    return refuse
-
-
-def _played(
-    release: Callable[[Rng | None], ArrayLike],
-    rng: Rng | None,
-    noises: Array = _NO_NOISE,
-    gammas: tuple[float, ...] = (),
-) -> tuple[Array, Asked, tuple[float, ...]]:
-    """Make a release with the numbers `noises` as its noise, and record the noise that it asks for.
-
-    Where `noises` has too few numbers, the noise is zero. `gammas` has the numbers in place of gamma variables (random
-    variances); by default each is replaced by its mean. `release` gets a substitute for `rng`; if `rng` is None, it
-    gets None, and the secure samplers are replaced. Three results are returned: the release, shape (k,); a tuple
-    `Asked`, with an entry for each number; and a tuple with the shapes of the gamma variables that were drawn.
-    """
-    tape = _Tape(noises, gammas, rng is None)
-    with (
-        mock.patch.object(samplers, "vector_noise", tape.discrete),
-        mock.patch.object(samplers, "_half_gamma", tape.half_gamma),
-        mock.patch.object(samplers, "index_sampler", _refuse("samplers.secure_index")),
-        mock.patch.object(_random_bits, "_words", _refuse("random bits of the operating system")),
-    ):
-        return np.ravel(release(None if rng is None else tape)), tuple(tape.asked), tuple(tape.shapes)
-
-
-def _simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> tuple[Array, Array, Array]:
-    """Draw `size` times the noise of one release from the Generator `rng`.
-
-    asked[j] has the law and the scale of a number, and the number of its gamma variable, or 0. If it has one, g, with
-    the shape k, the number is multiplied by sqrt(g / k), to give l2 noise. Three results are returned, with one row for
-    each release: the numbers, the gamma variables, and the multiplied numbers.
-    """
-    drawn = [rng.gamma(shape, size=size) for shape in shapes]
-    numbers = _columns([getattr(rng, str(law))(0.0, scale, size) for law, scale, _ in asked], size)
-    return numbers, _columns(drawn, size), numbers * _factors(asked, shapes, drawn, size)
-
-
-@functools.lru_cache(maxsize=16)
-def _secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, Array, Array]:
-    """Draw `size` times the noise of one release from the secure samplers.
-
-    asked[j] has the law and the scale of a number, and the number of its gamma variable, or 0. If it has one, g, with
-    the shape k, the number is multiplied by sqrt(g / k), to give l2 noise, and rounded to an integer. Three results are
-    returned, with one row for each release: the integers; the means of the gamma variables, because the release is to
-    be compared for these; and the integers again. A second call with equal arguments returns the same draws.
-    """
-    least = min((scale for _, scale, own in asked if own), default=math.inf)
-    if least < _LEAST_L2:  # the product of an integer and a factor, rounded, would have another law
-        raise ValueError(
-            f"release must draw secure l2 noise with a standard deviation of at least {_LEAST_L2:.0f}, got {least!r}"
-        )
-    drawn = [samplers._half_gamma(round(2 * shape), size) for shape in shapes]
-    numbers = _columns([vector_noise(*law, scale)([0] * size) for law, scale, _ in asked], size)
-    noises = np.rint(numbers * _factors(asked, shapes, drawn, size))
-    return noises, np.tile(shapes, (size, 1)), noises
-
-
-def _factors(asked: Asked, shapes: tuple[float, ...], drawn: list[Array], size: int) -> Array:
-    """Return the factors that make l2 noise of normal noise, 1 where there are none, in the shape (size, len(asked)).
-
-    `drawn` has `size` draws for each gamma variable; its shape is in `shapes`.
-    """
-    factors = [np.ones(size), *(np.sqrt(each / shape) for each, shape in zip(drawn, shapes, strict=True))]
-    return _columns([factors[own] for _, _, own in asked], size)
-
-
-def _columns(columns: Sequence[ArrayLike], size: int) -> Array:
-    """Return `columns`, vectors of length `size`, as a matrix, which has the shape (size, 0) if there are none."""
-    return np.asarray(columns, dtype=float).reshape(len(columns), size).T

@@ -29,9 +29,9 @@ from functools import cache
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from scipy.optimize import brentq
 
 from egm._adaptive.declared import MOST
+from egm._falling import first, first_whole
 from egm._mechanisms.base import L2_EPSILONS, l2_until
 from egm._mechanisms.rowsum import half_lengths, with_clipping
 from egm._types import Array, ArrayLike, Columns
@@ -50,7 +50,6 @@ __all__ = ["curve", "solve"]
 _LEAST_RHO = 1e-9  # smallest rho that is tried if ranges are declared, with which no budget is too small
 _MOST_ROWS = 2**53  # every whole number up to this one is a double
 _RATIO = 4.0  # largest ratio of a value to the one before, in the search for the first value that meets the target
-_STEP = 1e-9  # relative tolerance of the result, unless it is a whole number
 
 Field: TypeAlias = Literal["epsilon", "rho", "n"]
 Measure: TypeAlias = Literal["sum", "mean", "relative", "interval"]
@@ -210,7 +209,7 @@ def solve(
         raise ValueError(f"target must be at least {least}, the least error of {tried}, got {target:g}")
     found = low
     if met > 0:
-        between = _first_whole if for_ == "n" else _first
+        between = first_whole if for_ == "n" else first
         found = between(lambda value: error(value) / target, grid[met - 1], grid[met])
     solved: M = replace(mechanism, **{for_: found})  # type: ignore[arg-type]  # a union has no one constructor
     return solved
@@ -434,32 +433,3 @@ def _half_widths(
         return half_lengths(std, forecast.bias, forecast.bias_std, tail)
     parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
     return half_lengths(parts.std, parts.bias, parts.bias_std, tail, mechanism.noise_law, mechanism.noise_size)
-
-
-def _first(ratio: Callable[[float], float], low: float, high: float) -> float:
-    """Return a value between `low` and `high` at which the function `ratio` falls from above 1 to at most 1.
-
-    The function `ratio`, in `solve` the error divided by the target, must be above 1 at `low` and at most 1 at `high`.
-    At the result it is at most 1, and at a value that is smaller by about 1e-9 of the result it is above 1.
-    """
-    ends = math.log(low), math.log(high)
-
-    def value(log: float) -> float:
-        return low if log <= ends[0] else high if log >= ends[1] else math.exp(log)
-
-    log, step = brentq(lambda log: math.log(ratio(value(log))), *ends, xtol=_STEP), _STEP
-    while ratio(value(log)) > 1:
-        log, step = log + step, 2 * step
-    return value(log)
-
-
-def _first_whole(ratio: Callable[[float], float], low: int, high: int) -> int:
-    """Return a whole number from `low` to `high` at which the function `ratio` falls from above 1 to at most 1.
-
-    The function `ratio`, in `solve` the error divided by the target, must be above 1 at `low` and at most 1 at `high`.
-    It is at most 1 at the result, and above 1 at the whole number before the result.
-    """
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if ratio(middle) <= 1 else (middle, high)
-    return high

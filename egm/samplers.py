@@ -26,8 +26,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from egm import _random_bits
 from egm._opendp import index_sampler, vector_noise
-from egm._random_bits import coins, exponentials, uniforms
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import between, count, fitting, generator, nonnegative, positive, scalar
 
@@ -154,7 +154,7 @@ def secure_l2(scale: float, size: int) -> list[int]:
     """
     size = count(size=size)
     scale = fitting(2.0**53 / math.sqrt(size + 1), scale=scale)
-    std = scale * math.sqrt(2 * _half_gamma(size + 1, 1)[0])
+    std = scale * math.sqrt(2 * _random_bits.half_gamma(size + 1, 1)[0])
     return secure_gaussian(std, size)
 
 
@@ -239,7 +239,7 @@ def secure_sample(size: int, probability: float) -> NDArray[np.bool]:
     >>> batch.shape, bool(100 < batch.sum() < 500)
     ((60000,), True)
     """
-    return coins(count(size=size), scalar(partial(between, 1e-12, 1.0), probability=probability))
+    return _random_bits.coins(count(size=size), scalar(partial(between, 1e-12, 1.0), probability=probability))
 
 
 def secure_index(scores: list[int], epsilon: float) -> int:
@@ -433,18 +433,6 @@ def _simulated(draw: Callable[[float, Any], Any], **named: Any) -> Any:
     except ValueError:
         nonnegative(**named)
         raise
-
-
-def _half_gamma(twice: int, size: int) -> Array:
-    """Draw `size` numbers from the gamma distribution with the shape `twice` / 2 and the scale 1, securely.
-
-    The relative error of each draw is below 37 * 2**-53.
-    """
-    drawn = exponentials(size * (twice // 2)).reshape(size, twice // 2)
-    if twice % 2:  # an exponential variable times the squared sine of a random angle has the shape 1/2
-        half = exponentials(size) * np.sin(np.pi * uniforms(size)[0]) ** 2
-        drawn = np.column_stack([drawn, half])
-    return np.array([math.fsum(row) for row in drawn.tolist()])
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 from numpy.random import Generator as Rng
 
-from egm import quantiles, samplers
+from egm import _random_bits, quantiles, samplers
 from egm._adaptive import private_rows
 from egm._basis import BasisLike
 from egm._rows import lattice, norms, people
@@ -113,7 +113,7 @@ def _narrow_secure_l2(scale: float, size: int) -> list[int]:
     The variance is a gamma variable, whose shape here is `size` / 2 instead of (`size` + 1) / 2. This function takes
     the place of `egm.samplers.secure_l2`.
     """
-    return samplers.secure_gaussian(scale * np.sqrt(2 * samplers._half_gamma(size, 1)[0]), size)
+    return samplers.secure_gaussian(scale * np.sqrt(2 * _random_bits.half_gamma(size, 1)[0]), size)
 
 
 def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:

@@ -192,19 +192,19 @@ def test_a_wrong_law_is_noticed(draw, bug, monkeypatch):
 
 @pytest.mark.parametrize("twice", [1, 2, 8, 101])
 def test_random_variance_has_a_gamma_distribution(twice):
-    assert stats.kstest(samplers._half_gamma(twice, 20_000), stats.gamma(twice / 2).cdf).pvalue > LEVEL
+    assert stats.kstest(_random_bits.half_gamma(twice, 20_000), stats.gamma(twice / 2).cdf).pvalue > LEVEL
 
 
 def test_uniforms_have_all_digits_of_a_double(monkeypatch):
-    """The numbers u that `uniforms` draws are between 2**-129 and 1/2, and small ones use more than 64 random bits.
+    """The numbers u that `_uniforms` draws are between 2**-129 and 1/2, and small ones use more than 64 random bits.
 
-    `uniforms` also draws coins, by which its caller chooses between u and 1 - u, to get a uniform number in (0, 1).
+    `_uniforms` also draws coins, by which its caller chooses between u and 1 - u, to get a uniform number in (0, 1).
     """
     bits = {"least": bytes(16), "largest": b"\xff" * 7 + b"\x7f" + b"\xff" * 8, "small": bytes(8) + b"\x01" * 8}
     found = {}
     for name, some in bits.items():
         monkeypatch.setattr(_random_bits.os, "urandom", lambda size, some=some: some)
-        found[name] = float(_random_bits.uniforms(1)[0][0])
+        found[name] = float(_random_bits._uniforms(1)[0][0])
     assert found["least"] == 2.0**-129
     assert found["largest"] == 0.5
     assert found["small"] == pytest.approx(0x0101010101010101 * 2.0**-128, rel=1e-15)

@@ -55,6 +55,11 @@ def test_every_module_is_named():
         importlib.import_module(name)
 
 
+def test_public_modules_are_short():
+    lines = {file.name: len(file.read_text().splitlines()) for file in (ROOT / "egm").glob("[!_]*.py")}
+    assert {name: number for name, number in lines.items() if number > 450} == {}
+
+
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\((?!http)([^)#]+)\)|(notebooks/\S+\.ipynb)", README))))
 def test_files_exist(path):
     assert (ROOT / "".join(path)).exists()
