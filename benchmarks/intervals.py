@@ -1,11 +1,12 @@
 """`python -m benchmarks.intervals`: measure how often intervals of means contain the exact mean, and how long they are.
 
-Two mechanisms release the sum of rows with two columns: an `AdaptiveDataMechanism` and a `GaussianDataMechanism`. A
-third one, "unseen", is an `AdaptiveDataMechanism` that spends budget on intervals which also hold if far rows are too
-few to be noticed. The rows are drawn from each of the fifty laws (distributions) of `benchmarks.laws`, in four
-settings, each with a number of rows and a budget. The guesses that the `GaussianDataMechanism` gets are as wrong as it
-assumes by default: by half a standard deviation in each mean, and by a factor of 1.25 in each standard deviation. If a
-law has infinite variance, the standard deviation of normal rows with the same quartiles takes its place.
+Two mechanisms release the sum of rows with two columns, or with as many as `--columns` says: an `AdaptiveDataMechanism`
+and a `GaussianDataMechanism`. A third one, "unseen", is an `AdaptiveDataMechanism` that spends budget on intervals
+which also hold if far rows are too few to be noticed. The rows are drawn from each of the fifty laws (distributions) of
+`benchmarks.laws`, in four settings, each with a number of rows and a budget. The guesses that the
+`GaussianDataMechanism` gets are as wrong as it assumes by default: by half a standard deviation in each mean, and by a
+factor of 1.25 in each standard deviation. If a law has infinite variance, the standard deviation of normal rows with
+the same quartiles takes its place.
 
 Each release gives four intervals for each column: for the mean of the rows and for the mean of the distribution, at two
 confidence levels. Two figures are printed for each kind of interval. The first is the share of the intervals that
@@ -32,7 +33,7 @@ from egm import AdaptiveDataMechanism, GaussianDataMechanism, calibration
 from egm.study.tables import zipf_sigma
 
 SETTINGS = (1000, 200), (2000, 600), (2000, 1500), (4000, 5000)  # pairs (n, n sqrt(rho)), which the runs take in turn
-D, DELTA = 2, 1e-6
+DELTA = 1e-6
 LEVELS, OF = (0.8, 0.95), ("mean", "population")
 RADIUS, SIGMA_RANGE = 1e3, (1e-3, 1e3)
 OFF, FACTOR = 0.5, 1.25  # how wrong the guesses are: in standard deviations, and as a factor; the mechanism's defaults
@@ -44,28 +45,28 @@ RUNS = 400
 
 
 @cache
-def population(law):
-    """Return the means and the standard deviations of the two columns of the law (distribution) `law`, as two arrays.
+def population(law, d):
+    """Return the means and the standard deviations of `d` columns with the law (distribution) `law`, as two arrays.
 
     Both are computed from a million rows, except the means in `MEANS`, which are known exactly. If the variance is
     infinite, the standard deviations are those of normal rows with the same quartiles.
     """
-    X = laws.LAWS[law](np.random.default_rng(0), 1_000_000, D)
+    X = laws.LAWS[law](np.random.default_rng(0), 1_000_000, d)
     quarters = np.quantile(X, [0.25, 0.75], axis=0)
     spread = np.ptp(quarters, axis=0) / 1.349 if law in laws.INFINITE else np.std(X, axis=0)
-    return np.full(D, MEANS[law]) if law in MEANS else X.mean(axis=0), spread
+    return np.full(d, MEANS[law]) if law in MEANS else X.mean(axis=0), spread
 
 
 @cache
-def mechanism(kind, law, setting, wrong):
-    """Return the mechanism whose intervals are measured, for the law (distribution) with the name `law`.
+def mechanism(kind, law, setting, wrong, d):
+    """Return the mechanism whose intervals are measured, for `d` columns with the law (distribution) named `law`.
 
     `kind` is one of MECHANISMS, and `setting` is an index in SETTINGS. `wrong` says which guesses of a
     GaussianDataMechanism are too large: none (0), the standard deviations (1), the means (2), or both (3). The other
     guesses are too small.
     """
     n, reach = SETTINGS[setting]
-    rho, (mean, spread), scale = (reach / n) ** 2, population(law), scales(setting)
+    rho, (mean, spread), scale = (reach / n) ** 2, population(law, d), scales(setting, d)
     if kind != "gaussian":
         unseen = UNSEEN if kind == "unseen" else 0.0
         return AdaptiveDataMechanism(n, rho, radius=RADIUS, sigma_range=SIGMA_RANGE, unseen=unseen)
@@ -75,23 +76,23 @@ def mechanism(kind, law, setting, wrong):
     return GaussianDataMechanism(sigma, n, epsilon, DELTA, center=center)
 
 
-def scales(setting):
-    """Return two factors, with the mean 1, by which the columns of the rows are multiplied in SETTINGS[`setting`]."""
-    return zipf_sigma(D, laws.ALPHAS[setting], total=D)
+def scales(setting, d):
+    """Return `d` factors, with the mean 1, by which the columns of the rows are multiplied in SETTINGS[`setting`]."""
+    return zipf_sigma(d, laws.ALPHAS[setting], total=d)
 
 
-def release(kind, law, run):
+def release(kind, law, run, d):
     """Make one release; return which means are in their intervals, the lengths of the intervals, and the errors.
 
     `kind` is one of MECHANISMS, `law` is the name of the law of the rows, and `run` chooses the setting and all that is
-    random. The first two results have the shape (2, 2, 2): one entry for each mean of `OF`, each level of `LEVELS`, and
-    each column. The errors of the estimate have one entry for each mean and column.
+    random. The first two results have the shape (2, 2, `d`): one entry for each mean of `OF`, each level of `LEVELS`,
+    and each column. The errors of the estimate have one entry for each mean and column.
     """
     rng, setting = grid.generator("intervals", law, run), run % len(SETTINGS)
-    scale, mean = scales(setting), population(law)[0]
-    shift = rng.uniform(-laws.FAR, laws.FAR, D) * (kind != "gaussian")
-    X = (laws.LAWS[law](rng, SETTINGS[setting][0], D) + shift) * scale
-    made = mechanism(kind, law, setting, run // len(SETTINGS) % 4)
+    scale, mean = scales(setting, d), population(law, d)[0]
+    shift = rng.uniform(-laws.FAR, laws.FAR, d) * (kind != "gaussian")
+    X = (laws.LAWS[law](rng, SETTINGS[setting][0], d) + shift) * scale
+    made = mechanism(kind, law, setting, run // len(SETTINGS) % 4, d)
     found = made.release(X, rng=grid.generator(kind, law, run))
     truths = np.array([X.mean(axis=0), (mean + shift) * scale])
     how = {"unseen": True} if kind == "unseen" else {}
@@ -126,7 +127,7 @@ def over_least(found):
     return np.mean(lengths * math.sqrt(2) / RADIUS * np.resize([reach for _, reach in SETTINGS], len(found)))
 
 
-def table(kind, runs, names=tuple(laws.LAWS)):
+def table(kind, runs, d, names=tuple(laws.LAWS)):
     """Yield lines of text about the intervals of a mechanism: one for each law, and lists of laws that miss a goal.
 
     A law misses a goal if too few intervals contain the mean, or if the intervals are too long.
@@ -136,7 +137,7 @@ def table(kind, runs, names=tuple(laws.LAWS)):
     yield " " * 22 + "".join(f"   {column:21}" for column in columns) + "   over the least" * (kind == "unseen")
     missed = {column: ([], []) for column in columns}
     for law in names:
-        found = [release(kind, law, run) for run in range(runs)]
+        found = [release(kind, law, run, d) for run in range(runs)]
         share, se, ratio = (part.ravel() for part in measured(found))
         few, long = (share + ERRORS * se < np.tile(LEVELS, 2)).tolist(), (ratio > LONGEST).tolist()
         cells = (
@@ -157,11 +158,12 @@ def main():
     """Print a table for each kind of mechanism; the option --quick asks for a tenth of the runs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.intervals", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
+    parser.add_argument("--columns", type=int, default=2, help="columns of the rows, by default 2")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     start = time.perf_counter()
     for kind in MECHANISMS:
-        for text in table(kind, RUNS // 10 if options.quick else RUNS):
+        for text in table(kind, RUNS // 10 if options.quick else RUNS, options.columns):
             print(text, flush=True)
     print(f"{time.perf_counter() - start:.0f} s")
 

@@ -191,7 +191,8 @@ def _adaptive(args: Namespace) -> None:
         release = mechanism.release(X, **labels, rng=_rng(args))
         low, high = (bound.tolist() for bound in release.interval(CONFIDENCE))
         found = {"low": low, "high": high, "confidence": CONFIDENCE, "spent": release.spent}
-        found |= {name: getattr(release, name).tolist() for name in ("bias", "bias_std", "center", "sigma")}
+        names = "uncorrected", "uncorrected_std", "bias", "bias_std", "center", "sigma"
+        found |= {name: getattr(release, name).tolist() for name in names}
         found |= {"forecast": errors(release.forecast), "model_holds": release.model_holds}
         found["method"] = release.method
         if release.count is not None:

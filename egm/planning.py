@@ -429,7 +429,7 @@ def _half_widths(
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
-        std = with_clipping(forecast.centered_std, forecast.error.clipping)
+        std = with_clipping(forecast.centered_std, forecast.error.clipping, forecast.uncorrected_std)
         return half_lengths(std, forecast.bias, forecast.bias_std, tail)
     parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
     return half_lengths(parts.std, parts.bias, parts.bias_std, tail, mechanism.noise_law, mechanism.noise_size)

@@ -175,6 +175,8 @@ def _in_ranges(rows: Answers, found: Mean) -> LastRound:
     return LastRound(
         mean=mean,
         noise_std=noise_std,
+        uncorrected=zero,
+        uncorrected_std=zero,
         bias=zero,
         bias_std=zero,
         forecast=ErrorForecast(float(np.sum(noise_std**2)), 0.0, 0.0),

@@ -41,14 +41,16 @@ class Correction:
     corrected. All other attributes are vectors in the units of the sum, with an entry for each column or, along a
     basis, for each coordinate. `added` is to be added to the sum of the clipped rows, and `std` is the standard
     deviation of its noise. The corrected sum is still wrong by an unknown vector. For a forecast, `left` has the
-    expected root mean square of each entry. For intervals, `hidden` is an upper estimate of its absolute value, and
-    `unknown` is the standard deviation of the noise in this estimate.
+    expected root mean square of each entry. For intervals, `rest` is a noisy estimate of this vector: what was measured
+    and is not added. `unknown` is the standard deviation of its noise, and `hidden` is an upper estimate of the
+    distance that was not measured, because it lies beyond the larger clip norm.
     """
 
     larger: bool
     added: Array
     std: Array
     left: Array
+    rest: Array
     hidden: Array
     unknown: Array
 
@@ -73,10 +75,10 @@ def correct(parts: Array, variance: Array, chance: Array, noise: Array, ratio: f
     beyond, at_most = (np.where(clear, *ratio) * further for ratio in (_FURTHER, _AT_MOST))
     if np.sum(kept**2 * variance) + rest > (ratio**2 - 1) * np.sum(noise**2):
         nothing = np.zeros(parts.size)
-        return Correction(True, nothing, nothing, beyond, at_most, nothing)
+        return Correction(True, nothing, nothing, beyond, nothing, at_most, nothing)
     left = np.hypot(np.where(small, math.sqrt(rest / max(int(small.sum()), 1)), 0.0), beyond)
-    hidden, unknown = (1 - kept) * np.abs(parts) + at_most, np.sqrt((1 - kept**2) * variance)
-    return Correction(False, kept * parts, kept * np.sqrt(variance), left, hidden, unknown)
+    unknown = np.sqrt((1 - kept**2) * variance)
+    return Correction(False, kept * parts, kept * np.sqrt(variance), left, (1 - kept) * parts, at_most, unknown)
 
 
 def unexplained(vector: Array, variances: Array, deviations: float, share: float = 0.0) -> tuple[float, float]:

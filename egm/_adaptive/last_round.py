@@ -83,20 +83,23 @@ class LastRound:
     """Hold the released mean of n rows, and describe the error of the sum, which is estimated by n times the mean.
 
     All values are in the units of the rows, which may be standardized. `noise_std` is the standard deviation of the
-    noise in each entry of the sum. `bias` estimates the largest amount by which clipping may have moved each entry, up
-    or down, and `bias_std` is the standard deviation of the noise in this estimate. `forecast` is the expected squared
-    error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the rows looked like
-    those of normal rows. `share` has each column's share of the total variance, by which the error due to clipping is
-    divided among the columns. `center` is the center that was found before the last sum, in the coordinates of the
-    columns. `sigma` has the standard deviations that were found before it, along `basis` if there is one. `spread` has
-    the standard deviations of the columns that follow from `sigma`. If more rows are long than in normal data, they are
-    upper bounds, because any one column may make the rows long. `unseen` bounds what clipping took from the sum, or is
-    None if no part of the budget was declared for this. `method` is "search", or "ranges" for rows that are clipped to
-    declared ranges without a search.
+    noise in each entry of the sum. `uncorrected` is a noisy estimate of what is still missing in each entry because of
+    clipping. `bias` estimates the largest further amount by which clipping may have moved each entry, up or down.
+    `uncorrected_std` and `bias_std` are the standard deviations of the noise in these two estimates. `forecast` is the
+    expected squared error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the
+    rows looked like those of normal rows. `share` has each column's share of the total variance, by which the error due
+    to clipping is divided among the columns. `center` is the center that was found before the last sum, in the
+    coordinates of the columns. `sigma` has the standard deviations that were found before it, along `basis` if there is
+    one. `spread` has the standard deviations of the columns that follow from `sigma`. If more rows are long than in
+    normal data, they are upper bounds, because any one column may make the rows long. `unseen` bounds what clipping
+    took from the sum, or is None if no part of the budget was declared for this. `method` is "search", or "ranges" for
+    rows that are clipped to declared ranges without a search.
     """
 
     mean: Array
     noise_std: Array
+    uncorrected: Array
+    uncorrected_std: Array
     bias: Array
     bias_std: Array
     forecast: ErrorForecast
@@ -113,8 +116,8 @@ class LastRound:
 class _Shift(NamedTuple):
     """Estimate, from a noisy number of long rows, how far clipping these rows moves the sum of the scaled rows.
 
-    `surely` is a lower estimate of this distance, `at_most` is an upper one, and `doubt` is the standard deviation of
-    the noise in the upper one.
+    `surely` is a lower estimate of this distance, and >= 0. `at_most` estimates the distance if all long rows point in
+    one direction; because of its noise, with the standard deviation `doubt`, it may be negative.
     """
 
     surely: float = 0.0
@@ -322,8 +325,10 @@ class _LastRound:
         unseen = self.unseen(clip, share * search.account.left) if share else None
         mean, std = self.rows.mean("sum", search.center, b, clip.norm, search.account.left)
         noise_std = n * std / b
+        rest, rest_std = np.zeros((2, b.size))
         if clip.found is not None:
             mean, noise_std = mean + clip.found.added * b / n, np.hypot(noise_std, clip.found.std)
+            rest, rest_std = clip.found.rest, clip.found.unknown
         if clip.model:
             clipping, off_center = forecast.clipping(self.sigma, n, b, clip.norm, search.center_std)
             off_center += _square(self.unit * clip.shift.surely)
@@ -337,7 +342,7 @@ class _LastRound:
                     bias_std = np.minimum(bias_std, math.sqrt(doubtful) / 2)
             bias, bias_std = (part / math.sqrt(self.effective) for part in (bias, bias_std))
             if clip.found is not None:
-                bias, bias_std = bias + clip.found.hidden, np.hypot(bias_std, clip.found.unknown)
+                bias = bias + clip.found.hidden
                 off_center += _square(float(np.linalg.norm(clip.found.left)))
         else:
             clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.shift.at_most)
@@ -355,6 +360,8 @@ class _LastRound:
         return LastRound(
             mean=search.center_of_columns,
             noise_std=noise_std,
+            uncorrected=search.vector_of_columns(rest),
+            uncorrected_std=search.of_columns(rest_std),
             bias=np.minimum(bias, farthest),
             bias_std=np.minimum(bias_std, farthest),
             forecast=expected,
@@ -574,7 +581,7 @@ class _LastRound:
 
         The second result has a column for each norm except the first, with the three numbers of a `_Shift`: how far
         clipping to this norm moves the sum. For this, only the longer rows in excess of those expected of normal rows
-        count. The upper estimate adds one standard deviation of the noise to this excess.
+        count. The lower estimate subtracts one standard deviation of the noise from this excess.
         """
         off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
         expected = self.n * np.array([self.share(norm) for norm in norms[1:]])
@@ -587,7 +594,7 @@ class _LastRound:
             few = off * more <= np.maximum(noise * norms[:-1] - _SURE[0] * off * chance, _CHANCE * off * chance)
             if few[0] or not self.affords(cost):
                 break
-        distances = off * np.array([*np.maximum([more - chance, more + chance], 0.0), chance])
+        distances = off * np.array([np.maximum(more - chance, 0.0), more, chance])
         too_many = off[-1] * (more[-1] - _CHANCE * chance[-1]) > noise * norms[-1]
         first = int(np.argmax(few)) if few.any() else None if too_many else few.size - 1
         return first, distances
@@ -632,7 +639,7 @@ class _LastRound:
                 break
             clip_norm *= _RAISED
         surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
-        at_most, off = max(excess if tail is None else found, 0.0), longer * clip_norm
+        at_most, off = excess if tail is None else max(found, 0.0), longer * clip_norm
         return clip_norm, enough, _Shift(off * surely, off * at_most, off * std)
 
     def falling(self) -> float:

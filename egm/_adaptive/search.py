@@ -300,7 +300,11 @@ class Search:
     @property
     def center_of_columns(self) -> Array:
         """Return the center in the coordinates of the columns, even if `center` has coordinates along a basis."""
-        return self.center if self.basis is None else self.basis.inverse(self.center)
+        return self.vector_of_columns(self.center)
+
+    def vector_of_columns(self, vector: Array) -> Array:
+        """Return the `vector`, which has coordinates along the basis if there is one, in those of the columns."""
+        return vector if self.basis is None else self.basis.inverse(vector)
 
     def of_columns(self, std: Array) -> Array:
         """Return the standard deviations of the columns, for noise with the standard deviations `std` along the basis.

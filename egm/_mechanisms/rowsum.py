@@ -49,7 +49,8 @@ class Parts:
     All have the shape (d,). The last four have the shape (2, d) if they differ for the lower and the upper ends of
     intervals. `count_std` is the standard deviation of the noise in the number of rows, or 0 if this number is public.
     If `bias` is the number of rows times a bound for one row, `bias_of_row` is that bound; `bias_std` does not include
-    the noise in the number.
+    the noise in the number. `shift`, 0 unless it is set, is a noisy estimate of what is missing in the
+    sum; its noise is a part of `std`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Parts:
     ) -> None:
         self.center, self.noise_std, self.std, self.bias, self.spread = center, noise_std, std, bias, spread
         self.count_std, self.bias_std, self.bias_of_row = count_std, bias_std, bias_of_row
+        self.shift: Array | float = 0.0
 
 
 class RowSum(ABC):
@@ -188,10 +190,10 @@ class RowSum(ABC):
         if of == "sum":
             of_count = parts.count_std * (np.abs(parts.center) + parts.bias_of_row)
             down, up = np.broadcast_to(half(parts.std**2 + of_count**2), (2, parts.center.size))
-            return self.estimate - down, self.estimate + up
+            return self.estimate + parts.shift - down, self.estimate + parts.shift + up
         variance = parts.std**2 + (self.n * parts.spread**2 if of == "population" else 0.0)
         count = self._noisy_count()
-        low, high = _ratio(self.estimate - count * parts.center, count, variance, parts, z, half)
+        low, high = _ratio(self.estimate + parts.shift - count * parts.center, count, variance, parts, z, half)
         return parts.center + low, parts.center + high
 
     def _noisy_count(self) -> float:
@@ -277,13 +279,14 @@ def _quantile(tail: float, law: NoiseLaw, size: int) -> float:
     return z if law == "gaussian" else max(z, coordinate_quantile(tail, size))
 
 
-def with_clipping(noise_std: Array, clipping: float) -> Array:
+def with_clipping(noise_std: Array, clipping: float, further: Array | float = 0.0) -> Array:
     """Return the standard deviations of the entries of a noisy sum, with the random part of what clipping takes.
 
     `noise_std` has the standard deviations of the noise, and `clipping` is the expected squared error of the whole sum
-    that is due to clipping. An entry is assumed to have the same share of it as of the variance of the noise.
+    that is due to clipping. An entry is assumed to have the same share of it as of the variance of the noise. `further`
+    is the standard deviation of further noise.
     """
-    return noise_std * math.sqrt(1 + clipping / float(np.sum(noise_std**2)))
+    return np.hypot(noise_std * math.sqrt(1 + clipping / float(np.sum(noise_std**2))), further)
 
 
 def half_lengths(

@@ -620,23 +620,24 @@ def test_intervals_cover(law):
 
 
 def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
-    """A confidence interval is centered at the estimate, and its half-width grows with the confidence.
+    """A confidence interval is centered at `estimate` + `uncorrected`, and its half-width grows with the confidence.
 
-    For a confidence near 0 the half-width is `release.bias`, a noisy estimate of how far clipping may have moved the
-    estimate. For a confidence near 1 it is this bias plus the normal quantile times s. Here s**2 is
-    `release.bias_std`**2, the variance of the noise in the bias, plus the column's part of the forecast squared error.
-    The parts of all columns add up to the forecast for noise and clipping.
+    The half-width is at least `release.bias`, a noisy estimate of how far clipping may have moved the estimate further.
+    For a confidence near 1 it is this bias plus the normal quantile times s. Here s**2 is the sum of the squares of
+    `release.bias_std` and `release.uncorrected_std`, which are those of noise, and of the column's part of the forecast
+    squared error. The parts of all columns add up to the forecast for noise and clipping.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
     halves = []
     for confidence in (1e-6, 0.5, 0.95, 1 - 1e-13):
         low, high = release.interval(confidence)
-        assert (low + high) / 2 == pytest.approx(release.estimate, rel=1e-12)
+        assert (low + high) / 2 == pytest.approx(release.estimate + release.uncorrected, rel=1e-12)
         halves.append((high - low) / 2)
     assert np.all(np.diff(halves, axis=0) > 0)
-    assert halves[0] == pytest.approx(release.bias, rel=1e-3, abs=1e-5 * np.max(release.noise_std))
+    assert halves[0] == pytest.approx(np.maximum(release.bias, 0), rel=1e-3, abs=1e-5 * np.max(release.noise_std))
     assert np.all(release.bias_std > 0.3 * release.noise_std)  # so the tail on the other side does not count
     spread = ((halves[-1] - release.bias) / stats.norm.isf(1e-13)) ** 2 - release.bias_std**2
+    spread -= release.uncorrected_std**2
     assert np.all(spread >= release.noise_std**2)
     assert np.sum(spread) == pytest.approx(release.forecast.noise + release.forecast.clipping, rel=1e-3)
 
@@ -941,7 +942,7 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
     error, expected, share = np.mean(list(runs()), axis=0)
     assert 0.4 < error / expected < most
     assert share >= covered
-    monkeypatch.setattr(last_round, "correct", lambda parts, *rest: Correction(False, *[np.zeros(parts.size)] * 5))
+    monkeypatch.setattr(last_round, "correct", lambda parts, *rest: Correction(False, *[np.zeros(parts.size)] * 6))
     blind, hopeful, share = np.mean(list(runs()), axis=0)
     assert blind > max(worse * error, 3 * hopeful)
     assert share == 0
@@ -967,10 +968,12 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     nothing, one, all_of_them = found(2 * noise), found([9, *noise[1:]]), found(9 * noise)
     assert not nothing.larger
     assert not np.any([nothing.added, nothing.std, nothing.left])
-    assert np.all([nothing.hidden, nothing.unknown] == np.full((2, 16), 2.0))  # what was seen, and its noise
+    assert nothing.rest.tolist() == (2 * noise).tolist()  # what was seen
+    assert np.all(nothing.unknown == 2.0)  # its noise
+    assert not nothing.hidden.any()
     assert one.added.tolist() == [9, *[0] * 15]
     assert one.std.tolist() == [2, *[0] * 15]
-    assert (one.hidden[0], one.unknown[0]) == (13.5, 0)  # 1.5 times as much may be beyond the larger norm
+    assert (one.rest[0], one.hidden[0], one.unknown[0]) == (0, 13.5, 0)  # 1.5 times as much may be beyond
     assert all_of_them.larger
     assert not all_of_them.added.any()
     assert np.all(all_of_them.left > 0)
@@ -978,6 +981,8 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     gentle = found(3 * noise, ratio=3.0)  # clipping to the larger norm would add 8 times the noise
     np.testing.assert_allclose(gentle.added, 3 * noise * (9 - 4) / 9)  # the share of James and Stein
     np.testing.assert_allclose(gentle.std, 2 * (9 - 4) / 9)
+    np.testing.assert_allclose(gentle.added + gentle.rest, 3 * noise)
+    np.testing.assert_allclose(np.hypot(gentle.std, gentle.unknown), 2)  # all the noise of what was measured
 
 
 @pytest.mark.parametrize("d", [1, 3, 30, 300])

@@ -412,7 +412,7 @@ def test_chosen_columns_get_their_own_sigma(released, silent):
 def test_adaptive_is_that_of_the_package(released, adaptive, monkeypatch):
     it, release = adaptive
     found = released(*ADAPTIVE, "--simulate", "5")
-    for name in ("estimate", "noise_std", "center", "sigma", "bias", "bias_std"):
+    for name in ("estimate", "noise_std", "center", "sigma", "uncorrected", "uncorrected_std", "bias", "bias_std"):
         assert found[name] == getattr(release, name).tolist()
     assert (found["spent"], found["model_holds"]) == (release.spent, release.model_holds)
     assert found["forecast"]["total"] == release.forecast.total
@@ -565,7 +565,8 @@ def test_formats_say_the_same(egm, adaptive, monkeypatch, form, command):
         comment, *lines = out.decode().splitlines()
         table = list(csv.DictReader(lines))
         assert [row["column"] for row in table] == expected["columns"]
-        intervals = ("low", "high", "bias", "bias_std", "center") if command == ADAPTIVE else ()
+        more = "low", "high", "uncorrected", "uncorrected_std", "bias", "bias_std", "center"
+        intervals = more if command == ADAPTIVE else ()
         for name in ("estimate", "noise_std", "sigma", *intervals):
             values = expected.get(name) or expected["parameters"][name]
             assert [float(row[name]) for row in table] == values

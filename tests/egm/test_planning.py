@@ -214,12 +214,12 @@ def test_interval_contains_the_mean_as_often_as_it_says():
 def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
     """The measure "interval" forecasts half of the width of the 95 % intervals of an adaptive release, within 25 %.
 
-    The forecast is compared with the median of five intervals for the means of normal rows, in each of the three
+    The forecast is compared with the median of 25 intervals for the means of normal rows, in each of the three
     columns. With "add_remove" as `neighbors` the number of rows is private; its noise hardly changes a mean.
     """
     rng, it = np.random.default_rng(2), replace(ADAPTIVE, neighbors=neighbors)
     halves = []
-    for _ in range(5):
+    for _ in range(25):
         release = it.release(rng.normal(ROWS["center"], ROWS["sigma"], size=(it.n, 3)), rng=rng)
         low, high = release.interval(0.95, of="mean")
         halves.append((high - low) / 2)

@@ -374,15 +374,15 @@ def test_intervals_are_measured_for_each_law(kind):
     The lines say how often confidence intervals of the mechanism `kind` contain the mean. A law is a distribution of
     rows. `intervals.release` returns equal arrays for equal numbers of the run, and other arrays for another number.
     """
-    heading, columns, *laws_of, first, _, _, _ = intervals.table(kind, 4, ("uniform", "t, 2"))
+    heading, columns, *laws_of, first, _, _, _ = intervals.table(kind, 4, 2, ("uniform", "t, 2"))
     assert heading.startswith(kind)
     assert "population 95%" in columns
     assert [line[:7].rstrip() for line in laws_of] == ["uniform", "t, 2"]
     assert first.startswith("mean 80%, laws (of 2) inside often enough: ")
-    inside, lengths, errors = intervals.release(kind, "uniform", 1)
+    inside, lengths, errors = intervals.release(kind, "uniform", 1, 2)
     assert (inside.shape, lengths.shape, errors.shape) == ((2, 2, 2), (2, 2, 2), (2, 2))
-    assert np.array_equal(intervals.release(kind, "uniform", 1)[2], errors)
-    assert not np.array_equal(intervals.release(kind, "uniform", 5)[2], errors)
+    assert np.array_equal(intervals.release(kind, "uniform", 1, 2)[2], errors)
+    assert not np.array_equal(intervals.release(kind, "uniform", 5, 2)[2], errors)
 
 
 @pytest.mark.filterwarnings("ignore")
