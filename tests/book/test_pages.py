@@ -201,11 +201,11 @@ def test_interval_is_as_wide_as_the_page_says():
     nine releases. At least 95 percent of all these intervals contain the exact sum.
     """
     assert (
-        "is about ±300 for each of the\n  three columns with 962 rows, ±8 years, ±75 and ±8 visits with 2000, "
-        "±0.8, ±9 and ±0.8 with 10 000, and ±0.09, ±1.1 and ±0.04 with 100 000"
+        "is about ±260 for each of the\n  three columns with 962 rows, ±7 years, ±60 and ±7 visits with 2000, "
+        "±0.7, ±7.5 and ±0.6 with 10 000, and ±0.09, ±1.1 and ±0.04 with 100 000"
     ) in PRACTICE
     people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
-    said = {962: (300,) * 3, 2000: (8, 75, 8), 10_000: (0.8, 9, 0.8), 100_000: (0.09, 1.1, 0.04)}
+    said = {962: (260,) * 3, 2000: (7, 60, 7), 10_000: (0.7, 7.5, 0.6), 100_000: (0.09, 1.1, 0.04)}
     inside = []
     for n, widths in said.items():
         X = people[:n]
