@@ -19,6 +19,7 @@ _FEW = 48  # up to this number of quantiles are computed one by one
 _NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
 _SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
 _LEAST = 1e-13  # least tolerance of the search: near the zero of a huge logarithm, theta moves by such steps
+_ROUND_TRIP = 1e-12  # largest error of the logarithm of a tail at a quantile, relative if that logarithm is above 1
 _BESIDE = 1e-9  # distance from the constant term, in units of twice the largest weight
 _NEAREST = -320.0  # log of the least distance from the constant term at which a quantile is searched between bounds
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight
@@ -448,21 +449,22 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         return (crossing.log_height(0.0)[0] - log_p) / crossing.c
     # The last round ends with a second-order step in x, whose error is the third power of 3e-5.
     x = find_root(excess, theta, tolerance=max(3e-5 / depth, _LEAST))
-    return x if definite else _polished(form, log_p, lower, x)
+    return x if definite and np.all(form.k > 0.1) else _polished(form, log_p, lower, x)
 
 
 def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
-    """Improve `x`, a result of `search` for weights of both signs, by the secant rule, and return the better quantile.
+    """Improve `x`, the quantile that `search` has found, by the secant rule, and return the better quantile.
 
-    Near 0, where the density may be infinite, the last step of `search` may be inaccurate. The secant rule needs only
-    the tail. `form` holds the parameters of Q, and `log_p` is the logarithm of the lower tail (if `lower` is true) or
-    of the upper tail at the quantile.
+    For weights of both signs near 0, where the density may be infinite, and for few degrees of freedom, the last step
+    of `search` may be inaccurate. The secant rule needs only the tail. `form` holds the parameters of Q, and `log_p` is
+    the logarithm of the lower tail (if `lower` is true) or of the upper tail at the quantile. If the rule does not
+    converge, as it may where the density is infinite, an AccuracyError is raised.
     """
 
     def excess(x: float) -> float:
         return log_tail_at(saddle(form, x, lower), x)[0] - log_p
 
-    before, off, off_before = x + 1e-9, excess(x), math.nan
+    before, off, off_before = x + (1e-9 if form.r[0] < 0 else 1e-7 * x), excess(x), math.nan
     for _ in range(20):
         if abs(off) <= 1e-13 * max(1.0, -log_p):
             break
@@ -471,4 +473,6 @@ def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
             break
         before, off_before, x = x, off, x - off * (x - before) / (off - off_before)
         off = excess(x)
+    if abs(off) > _ROUND_TRIP * max(1.0, -log_p):
+        raise AccuracyError(f"no quantile within 20 steps for a tail with the logarithm {log_p!r}", estimate=x)
     return x

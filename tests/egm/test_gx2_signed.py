@@ -1024,9 +1024,20 @@ def test_far_tails_of_a_normal_term(z):
         assert gx2.cdf(-z, [1.0], normal=1.0) == gx2.pdf(-z, [1.0], normal=1.0) == 0
 
 
-@pytest.mark.parametrize("p", [0.5, 0.4999])
-def test_round_trip_near_a_pole(p):
-    assert gx2.cdf(gx2.ppf(p, [1.0, -1.0]), [1.0, -1.0]) == pytest.approx(p, rel=1e-12)
+@pytest.mark.parametrize(
+    ("p", "weights", "dof"),
+    [
+        (0.5, [1.0, -1.0], 1.0),
+        (0.4999, [1.0, -1.0], 1.0),
+        (0.5, [1.0, -1.0], 0.3),
+        (0.4, [1.0, -1.0], 0.3),
+        (0.40085269668434276, [1.0, -6.764523810252324], 0.25),
+        (0.063, [1.144, 0.0032, 0.00226, 0.0021], [0.028, 0.18, 1.52, 2.5]),
+    ],
+)
+def test_round_trip_near_a_pole(p, weights, dof):
+    assert gx2.cdf(gx2.ppf(p, weights, dof), weights, dof) == pytest.approx(p, rel=1e-12)
+    assert gx2.sf(gx2.isf(p, weights, dof), weights, dof) == pytest.approx(p, rel=1e-12)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
