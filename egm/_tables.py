@@ -213,18 +213,19 @@ def _at_once(frame: Any, others: list[int]) -> bool:
     return _cast(frame[:0], others).to_numpy().dtype.kind in "iuf"
 
 
-def shape(**named: object) -> tuple[int, ...] | None:
+def shape(**named: Any) -> tuple[Any, ...] | None:
     """Return the shape of a data frame, or None for anything else, without reading a row.
 
-    The argument is passed by keyword, and errors show its name. Raise TypeError for a column that holds neither numbers
-    nor booleans.
+    The argument is passed by keyword, and errors show its name. The number of rows of a data frame of dask is NaN.
+    Raise TypeError for a column that holds neither numbers nor booleans.
     """
     ((name, X),) = named.items()
-    frame = _as("DataFrame", X)
+    lazy = _is_dask_frame(X)
+    frame = _as("DataFrame", X._meta if lazy else X)
     if frame is None:
         return None
     _others(name, frame)
-    return tuple(frame.shape)
+    return (np.nan, frame.shape[1]) if lazy else tuple(frame.shape)
 
 
 def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
@@ -366,16 +367,11 @@ def check(X: object, columns: Columns) -> None:
     """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
 
     Names that only number the columns are accepted. If `columns` is None, a table with two or more real names is
-    refused. Raise TypeError for a data frame of dask with a column that holds neither numbers nor booleans.
+    refused.
     """
     names = column_names(X)
-    if names is None:
-        return
-    _places("X", _distinct("X", names), columns)
-    if _is_dask_frame(X):
-        for name, kind in zip(names, X.dtypes, strict=True):  # type: ignore[attr-defined]  # it has them
-            if kind.kind not in "biuf":
-                raise _no_numbers("X", name, kind)
+    if names is not None:
+        _places("X", _distinct("X", names), columns)
 
 
 def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
@@ -403,6 +399,7 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
         return X if place is None else X[:, place]
     if not _is_dask_frame(X):
         return _blocks(_as("DataFrame", X), place, gaps)
+    shape(X=X)  # raises an error for a column that holds no numbers
     by_name = columns is not None and set(columns) == set(names)
     # A partition may have its own order.
     moved = X.map_partitions(operator.getitem, list(columns or ())) if by_name else X

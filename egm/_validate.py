@@ -250,12 +250,14 @@ def unread(**named: object) -> tuple[int, ...] | None:
         return ()
     if name == "value":
         _tables.require_one_type(name, value)
-    if (shape := _tables.shape(**named)) is not None:
-        return shape
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    plain = isinstance(dtype, np.dtype)
-    if not plain and type(value).__module__.split(".")[0] == "dask":
+    plain, lazy = isinstance(dtype, np.dtype), type(value).__module__.split(".")[0] == "dask"
+    if lazy and not plain and name not in _TABLES:
         return None
+    if (of_frame := _tables.shape(**named)) is not None:
+        return of_frame
+    if lazy and name in _TABLES and not hasattr(type(value), "chunks"):
+        raise TypeError(f"{name} must be a dask array or a data frame of dask, got {type(value)}")
     if isinstance(value, np.ma.MaskedArray) or (plain and (dtype == np.bool or not hasattr(value, "__array__"))):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     if isinstance(value, int | float | np.ndarray):

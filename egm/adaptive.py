@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from egm import _tables
 from egm._adaptive.declared import Declared
 from egm._adaptive.opened import check, opened
 from egm._adaptive.outcome import expected_rows, outcome
@@ -320,8 +319,8 @@ class AdaptiveDataMechanism(Declared):
         ------
         ValueError
             If `X` is not a matrix with the declared columns and number of rows, if `rho` is below
-            ``least_rho(d)`` and there are no `ranges`, or if only one of `person` and the
-            mechanism's `per_person` is given.
+            ``least_rho(d)`` and there are no `ranges`, if `person` is one of `columns`, or if only
+            one of `person` and the mechanism's `per_person` is given.
         TypeError
             If `X` is an iterator and `person` is not the name of a column, or if the type of `X` shows
             that it does not hold real numbers.
@@ -411,7 +410,6 @@ class AdaptiveDataMechanism(Declared):
         >>> release.simulated, release.estimate.shape
         (False, (1,))
         """
-        _tables.refuse_rows_of_tables(X)
         self.check(X, person=person)
         passes, columns = opened(X, person, self)
         middle, half = self._standard

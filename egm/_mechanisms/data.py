@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,7 +41,6 @@ from egm._validate import (
     probability,
     scalar,
     shown_shape,
-    unread,
     vector,
     warn_of_delta,
 )
@@ -760,8 +759,9 @@ class GaussianDataMechanism(Mechanism):
         ------
         ValueError
             If `X` does not have d columns; if `X` does not have `n` rows, although this number is
-            public and each row is a person; if the names of `X` are not those of `columns`; or if
-            `person` is given and the mechanism has no `per_person`, or the other way round.
+            public and each row is a person; if the names of `X` are not those of `columns`; if
+            `person` is one of `columns`; or if `person` is given and the mechanism has no
+            `per_person`, or the other way round.
         TypeError
             If the type of `X` shows that it does not hold real numbers.
 
@@ -781,37 +781,23 @@ class GaussianDataMechanism(Mechanism):
         ValueError: X must have the declared n = 10000 rows, got 9999
         """
         people.require_person(person, self.per_person)
-        counted = self._joint.counted or self.per_person is not None
-        self._check_rows(X, people.label_names(X, person=person), counted)
+        self._check_rows(X, self._joint.counted or self.per_person is not None, person=person)
 
-    def _check_rows(self, X: Any, labels: Sequence[Hashable], counted: bool) -> None:
-        """Raise the errors of `check` for the rows `X`, whose columns `labels` are not summed.
+    def _check_rows(self, X: Any, counted: bool, **labels: Any) -> None:
+        """Raise the errors of `check` for the rows `X` with the `labels` person and by, as `people.layout` takes them.
 
-        These columns say to which person, or to which group, a row belongs. If `counted` is false, there must be `n`
-        rows. Otherwise any number is allowed, because the release itself counts the rows or the persons.
+        If `counted` is false, there must be `n` rows. Otherwise any number is allowed, because the release itself
+        counts the rows or the persons.
         """
-        if _tables.is_read_later(X):
-            return
-        if labels and _tables.column_names(X) is None:
-            raise TypeError("X must have names of columns if person or by is one of them")
-        table: Any = _tables.chosen(X, self.columns, labels)
-        if _tables.is_blocks(table):
-            shape: Any = np.nan if table.count is None else table.count, len(table.names)
-        else:
-            shape = unread(X=table)
-        if self.columns is not None or shape is None:  # otherwise the shape gives a better message
-            _tables.check(table, self.columns)
-        if shape is None:
-            return
-        rows, *columns = shape or (1,)
-        if not isinstance(X, list | tuple) and columns != [self.sigma.size] and not np.isnan(sum(columns)):
-            given = shown_shape("X", shape) if counted else shape
+        table, shape = people.layout(X, self.columns, **labels)
+        if len(shape) != 2 or not (shape[1] == self.sigma.size or np.isnan(shape[1])):
+            given = shown_shape("X", shape) if counted or np.isnan(sum(shape)) else shape
             column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
             raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {given}{column}")
-        if self.columns is None:
-            _tables.check(table, self.columns)
-        if not counted and rows != self.n and not np.isnan(rows):
-            raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
+        if self.columns is None:  # otherwise the names were compared before
+            _tables.check(table, None)
+        if not counted and shape[0] != self.n and not np.isnan(shape[0]):
+            raise ValueError(f"X must have the declared n = {self.n} rows, got {shape[0]}")
 
     def release(self, X: RowSource, *, person: object = None, rng: np.random.Generator | None = None) -> DataRelease:
         """Release a private estimate of the sum of the rows.
@@ -878,7 +864,6 @@ class GaussianDataMechanism(Mechanism):
         >>> round(release.count)
         9982
         """
-        _tables.refuse_rows_of_tables(X)
         self.check(X, person=person)
         X = _tables.opened(X)
         grid = self._grid() if rng is None else self._lattice(1.0)

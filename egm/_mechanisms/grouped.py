@@ -296,8 +296,8 @@ class GroupedDataMechanism(Mechanism):
         ------
         ValueError
             If `X` does not have d columns besides those of `by` and `person`, or not the names of
-            the mechanism's `columns`; if `by` is None; or if `person` is given and the mechanism
-            has no `per_person`, or the other way round.
+            the mechanism's `columns`; if `by` is None; if `by` or `person` is one of `columns`; or
+            if `person` is given and the mechanism has no `per_person`, or the other way round.
         TypeError
             If the type of `X` shows that it does not hold real numbers, or if the type of the
             column or of the array `by` shows that no label can be one of the keys, for example
@@ -317,7 +317,7 @@ class GroupedDataMechanism(Mechanism):
             raise ValueError("by must be the name of a column of X, or an array with the group of each row")
         inner = self.mechanism
         people.require_person(person, inner.per_person)
-        inner._check_rows(X, people.label_names(X, person=person, by=by), counted=True)
+        inner._check_rows(X, counted=True, person=person, by=by)
         people.require_keys(X, by, self.keys)
 
     def check_noise(self, X: object) -> None:
@@ -394,7 +394,6 @@ class GroupedDataMechanism(Mechanism):
         >>> release[2023].simulated
         False
         """
-        _tables.refuse_rows_of_tables(X)
         self.check(X, by=by, person=person)
         X = _tables.opened(X)
         inner, keys = self.mechanism, self.keys

@@ -28,9 +28,9 @@ from egm import _tables
 from egm._rows import dask
 from egm._threads import in_parallel
 from egm._types import Array, Columns
-from egm._validate import unread_matrix
+from egm._validate import unread, unread_matrix
 
-__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "is_name", "label_names"]
+__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "is_name", "label_names", "layout"]
 __all__ += ["require_keys", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
@@ -63,18 +63,54 @@ class Block(NamedTuple):
 # Labels ---------------------------------------------------------------------------------------------------------------
 
 
-def label_names(X: Any, **labels: Any) -> list[Hashable]:
+def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the rows `X` with the columns to be summed alone, and the shape of these rows; no value is read.
+
+    `columns` and `labels` are those of `label_names`. A number in the shape is NaN if it is known only when rows are
+    read. Raise the errors of `label_names`, TypeError for columns of anything but real numbers, and ValueError if the
+    names in `X` are not those in `columns`. If `columns` is None, the names are left to the caller.
+    """
+    names = label_names(X, columns, **labels)
+    if _tables.is_read_later(X):
+        return X, (np.nan, np.nan)
+    _tables.refuse_rows_of_tables(X)
+    if names and _tables.column_names(X) is None:
+        raise TypeError("X must have names of columns if person or by is one of them")
+    table: Any = _tables.chosen(X, columns, names)
+    shape: Any
+    if _tables.is_blocks(table):
+        shape = np.nan if table.count is None else table.count, len(table.names)
+    else:
+        shape = unread(X=table)
+    if isinstance(X, list | tuple):
+        shape += _shape_of_row(X[0]) if X else (np.nan,)
+    if columns is not None:
+        _tables.check(table, columns)
+    return table, (np.nan, np.nan) if shape is None else tuple(shape)
+
+
+def _shape_of_row(row: Any) -> tuple[Any, ...]:
+    """Return the shape of `row`, an entry of a list of rows: (columns,), or () for a number; no value is read."""
+    if isinstance(row, list | tuple):
+        return (len(row),)
+    return () if isinstance(row, int | float) else getattr(row, "shape", (np.nan,))
+
+
+def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable]:
     """Return those of the keyword arguments `labels` that are names of columns of `X`; others may be arrays or None.
 
     Raise TypeError for a name if `X` has no names, for an array if `X` is read in blocks, and for labels of a type that
-    is neither numbers nor texts nor dates. Raise ValueError for an array without one entry for each row of `X`, for a
-    Series with another index, and for a name that is no column of a file. No row is read.
+    is neither numbers nor texts nor dates. Raise ValueError for a name in `columns`, which are summed, for an array
+    without one entry for each row of `X`, for a Series with another index, and for a name that is no column of a file.
+    No row is read.
     """
     names: list[Hashable] = []
     for key, label in labels.items():
         if is_name(label, X):
             if isinstance(X, np.ndarray | list | tuple):
                 raise TypeError(f"{key} must be an array with one entry for each row, because X has no names")
+            if columns is not None and label in columns:
+                raise ValueError(f"{key} must not be one of the columns that are summed, got {label!r}")
             names.append(label)
         elif label is None:
             continue
@@ -85,12 +121,12 @@ def label_names(X: Any, **labels: Any) -> list[Hashable]:
         elif _tables.has_another_index(X, label):
             raise ValueError(f"{key} must have the index of X: labels are matched with rows by their places")
     if names and _tables.is_blocks(X):
-        X.labelled(names)  # raises an error for a column that is not there
+        X.labelled(list(dict.fromkeys(names)))  # raises an error for a column that is not there
     for key, label in labels.items():
         dtype = None if label is None else _tables.label_type(X, label)
         if dtype is not None and dtype.kind not in _KIND_NAMES:
             raise TypeError(f"{key} {_NO_LABELS}")
-    return names
+    return list(dict.fromkeys(names))
 
 
 def require_keys(X: Any, by: Any, keys: tuple[Hashable, ...]) -> None:
@@ -259,7 +295,7 @@ class Source:
 
     def _names(self, X: object) -> list[Hashable]:
         """Return those of the labels `person` and `by` that are names of columns of `X`."""
-        return label_names(X, person=self.person, by=self.by)
+        return label_names(X, self.columns, person=self.person, by=self.by)
 
     def _of_part(self, part: Any, names: tuple[Hashable, ...] | None) -> Block:
         """Return as one `Block` the rows and labels of `part`, a partition of a dask frame or a block of a dask array.
@@ -283,7 +319,7 @@ class Source:
         names = self._names(X)
         parts: Iterable[tuple[Any, list[Labels]]]
         if _tables.is_blocks(X):
-            parts = _tables.chosen(X, self.columns).labelled(names)
+            parts = _tables.chosen(X, self.columns, names).labelled(names)
         elif isinstance(X, Iterator):
             parts = (_tables.split(_named(block), *names) for block in X)
         else:

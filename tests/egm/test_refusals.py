@@ -1,0 +1,143 @@
+"""Test that all that holds rows is checked alike, and that a budget is charged only for what had to be read.
+
+What can be refused without reading a value, `check` refuses, before `Budget` records a cost: the names and the number
+of the columns, their types, and a budget that is too small.
+"""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from egm import AdaptiveDataMechanism, GaussianDataMechanism, files
+from egm.budget import Budget
+from egm.mechanisms import GroupedDataMechanism
+from tests.egm.doubles import Silent
+
+N, PERSONS = 400, 200
+ROWS = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], (N, 3))
+TABLE = pd.DataFrame(ROWS, columns=["age", "income", "visits"]).assign(who=np.repeat(np.arange(PERSONS), 2))
+
+
+def blocks(table):
+    yield from (table[:150], table[150:])
+
+
+def parquet(table, folder, read):
+    table.to_parquet(folder / "people.parquet")
+    return read(folder / "people.parquet")
+
+
+def csv(table, folder):
+    table.to_csv(folder / "people.csv", index=False)
+    return files.rows(folder / "people.csv", header="yes")
+
+
+HOLDERS = {  # functions that make a holder of rows from a data frame of pandas and a folder
+    "pandas": lambda table, _: table,
+    "polars": lambda table, _: pl.from_pandas(table),
+    "Arrow": lambda table, _: pa.Table.from_pandas(table, preserve_index=False),
+    "dask": lambda table, _: dd.from_pandas(table, npartitions=3),
+    "function": lambda table, _: lambda: blocks(table),
+    "CSV": csv,
+    "Parquet": lambda table, folder: parquet(table, folder, files.rows),
+    "Parquet of dask": lambda table, folder: parquet(table, folder, files.from_parquet),
+    "iterator": lambda table, _: blocks(table),
+}
+of_tables = pytest.mark.parametrize("holder", HOLDERS)
+
+
+def adaptive(**options):
+    return AdaptiveDataMechanism(**{"n": N, "rho": 1.0, "radius": 1e4, "sigma_range": (0.1, 1e4), **options})
+
+
+def gaussian(sigma=(18.0, 1200.0), **options):
+    return GaussianDataMechanism(sigma, **{"n": N, "epsilon": 1.0, "delta": 1e-6, **options})
+
+
+def assert_refused_uncharged(made, held, message, **labels):
+    budget = Budget(rho=1e3)
+    with pytest.raises((ValueError, TypeError), match=message):
+        budget.release(made, held, **labels)
+    assert not budget.history
+
+
+@pytest.mark.parametrize("holder", [holder for holder in HOLDERS if holder != "iterator"])
+@pytest.mark.parametrize(
+    "options", [{"columns": ["income", "age"]}, {"ranges": {"income": (0, 9e3), "age": (0, 120)}, "radius": None}]
+)
+def test_an_adaptive_sum_has_the_declared_columns_only(holder, options, tmp_path):
+    made, held = adaptive(**options), HOLDERS[holder](TABLE, tmp_path)
+    found = Budget(rho=1, simulation=True).release(made, held, rng=np.random.default_rng(1))
+    alone = made.release(ROWS[:, [1, 0]], rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(found.estimate, alone.estimate)
+    assert found.columns == ("income", "age")
+
+
+SUMMED = {
+    "a sum": (gaussian({"age": 18.0, "who": 50.0}, per_person="sum"), {"person": "who"}),
+    "groups": (GroupedDataMechanism(gaussian({"age": 18.0, "who": 50.0}), [1, 2]), {"by": "who"}),
+    "an adaptive sum": (adaptive(n=PERSONS, columns=["age", "who"], per_person="sum"), {"person": "who"}),
+}
+
+
+@of_tables
+@pytest.mark.parametrize("case", SUMMED)
+def test_a_column_of_labels_that_is_summed_costs_nothing(case, holder, tmp_path):
+    made, labels = SUMMED[case]
+    message = f"^{next(iter(labels))} must not be one of the columns that are summed, got 'who'$"
+    assert_refused_uncharged(made, HOLDERS[holder](TABLE, tmp_path), message, **labels)
+
+
+NUMBERED = TABLE.drop(columns="who").set_axis([1, 2, 3], axis=1).rename(columns=str)  # names that nobody gave
+POOR = "^rho = 1e-09 is too small for n = .* and 3 columns"
+UNFIT = {  # (mechanism, table, labels, message)
+    "columns": (gaussian(), NUMBERED, {}, r"^X must have shape \(rows, 2\), got \(rows, 3\)"),
+    "columns of persons": (
+        *(gaussian(per_person="sum", n=PERSONS), NUMBERED.assign(who=TABLE["who"])),
+        *({"person": "who"}, r"^X must have shape \(rows, 2\), got \(rows, 3\)"),
+    ),
+    "adaptive columns": (adaptive(ranges=[(0, 1)] * 2, radius=None), NUMBERED, {}, "^X must have the 2 columns"),
+    "texts": (adaptive(), TABLE.assign(who="secret"), {}, "^X must hold real numbers in every column"),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_dask_frame_that_does_not_fit_costs_nothing(case, tmp_path):
+    made, table, labels, message = UNFIT[case]
+    assert_refused_uncharged(made, HOLDERS["dask"](table, tmp_path), message, **labels)
+
+
+@of_tables
+@pytest.mark.parametrize("options", [{}, {"n": PERSONS, "per_person": "mean"}], ids=["rows", "persons"])
+def test_a_rho_that_is_too_small_costs_nothing(options, holder, tmp_path):
+    if holder == "iterator" and not options:
+        holder = "function"  # an iterator can be read only once
+    made = adaptive(rho=1e-9, columns=["age", "income", "visits"], **options)
+    labels = {"person": "who"} if options else {}
+    assert_refused_uncharged(made, HOLDERS[holder](TABLE, tmp_path), POOR, **labels)
+
+
+LISTS = {
+    "rho": (adaptive(rho=1e-9), ROWS.tolist(), POOR),
+    "arrays": (adaptive(rho=1e-9), list(ROWS), POOR),
+    "columns": (gaussian(), ROWS.tolist(), r"^X must have shape \(rows, 2\), got \(400, 3\)"),
+    "numbers": (adaptive(), ROWS[:, 0].tolist(), r"^X must have shape \(400, columns\), got \(400,\)"),
+    "basis": (adaptive(basis=np.eye(2)), ROWS.tolist(), "^basis must have the 3 entries"),
+    "tables": (gaussian(), [TABLE] * N, "^X must be one table or array, got a list of them"),
+}
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_a_list_whose_rows_do_not_fit_costs_nothing(case):
+    assert_refused_uncharged(*LISTS[case])
+
+
+@of_tables
+def test_the_labels_of_an_unnamed_column_are_not_summed(holder, tmp_path):
+    made, held = gaussian([18.0], n=PERSONS, per_person="sum"), HOLDERS[holder](TABLE[["age", "who"]], tmp_path)
+    sums = ROWS[:, :1].reshape(PERSONS, 2, 1).sum(axis=1)
+    expected = gaussian([18.0], n=PERSONS).release(sums, rng=Silent())
+    np.testing.assert_allclose(made.release(held, person="who", rng=Silent()).estimate, expected.estimate, rtol=1e-12)
