@@ -32,7 +32,7 @@ class AdaptiveDataMechanism(Declared):
         Number of rows, public, >= 2. If `neighbors` is "add_remove", it is only a guess, which
         `least_rho` and `forecast` use.
     rho : float
-        Whole budget in zero-concentrated differential privacy, > 0 and at most 1e6.
+        Whole budget in zero-concentrated differential privacy, from 1e-15 to 1e6.
         `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
     radius : float, optional
         Bound R of the means: every column has a mean from -R to R, in the units of the data. It is
@@ -106,7 +106,7 @@ class AdaptiveDataMechanism(Declared):
     subtracted from each column, which is then divided by half of the range. So an error of a
     hundredth of the range counts the same in each column. All results are in the units of the data
     again. Each sum lies within n times its range; a noisy n counts as up to five standard deviations
-    larger. No budget is refused: without a search, the sum is that of rows clipped to the ranges,
+    larger. No such `rho` is too small: without a search, the sum is that of rows clipped to the ranges,
     entry by entry. Its noise has the standard deviation :math:`\sqrt{d / (2 \rho)}` times the width
     of the range in each column. All of `rho` goes into this sum if `rho` is below ``least_rho(d)``.
     Otherwise a part of `rho` buys a noisy mean of the clipped rows and other private numbers.

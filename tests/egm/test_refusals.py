@@ -120,6 +120,16 @@ def test_a_rho_that_is_too_small_costs_nothing(options, holder, tmp_path):
     assert_refused_uncharged(made, HOLDERS[holder](TABLE, tmp_path), POOR, **labels)
 
 
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+def test_ranges_admit_each_rho_for_which_noise_is_drawn_securely(neighbors):
+    def made(rho):
+        return adaptive(rho=rho, ranges=[(0, 9e3)] * 3, radius=None, neighbors=neighbors, unseen=0.9)
+
+    assert not Budget(rho=1, neighbors=neighbors).release(made(1e-15), ROWS).simulated
+    with pytest.raises(ValueError, match=r"^rho must lie between 1e-15 and 1000000.0, got 1e-22$"):
+        made(1e-22)
+
+
 LISTS = {
     "rho": (adaptive(rho=1e-9), ROWS.tolist(), POOR),
     "arrays": (adaptive(rho=1e-9), list(ROWS), POOR),
