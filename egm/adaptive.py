@@ -17,7 +17,7 @@ from egm._adaptive.outcome import expected_rows, outcome
 from egm._adaptive.private_rows import PrivateRows
 from egm._adaptive.releases import AdaptiveForecast, AdaptiveRelease
 from egm._types import ArrayLike, Named, RowSource
-from egm._validate import count, warn_of_delta
+from egm._validate import count, generator, warn_of_delta
 from egm.calibration import zcdp_epsilon
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveForecast", "AdaptiveRelease"]
@@ -411,6 +411,8 @@ class AdaptiveDataMechanism(Declared):
         (False, (1,))
         """
         self.check(X, person=person)
+        if rng is not None:
+            generator(rng)
         passes, columns = opened(X, person, self)
         middle, half = self._standard
         standard = {} if self.ranges is None else {"middle": middle, "half": half}

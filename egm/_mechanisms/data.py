@@ -36,6 +36,7 @@ from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Nois
 from egm._validate import (
     between,
     count,
+    generator,
     matrix,
     nonnegative,
     probability,
@@ -865,6 +866,10 @@ class GaussianDataMechanism(Mechanism):
         9982
         """
         self.check(X, person=person)
+        if rng is None:
+            self.check_noise(X)
+        else:
+            generator(rng)
         X = _tables.opened(X)
         grid = self._grid() if rng is None else self._lattice(1.0)
         center = np.broadcast_to(self.center, self.b.shape)

@@ -16,7 +16,7 @@ from egm._mechanisms.joint import Joint
 from egm._mechanisms.rowsum import table
 from egm._rows import lattice, people, sums
 from egm._types import Array, Neighbors, NoiseLaw, RowSource, Whole
-from egm._validate import count
+from egm._validate import count, generator
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -395,6 +395,10 @@ class GroupedDataMechanism(Mechanism):
         False
         """
         self.check(X, by=by, person=person)
+        if rng is None:
+            self.check_noise(X)
+        else:
+            generator(rng)
         X = _tables.opened(X)
         inner, keys = self.mechanism, self.keys
         grid = self._grid() if rng is None else inner._lattice(1.0)

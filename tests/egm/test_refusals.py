@@ -130,6 +130,33 @@ def test_ranges_admit_each_rho_for_which_noise_is_drawn_securely(neighbors):
         made(1e-22)
 
 
+NOISES = {  # (mechanism, arguments of `release`, message)
+    "rng": (gaussian(), {"rng": 42}, "^rng must be a numpy.random.Generator"),
+    "adaptive rng": (
+        adaptive(n=PERSONS, per_person="sum"),
+        {"rng": 42, "person": "who"},
+        "^rng must be a numpy.random",
+    ),
+    "rng of groups": (GroupedDataMechanism(gaussian(), [1]), {"rng": 42, "by": "who"}, "^rng must be a numpy.random"),
+    "rounding": (gaussian(epsilon=50, delta=1e-300), {}, "^epsilon = 50.0 and delta = 1e-300: rounding would cost"),
+    "rounding of groups": (
+        *(GroupedDataMechanism(gaussian(epsilon=50, delta=1e-300), [1]), {"by": "who"}),
+        "^epsilon = 50.0 and delta = 1e-300: rounding would cost",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOISES)
+def test_noise_that_cannot_be_drawn_is_refused_before_rows_are_read(case):
+    def unread():
+        raise AssertionError("was read")
+        yield
+
+    made, arguments, message = NOISES[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        made.release(unread(), **arguments)
+
+
 LISTS = {
     "rho": (adaptive(rho=1e-9), ROWS.tolist(), POOR),
     "arrays": (adaptive(rho=1e-9), list(ROWS), POOR),
