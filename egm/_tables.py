@@ -38,6 +38,7 @@ __all__ = [
     "ordered",
     "ordered_square",
     "refuse_rows_of_tables",
+    "require_finite",
     "require_one_type",
     "shape",
     "split",
@@ -510,14 +511,26 @@ def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray
     step = max(1, (_VIEWED if np.shares_memory(first, again) else _COPIED) // max(1, frame.shape[1]))
     for start in range(0, max(1, len(frame)), step):
         block = _numbers(chosen(frame[start : start + step]), others, at_once)
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.sum(block, dtype=float) if block.dtype.kind == "f" else 0.0
-        if not np.isfinite(total):  # so is an entry, or their sum is too large
+        require_finite(block, gaps, list(map(repr, empty.columns)), start)
+        yield block
+
+
+def require_finite(X: NDArray[Any], gaps: bool, names: Sequence[object] | None = None, start: int = 0) -> None:
+    """Raise ValueError for an entry of the matrix `X` that is infinite as a double or, unless `gaps` is true, missing.
+
+    The message shows which of the `names` the column has, by default its number, and the number of the row, counted
+    from `start`.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if X.dtype.kind != "f" or np.isfinite(np.sum(X, dtype=float)):
+            return
+        step = max(1, _COPIED // max(1, X.shape[1]))
+        for first in range(0, len(X), step):  # an entry is not finite, or their sum is too large
+            block = X[first : first + step].astype(float)
             passed = ~np.isinf(block) if gaps else np.isfinite(block)
             if not passed.all():
                 i, j = np.argwhere(~passed)[0]
-                raise ValueError(f"X[{start + i}, {frame.columns[place[j] if place else j]!r}] must be finite")
-        yield block
+                raise ValueError(f"X[{start + first + i}, {j if names is None else names[j]}] must be finite")
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:

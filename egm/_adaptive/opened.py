@@ -121,6 +121,6 @@ def _kept(source: Iterator[people.Block], how: people.PerPerson, d: int) -> tupl
 
     `source` yields blocks of rows with `d` columns, sorted by person. `how` is "sum" or "mean".
     """
-    kept = [block.values for block in people.gathered(source, how, False)]
+    kept = [block.values for block in people.gathered(source, how)]
     rows = np.concatenate([np.empty((0, d)), *kept])
     return rows, len(rows)

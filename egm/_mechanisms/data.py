@@ -173,7 +173,7 @@ class GaussianDataMechanism(Mechanism):
         What becomes of a missing value (NaN or null): it is an error; it counts as the entry of
         `center`; or its row is left out. "drop_row" makes the number of rows private, so that a
         noisy one is released with the sum. The intervals of a release do not cover the error that
-        missing values cause.
+        missing values cause. An infinite value is always an error, also in a row that is left out.
     per_person : {"sum", "mean"} or int, optional
         What becomes of the rows of one person, if a person may have several rows: they are added
         up; they are averaged; or the first k of them are kept. Then `sigma` and `center` are those
@@ -1119,7 +1119,7 @@ def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, 
     pair (sum, number of vectors that were summed), which `egm._rows.sums.clipped_sum` computes. The tuple `rule` has
     the arguments of that function after the first one.
     """
-    kept = people.gathered(source, how, rule[-1] != "error")
+    kept = people.gathered(source, how)
     return sums.clipped_sum((block.values for block in kept), *rule)
 
 

@@ -370,8 +370,8 @@ class GroupedDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If a value is not finite, if an entry of `by` or `person` is missing, or if the methods
-            `check` or `check_noise` would raise a ValueError.
+            If a value is not finite, also in a row that is left out; if an entry of `by` or `person`
+            is missing; or if the methods `check` or `check_noise` would raise a ValueError.
         TypeError
             If `X` does not hold real numbers, if the labels in `by` are of another type than the
             keys, or if `rng` is not a NumPy Generator.
@@ -465,6 +465,6 @@ def _of_groups(
     a number k, the person's first k rows are kept, whatever their groups, and `most` is None.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
-    kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)
+    kept = coded if how is None else people.gathered(coded, how, most)
     pairs = ((block.values, block.groups) for block in kept if block.groups is not None)
     return sums.group_sums(pairs, len(keys), *rule)

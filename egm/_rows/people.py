@@ -306,7 +306,7 @@ class Source:
         if isinstance(part, np.ndarray):
             assert names is not None
             wanted = [name for name in names if name not in labels] if self.columns is None else self.columns
-            values = unread_matrix(self.d, X=part[:, [names.index(name) for name in wanted]])
+            values = self._values(part[:, [names.index(name) for name in wanted]])
             return Block(values, *(None if label is None else part[:, names.index(label)] for label in labels))
         return _joined(*self._blocks(part))
 
@@ -354,11 +354,17 @@ class Source:
             yield _cut(whole, order[start : start + step])
 
     def _values(self, rest: Any) -> Any:
-        """Return the numbers of `rest`, an array or a table without columns of labels, as an array with d columns."""
+        """Return the numbers of `rest`, an array or a table without columns of labels, as an array with d columns.
+
+        Raise ValueError for an infinite number and, unless gaps are allowed, for NaN. All rows are checked, also those
+        that are left out later.
+        """
         found = _tables.arranged(rest, self.columns, self.gaps)
         if isinstance(found, Iterator):
             found = np.concatenate([np.empty((0, self.d)), *found])
-        return unread_matrix(self.d, X=found)
+        values = unread_matrix(self.d, X=found)
+        _tables.require_finite(values, self.gaps)
+        return values
 
 
 def _named(block: Any) -> Any:
@@ -443,21 +449,19 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
 # Persons --------------------------------------------------------------------------------------------------------------
 
 
-def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int | None = None) -> Iterator[Block]:
+def gathered(source: Iterable[Block], how: PerPerson, most: int | None = None) -> Iterator[Block]:
     """Add up or average the rows of each person, or keep the first k of them; yield the resulting rows in blocks.
 
     The blocks of `source` are sorted by person. If `how` is "sum" or "mean", the result has one row for each person or,
     if rows have groups, for each group of a person. Missing entries (NaN) are left out of a sum or mean; if
     all are missing, the result is NaN. If `how` is a number k, the first k rows of each person are kept. Rows with the
     group -1 are left out. For "sum" and "mean", only the first `most` groups of each person are kept, or all if `most`
-    is None. Raise ValueError for an infinite entry and, unless `missing` is true, for NaN.
+    is None.
     """
     kept: Block | None = None
     for block in source:
         if block.groups is not None:
             block = _cut(block, block.groups >= 0)
-        if not (np.isfinite(block.values) | (missing & np.isnan(block.values))).all():
-            raise ValueError("X must be finite, apart from missing values that the mechanism allows")
         kept = block if kept is None else _joined(kept, block)
         persons = kept.persons
         if persons is None or not persons.size:
@@ -505,10 +509,10 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
         number, order, groups = _pairs(number, groups, most)
         values = values[order]
     starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
-    values = np.asarray(values, dtype=float)
-    absent = np.isnan(values)
-    present = np.add.reduceat(~absent, starts, axis=0, dtype=np.int64)
     with np.errstate(all="ignore"):  # a warning could reveal a person
+        values = np.asarray(values, dtype=float)
+        absent = np.isnan(values)
+        present = np.add.reduceat(~absent, starts, axis=0, dtype=np.int64)
         total = np.add.reduceat(np.where(absent, 0.0, np.clip(values, -_FAR, _FAR)), starts, axis=0)
         total = np.where(present > 0, total / present if how == "mean" else total, np.nan)
     return Block(total, None, None if groups is None else groups[starts])

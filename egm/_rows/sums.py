@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from egm import _tables
 from egm._rows import dask
 from egm._types import Array, ArrayLike, Whole
 from egm._validate import unread_matrix
@@ -83,6 +84,7 @@ def _of_incomplete(
     if isinstance(X, list | tuple) and not len(X):
         X = np.empty((0, center.size))
     X, step = unread_matrix(center.size, X=X), max(1, _FILLED // center.size)
+    _tables.require_finite(X, gaps=True)  # also in rows that are left out
     blocks = [X[start : start + step] for start in range(0, max(len(X), 1), step)]
     parts = [of_complete(filled(block, center, missing)[0]) for block in blocks]
     return sum(total for total, _ in parts[1:]) + parts[0][0], sum(rows for _, rows in parts)

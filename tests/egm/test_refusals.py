@@ -4,6 +4,8 @@ What can be refused without reading a value, `check` refuses, before `Budget` re
 of the columns, their types, and a budget that is too small.
 """
 
+import warnings
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -170,6 +172,35 @@ LISTS = {
 @pytest.mark.parametrize("case", LISTS)
 def test_a_list_whose_rows_do_not_fit_costs_nothing(case):
     assert_refused_uncharged(*LISTS[case])
+
+
+GAPLESS = "CSV", "Parquet", "Parquet of dask"  # a file is opened for data without missing values
+LEFT_OUT = [
+    *(("error", value, holder) for value in (np.inf, np.nan) for holder in (*HOLDERS, "array")),
+    *(("drop_row", np.inf, holder) for holder in (*HOLDERS, "array") if holder not in GAPLESS),
+]
+
+
+@pytest.mark.parametrize(("missing", "value", "holder"), LEFT_OUT)
+def test_a_wrong_value_is_refused_in_a_row_that_is_left_out_too(missing, value, holder, tmp_path):
+    """The row belongs to a group that has no key or, if `missing` is "drop_row", has a missing value."""
+    table, groups = TABLE.copy(), missing == "error"
+    table.loc[5, ["age", "income"]] = (1.0 if groups else np.nan), value
+    made = gaussian({"age": 18.0, "income": 1200.0}, missing=missing, neighbors="add_remove")
+    made = GroupedDataMechanism(made, ["1"] if holder == "CSV" else [1]) if groups else made
+    array = table[["age", "income"]].to_numpy(), TABLE["who"].to_numpy()
+    held, by = array if holder == "array" else (HOLDERS[holder](table, tmp_path), "who")
+    with pytest.raises(ValueError, match=r"must be finite|: infinite|missing"):
+        made.release(held, **({"by": by} if groups else {}), rng=Silent())
+
+
+@pytest.mark.parametrize("per_person", [None, "sum", "mean", 2])
+def test_a_long_double_beyond_the_doubles_is_refused_without_a_warning(per_person):
+    held, labels = ROWS.astype(np.longdouble), {} if per_person is None else {"person": TABLE["who"]}
+    held[3, 0] = np.ldexp(np.longdouble(1), np.finfo(np.longdouble).maxexp - 1)
+    made = gaussian([1.0] * 3, n=N if per_person is None else PERSONS, per_person=per_person)
+    with warnings.catch_warnings(action="error"), pytest.raises(ValueError, match=r"^X\[3, 0\] must be finite$"):
+        made.release(held, **labels, rng=Silent())
 
 
 @of_tables
