@@ -176,12 +176,17 @@ def _others(name: str, frame: Any) -> list[int]:
     for j, (column, dtype) in enumerate(empty.schema.items()):
         if _is_of_numpy(dtype):
             continue
-        none = None if dtype.is_numeric() else empty[:, j].to_numpy()
+        none = None if dtype.is_numeric() or _is_null(empty[:, j]) else empty[:, j].to_numpy()
         if none is not None and (none.dtype.kind not in "biuf" or none.ndim != 1):
             native = empty[:, j].to_native()
             raise _no_numbers(name, column, native.dtype if hasattr(native, "dtype") else native.type)
         found.append(j)
     return found
+
+
+def _is_null(column: Any) -> bool:
+    """Return whether `column` of the library narwhals has Arrow's type for a column in which all values are missing."""
+    return str(getattr(column.to_native(), "type", None)) == "null"
 
 
 def _numbers(frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
@@ -526,10 +531,10 @@ def require_finite(X: NDArray[Any], gaps: bool, names: Sequence[object] | None =
             return
         step = max(1, _COPIED // max(1, X.shape[1]))
         for first in range(0, len(X), step):  # an entry is not finite, or their sum is too large
-            block = X[first : first + step].astype(float)
-            passed = ~np.isinf(block) if gaps else np.isfinite(block)
-            if not passed.all():
-                i, j = np.argwhere(~passed)[0]
+            block = X[first : first + step].astype(float, copy=False)
+            wrong = np.isinf(block) if gaps else ~np.isfinite(block)
+            if wrong.any():
+                i, j = np.argwhere(wrong)[0]
                 raise ValueError(f"X[{start + first + i}, {j if names is None else names[j]}] must be finite")
 
 

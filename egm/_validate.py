@@ -194,6 +194,8 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
     """
     ((name, value),) = named.items()
     array = _numeric(name, value)
+    if columns is not None and isinstance(value, list | tuple) and not value:  # no rows, which have any length
+        array = array.reshape(0, columns)
     if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
         wanted = "columns" if columns is None else columns
         raise ValueError(f"{name} must have shape (rows, {wanted}), got {shown_shape(name, array.shape)}")

@@ -116,6 +116,8 @@ def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable
             continue
         elif _tables.is_read_later(X) or _tables.is_blocks(X) or dask.is_dask(X):
             raise TypeError(f"{key} must be the name of a column if X is read in blocks")
+        elif not hasattr(label, "__len__") or len(getattr(label, "shape", (0,))) != 1:
+            raise TypeError(f"{key} {_NO_LABELS}")
         elif hasattr(X, "__len__") and len(label) != len(X):
             raise ValueError(f"{key} must have one entry for each row of X")
         elif _tables.has_another_index(X, label):
@@ -235,8 +237,8 @@ def _typed(name: str, found: Labels) -> Labels:
     """Convert the vector of objects `found` to a type of NumPy: texts, dates, booleans, integers or floats.
 
     The message of an error calls the labels by `name`. If the entries have several types, or none of these types,
-    return `found` unchanged. Raise ValueError for a missing entry, and for a text that ends in a null character, which
-    NumPy would remove.
+    return `found` unchanged. Raise ValueError for a missing entry, for an integer that does not fit into 64 bits, and
+    for a text that ends in a null character, which NumPy would remove.
     """
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
@@ -253,7 +255,8 @@ def _typed(name: str, found: Labels) -> Labels:
             try:
                 return found.astype(dtype)
             except OverflowError:
-                continue
+                if dtype is np.uint64:
+                    raise ValueError(f"{name} must have integers of 64 bits: texts tell larger ones apart") from None
     return found
 
 
@@ -458,20 +461,24 @@ def gathered(source: Iterable[Block], how: PerPerson, most: int | None = None) -
     group -1 are left out. For "sum" and "mean", only the first `most` groups of each person are kept, or all if `most`
     is None.
     """
-    kept: Block | None = None
+    held: list[Block] = []  # all rows so far of the last person, who may have more in the next block
+    person = None
     for block in source:
         if block.groups is not None:
             block = _cut(block, block.groups >= 0)
-        kept = block if kept is None else _joined(kept, block)
-        persons = kept.persons
+        persons = block.persons
         if persons is None or not persons.size:
             continue
-        others = np.flatnonzero(persons != persons[-1])
-        if others.size:  # the last person may have more rows in the next block
-            yield _of_persons(_cut(kept, slice(None, others[-1] + 1)), how, most)
-            kept = _cut(kept, slice(others[-1] + 1, None))
-    if kept is not None and len(kept.values):
-        yield _of_persons(kept, how, most)
+        person = person if held else persons[0]
+        held.append(block)
+        if persons[-1] == person:  # a person's blocks are joined only once, however many they are
+            continue
+        whole, person = _joined(*held), persons[-1]
+        end = int(np.flatnonzero(whole.persons != person)[-1]) + 1
+        yield _of_persons(_cut(whole, slice(None, end)), how, most)
+        held = [_cut(whole, slice(end, None))]
+    if held:
+        yield _of_persons(_joined(*held), how, most)
 
 
 def _cut(block: Block, rows: Any) -> Block:

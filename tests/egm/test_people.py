@@ -602,6 +602,7 @@ WRONG_IDS = {  # (the argument person for the data ROWS, message)
     "complex ids": (np.ones(4, complex), "^person must be a vector"),
     "huge floats": ([7.7123e300] * 4, "^person must not have such large floats"),
     "a zone": ([ZONED] * 4, "^person must be .* without time"),
+    "huge integers": ([2**64, 1, 2, 3], "^person must have integers of 64 bits"),
     "persons that are too few": (PEOPLE, "^X must have the declared n = 4 persons, got 3"),
 }
 WRONG_PERSONS = {  # (data, the argument person, message)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, files
+from egm._rows import people
 from egm.budget import Budget
 from egm.mechanisms import GroupedDataMechanism
 from tests.egm.doubles import Silent
@@ -174,6 +175,26 @@ def test_a_list_whose_rows_do_not_fit_costs_nothing(case):
     assert_refused_uncharged(*LISTS[case])
 
 
+LABELS = {"a number": np.array(5), "a matrix": TABLE[["who"]].to_numpy()}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_labels_that_are_no_vector_cost_nothing(case):
+    made = gaussian([1.0] * 3, n=PERSONS, per_person="sum")
+    assert_refused_uncharged(made, ROWS, "^person must be a vector of numbers", person=LABELS[case])
+
+
+def test_no_rows_may_be_an_empty_list_with_persons():
+    made = gaussian(per_person="sum", neighbors="add_remove")
+    assert made.release([], person=[], rng=Silent()).count == 0
+
+
+def test_a_column_of_arrow_without_any_value_is_a_column_of_missing_values():
+    made = gaussian({"age": 18.0, "income": 1200.0}, center=[40.0, 2000.0], missing="center")
+    table = pa.table({"age": ROWS[:, 0], "income": pa.nulls(N)})
+    np.testing.assert_allclose(made.release(table, rng=Silent()).estimate[1], N * 2000.0)
+
+
 GAPLESS = "CSV", "Parquet", "Parquet of dask"  # a file is opened for data without missing values
 LEFT_OUT = [
     *(("error", value, holder) for value in (np.inf, np.nan) for holder in (*HOLDERS, "array")),
@@ -209,3 +230,12 @@ def test_the_labels_of_an_unnamed_column_are_not_summed(holder, tmp_path):
     sums = ROWS[:, :1].reshape(PERSONS, 2, 1).sum(axis=1)
     expected = gaussian([18.0], n=PERSONS).release(sums, rng=Silent())
     np.testing.assert_allclose(made.release(held, person="who", rng=Silent()).estimate, expected.estimate, rtol=1e-12)
+
+
+def test_the_rows_of_a_person_in_many_blocks_are_joined_once(monkeypatch):
+    joined, join = [], people._joined
+    monkeypatch.setattr(people, "_joined", lambda *parts: joined.extend(parts) or join(*parts))
+    made, one = gaussian([18.0], per_person="sum", neighbors="add_remove"), TABLE[["age"]].assign(who=1)
+    many = [*(one[i : i + 8] for i in range(0, N, 8)), one.assign(who=2)]
+    assert round(made.release(iter(many), person="who", rng=Silent()).count) == 2
+    assert sum(len(part.values) for part in joined) <= 3 * N
