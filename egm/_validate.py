@@ -272,6 +272,8 @@ def unread(**named: object) -> tuple[int, ...] | None:
         none = _numeric(name, value[:0])  # type: ignore[index]  # the type of a series, and no entry
         if shape is not None and none.ndim != len(shape):  # a series of arrays
             raise TypeError(f"{name} must be an array of real numbers, and must not hold arrays in its entries")
+        if shape is None and name in _TABLES:  # a chunked array of Arrow
+            shape = np.nan, *none.shape[1:]
     return () if shape is None and isinstance(value, int | float) else shape
 
 

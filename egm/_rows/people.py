@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -116,7 +116,7 @@ def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable
             continue
         elif _tables.is_read_later(X) or _tables.is_blocks(X) or dask.is_dask(X):
             raise TypeError(f"{key} must be the name of a column if X is read in blocks")
-        elif not hasattr(label, "__len__") or len(getattr(label, "shape", (0,))) != 1:
+        elif isinstance(label, bytes | Mapping | Set) or len(getattr(label, "shape", (0,))) != 1:
             raise TypeError(f"{key} {_NO_LABELS}")
         elif hasattr(X, "__len__") and len(label) != len(X):
             raise ValueError(f"{key} must have one entry for each row of X")

@@ -166,6 +166,7 @@ LISTS = {
     "columns": (gaussian(), ROWS.tolist(), r"^X must have shape \(rows, 2\), got \(400, 3\)"),
     "numbers": (adaptive(), ROWS[:, 0].tolist(), r"^X must have shape \(400, columns\), got \(400,\)"),
     "basis": (adaptive(basis=np.eye(2)), ROWS.tolist(), "^basis must have the 3 entries"),
+    "chunks": (gaussian([18.0]), pa.chunked_array([ROWS[:, 0]]), r"^X must have shape \(rows, 1\), got \(rows,\)"),
     "tables": (gaussian(), [TABLE] * N, "^X must be one table or array, got a list of them"),
 }
 
@@ -175,7 +176,7 @@ def test_a_list_whose_rows_do_not_fit_costs_nothing(case):
     assert_refused_uncharged(*LISTS[case])
 
 
-LABELS = {"a number": np.array(5), "a matrix": TABLE[["who"]].to_numpy()}
+LABELS = {"a number": np.array(5), "a matrix": TABLE[["who"]].to_numpy(), "a set": set(range(N)), "bytes": b"a" * N}
 
 
 @pytest.mark.parametrize("case", LABELS)
