@@ -38,6 +38,7 @@ __all__ = [
     "ordered",
     "ordered_square",
     "refuse_rows_of_tables",
+    "require_finite",
     "require_one_type",
     "shape",
     "split",
@@ -175,12 +176,17 @@ def _others(name: str, frame: Any) -> list[int]:
     for j, (column, dtype) in enumerate(empty.schema.items()):
         if _is_of_numpy(dtype):
             continue
-        none = None if dtype.is_numeric() else empty[:, j].to_numpy()
+        none = None if dtype.is_numeric() or _is_null(empty[:, j]) else empty[:, j].to_numpy()
         if none is not None and (none.dtype.kind not in "biuf" or none.ndim != 1):
             native = empty[:, j].to_native()
             raise _no_numbers(name, column, native.dtype if hasattr(native, "dtype") else native.type)
         found.append(j)
     return found
+
+
+def _is_null(column: Any) -> bool:
+    """Return whether `column` of the library narwhals has Arrow's type for a column in which all values are missing."""
+    return str(getattr(column.to_native(), "type", None)) == "null"
 
 
 def _numbers(frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
@@ -213,18 +219,19 @@ def _at_once(frame: Any, others: list[int]) -> bool:
     return _cast(frame[:0], others).to_numpy().dtype.kind in "iuf"
 
 
-def shape(**named: object) -> tuple[int, ...] | None:
+def shape(**named: Any) -> tuple[Any, ...] | None:
     """Return the shape of a data frame, or None for anything else, without reading a row.
 
-    The argument is passed by keyword, and errors show its name. Raise TypeError for a column that holds neither numbers
-    nor booleans.
+    The argument is passed by keyword, and errors show its name. The number of rows of a data frame of dask is NaN.
+    Raise TypeError for a column that holds neither numbers nor booleans.
     """
     ((name, X),) = named.items()
-    frame = _as("DataFrame", X)
+    lazy = _is_dask_frame(X)
+    frame = _as("DataFrame", X._meta if lazy else X)
     if frame is None:
         return None
     _others(name, frame)
-    return tuple(frame.shape)
+    return (np.nan, frame.shape[1]) if lazy else tuple(frame.shape)
 
 
 def split(X: object, *names: Hashable) -> tuple[Any, list[NDArray[Any]]]:
@@ -366,16 +373,11 @@ def check(X: object, columns: Columns) -> None:
     """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
 
     Names that only number the columns are accepted. If `columns` is None, a table with two or more real names is
-    refused. Raise TypeError for a data frame of dask with a column that holds neither numbers nor booleans.
+    refused.
     """
     names = column_names(X)
-    if names is None:
-        return
-    _places("X", _distinct("X", names), columns)
-    if _is_dask_frame(X):
-        for name, kind in zip(names, X.dtypes, strict=True):  # type: ignore[attr-defined]  # it has them
-            if kind.kind not in "biuf":
-                raise _no_numbers("X", name, kind)
+    if names is not None:
+        _places("X", _distinct("X", names), columns)
 
 
 def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
@@ -403,6 +405,7 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
         return X if place is None else X[:, place]
     if not _is_dask_frame(X):
         return _blocks(_as("DataFrame", X), place, gaps)
+    shape(X=X)  # raises an error for a column that holds no numbers
     by_name = columns is not None and set(columns) == set(names)
     # A partition may have its own order.
     moved = X.map_partitions(operator.getitem, list(columns or ())) if by_name else X
@@ -513,14 +516,26 @@ def _blocks(frame: Any, place: list[int] | None, gaps: bool) -> Iterator[NDArray
     step = max(1, (_VIEWED if np.shares_memory(first, again) else _COPIED) // max(1, frame.shape[1]))
     for start in range(0, max(1, len(frame)), step):
         block = _numbers(chosen(frame[start : start + step]), others, at_once)
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.sum(block, dtype=float) if block.dtype.kind == "f" else 0.0
-        if not np.isfinite(total):  # so is an entry, or their sum is too large
-            passed = ~np.isinf(block) if gaps else np.isfinite(block)
-            if not passed.all():
-                i, j = np.argwhere(~passed)[0]
-                raise ValueError(f"X[{start + i}, {frame.columns[place[j] if place else j]!r}] must be finite")
+        require_finite(block, gaps, list(map(repr, empty.columns)), start)
         yield block
+
+
+def require_finite(X: NDArray[Any], gaps: bool, names: Sequence[object] | None = None, start: int = 0) -> None:
+    """Raise ValueError for an entry of the matrix `X` that is infinite as a double or, unless `gaps` is true, missing.
+
+    The message shows which of the `names` the column has, by default its number, and the number of the row, counted
+    from `start`.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if X.dtype.kind != "f" or np.isfinite(np.sum(X, dtype=float)):
+            return
+        step = max(1, _COPIED // max(1, X.shape[1]))
+        for first in range(0, len(X), step):  # an entry is not finite, or their sum is too large
+            block = X[first : first + step].astype(float, copy=False)
+            wrong = np.isinf(block) if gaps else ~np.isfinite(block)
+            if wrong.any():
+                i, j = np.argwhere(wrong)[0]
+                raise ValueError(f"X[{start + first + i}, {j if names is None else names[j]}] must be finite")
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:

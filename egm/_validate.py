@@ -194,6 +194,8 @@ def unread_matrix(columns: int | None, **named: object) -> NDArray[Any]:
     """
     ((name, value),) = named.items()
     array = _numeric(name, value)
+    if columns is not None and isinstance(value, list | tuple) and not value:  # no rows, which have any length
+        array = array.reshape(0, columns)
     if array.ndim != 2 or not (array.shape[1] == columns or (columns is None and array.shape[1])):
         wanted = "columns" if columns is None else columns
         raise ValueError(f"{name} must have shape (rows, {wanted}), got {shown_shape(name, array.shape)}")
@@ -250,12 +252,14 @@ def unread(**named: object) -> tuple[int, ...] | None:
         return ()
     if name == "value":
         _tables.require_one_type(name, value)
-    if (shape := _tables.shape(**named)) is not None:
-        return shape
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    plain = isinstance(dtype, np.dtype)
-    if not plain and type(value).__module__.split(".")[0] == "dask":
+    plain, lazy = isinstance(dtype, np.dtype), type(value).__module__.split(".")[0] == "dask"
+    if lazy and not plain and name not in _TABLES:
         return None
+    if (of_frame := _tables.shape(**named)) is not None:
+        return of_frame
+    if lazy and name in _TABLES and not hasattr(type(value), "chunks"):
+        raise TypeError(f"{name} must be a dask array or a data frame of dask, got {type(value)}")
     if isinstance(value, np.ma.MaskedArray) or (plain and (dtype == np.bool or not hasattr(value, "__array__"))):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
     if isinstance(value, int | float | np.ndarray):
@@ -268,6 +272,8 @@ def unread(**named: object) -> tuple[int, ...] | None:
         none = _numeric(name, value[:0])  # type: ignore[index]  # the type of a series, and no entry
         if shape is not None and none.ndim != len(shape):  # a series of arrays
             raise TypeError(f"{name} must be an array of real numbers, and must not hold arrays in its entries")
+        if shape is None and name in _TABLES:  # a chunked array of Arrow
+            shape = np.nan, *none.shape[1:]
     return () if shape is None and isinstance(value, int | float) else shape
 
 

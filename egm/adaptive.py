@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from egm import _tables
 from egm._adaptive.declared import Declared
 from egm._adaptive.opened import check, opened
 from egm._adaptive.outcome import expected_rows, outcome
 from egm._adaptive.private_rows import PrivateRows
 from egm._adaptive.releases import AdaptiveForecast, AdaptiveRelease
 from egm._types import ArrayLike, Named, RowSource
-from egm._validate import count, warn_of_delta
+from egm._validate import count, generator, warn_of_delta
 from egm.calibration import zcdp_epsilon
 
 __all__ = ["AdaptiveDataMechanism", "AdaptiveForecast", "AdaptiveRelease"]
@@ -33,7 +32,7 @@ class AdaptiveDataMechanism(Declared):
         Number of rows, public, >= 2. If `neighbors` is "add_remove", it is only a guess, which
         `least_rho` and `forecast` use.
     rho : float
-        Whole budget in zero-concentrated differential privacy, > 0 and at most 1e6.
+        Whole budget in zero-concentrated differential privacy, from 1e-15 to 1e6.
         `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
     radius : float, optional
         Bound R of the means: every column has a mean from -R to R, in the units of the data. It is
@@ -107,7 +106,7 @@ class AdaptiveDataMechanism(Declared):
     subtracted from each column, which is then divided by half of the range. So an error of a
     hundredth of the range counts the same in each column. All results are in the units of the data
     again. Each sum lies within n times its range; a noisy n counts as up to five standard deviations
-    larger. No budget is refused: without a search, the sum is that of rows clipped to the ranges,
+    larger. No such `rho` is too small: without a search, the sum is that of rows clipped to the ranges,
     entry by entry. Its noise has the standard deviation :math:`\sqrt{d / (2 \rho)}` times the width
     of the range in each column. All of `rho` goes into this sum if `rho` is below ``least_rho(d)``.
     Otherwise a part of `rho` buys a noisy mean of the clipped rows and other private numbers.
@@ -321,8 +320,8 @@ class AdaptiveDataMechanism(Declared):
         ------
         ValueError
             If `X` is not a matrix with the declared columns and number of rows, if `rho` is below
-            ``least_rho(d)`` and there are no `ranges`, or if only one of `person` and the
-            mechanism's `per_person` is given.
+            ``least_rho(d)`` and there are no `ranges`, if `person` is one of `columns`, or if only
+            one of `person` and the mechanism's `per_person` is given.
         TypeError
             If `X` is an iterator and `person` is not the name of a column, or if the type of `X` shows
             that it does not hold real numbers.
@@ -412,8 +411,9 @@ class AdaptiveDataMechanism(Declared):
         >>> release.simulated, release.estimate.shape
         (False, (1,))
         """
-        _tables.refuse_rows_of_tables(X)
         self.check(X, person=person)
+        if rng is not None:
+            generator(rng)
         passes, columns = opened(X, person, self)
         middle, half = self._standard
         standard = {} if self.ranges is None else {"middle": middle, "half": half}

@@ -22,6 +22,7 @@ _SIGMA_RANGE = 1e-4, 1.0  # default with ranges, over half the range: no entry w
 COUNT = 0.1  # share of the budget for the number of rows, if it is private
 _SURE = 0.9  # noisy number of rows over the declared one from which a search is sure to run at the least budget
 _MOST_UNSEEN = 0.9  # largest share of the budget of the sum for the numbers of rows that may be far away
+LEAST = 1e-15  # smallest rho: with a millionth of it, noise is at most 2**36 times the sensitivity, as 64 bits allow
 MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
 
 
@@ -72,7 +73,7 @@ class Declared:
         radius = None if self.radius is None else scalar(partial(between, 0.0, _RANGE[1]), radius=self.radius)
         if radius is not None:
             scalar(positive, radius=radius)
-        between(0.0, MOST, rho=rho)
+        between(LEAST, MOST, rho=rho)
         unseen = scalar(partial(between, 0.0, _MOST_UNSEEN), unseen=self.unseen)
         if not (self.per_person is None or self.per_person in ("sum", "mean")):
             raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')
@@ -172,9 +173,9 @@ class Declared:
     def _require_enough(self, d: int) -> None:
         """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.
 
-        Too small means less than ``least_rho(d)``; with declared ranges no budget is too small. The message names two
-        ways out, each enough by itself: a larger rho for the same n, unless it is larger than a mechanism takes, and a
-        larger n for the same rho.
+        Too small means less than ``least_rho(d)``; with declared ranges each `rho` from `LEAST` on is enough. The
+        message names two ways out, each enough by itself: a larger rho for the same n, unless it is larger than a
+        mechanism takes, and a larger n for the same rho.
         """
         least = self._least_declared(d)
         if self.ranges is None and self.rho < least:

@@ -17,7 +17,7 @@ from egm._rows import people
 from egm._rows.dask import is_dask
 from egm._rows.passes import Passes, Reopened, peeked
 from egm._types import Array, Columns
-from egm._validate import shown_shape, unread, unread_matrix
+from egm._validate import shown_shape, unread_matrix
 
 
 def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]:
@@ -34,7 +34,7 @@ def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]
     columns = columns and tuple(name for name in columns if name not in labels)
     passes = _passes(held, declared) if person is None else _persons(held, person, first, declared)
     n, d = passes.shape
-    if n != declared.n and not declared._counted:  # the shape of a dask data frame is known only now
+    if n != declared.n and not declared._counted:  # the shape of other rows is known only now
         unit = "rows" if person is None else "persons"
         raise ValueError(f"X must have the declared n = {declared.n} {unit}, got {n}")
     declared._require_columns(d, "X")
@@ -49,36 +49,25 @@ def check(X: Any, person: object, declared: Declared) -> None:
     No row is read.
     """
     people.require_person(person, declared.per_person)
-    labels = people.label_names(X, person=person)
-    if isinstance(X, Iterator) and not labels:  # with labels it is read once
+    table, shape = people.layout(X, declared.columns, person=person)
+    if isinstance(X, Iterator) and person is None:  # with persons it is read once
         raise TypeError(
             "X must be such that it can be read several times, got an iterator: give a function that returns a "
             "new iterator each time, an array of all rows, the table of egm.files.rows, or a dask array"
         )
-    if _tables.is_read_later(X):
-        return
-    table: Any = _tables.chosen(X, declared.columns, labels)
-    if _tables.is_blocks(table):
-        shape: Any = np.nan if table.count is None else table.count, len(table.names)
-    else:
-        shape = unread(X=table)
-    if declared._named:
-        _tables.check(table, declared.columns)
-    if shape is None:  # a dask data frame
-        return
-    rows, *columns = shape or (declared.n,)
+    if declared.columns is None and declared._named:
+        _tables.check(table, None)
     public = person is None and not declared._counted
-    if columns == [0] or (len(columns) != 1 and not isinstance(X, list | tuple)):
-        given = tuple(shape) if public else shown_shape("X", tuple(shape))
+    if len(shape) != 2 or shape[1] == 0:
+        given = shape if public else shown_shape("X", shape)
         raise ValueError(f"X must have shape ({declared.n if public else 'rows'}, columns), got {given}")
-    if public and rows != declared.n and not np.isnan(rows):
-        raise ValueError(f"X must have the declared n = {declared.n} rows, got {rows}")
-    if columns and not np.isnan(columns[0]):
-        declared._require_columns(columns[0], "X")
-        declared._basis(columns[0])
-        declared._require_enough(columns[0])
-    elif not columns:
-        declared._require_enough(1)
+    if public and shape[0] != declared.n and not np.isnan(shape[0]):
+        raise ValueError(f"X must have the declared n = {declared.n} rows, got {shape[0]}")
+    d = len(declared.ranges or declared.columns or ()) if np.isnan(shape[1]) else int(shape[1])
+    if d:
+        declared._require_columns(d, "X")
+        declared._basis(d)
+    declared._require_enough(d or 1)
 
 
 def _held(X: Any, once: bool) -> tuple[Any, Any]:
@@ -99,6 +88,7 @@ def _held(X: Any, once: bool) -> tuple[Any, Any]:
 
 def _passes(X: Any, declared: Declared) -> Passes:
     """Return the rows `X`, in the order of the declared columns, as an object that can be read several times."""
+    X = _tables.chosen(X, declared.columns)
     columns = declared.columns if declared._named else _tables.column_names(X)
     held = _tables.arranged(X, columns)
     if is_dask(held):
@@ -131,6 +121,6 @@ def _kept(source: Iterator[people.Block], how: people.PerPerson, d: int) -> tupl
 
     `source` yields blocks of rows with `d` columns, sorted by person. `how` is "sum" or "mean".
     """
-    kept = [block.values for block in people.gathered(source, how, False)]
+    kept = [block.values for block in people.gathered(source, how)]
     rows = np.concatenate([np.empty((0, d)), *kept])
     return rows, len(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,12 +36,12 @@ from egm._types import Array, ArrayLike, Columns, Floats, Named, Neighbors, Nois
 from egm._validate import (
     between,
     count,
+    generator,
     matrix,
     nonnegative,
     probability,
     scalar,
     shown_shape,
-    unread,
     vector,
     warn_of_delta,
 )
@@ -173,7 +173,7 @@ class GaussianDataMechanism(Mechanism):
         What becomes of a missing value (NaN or null): it is an error; it counts as the entry of
         `center`; or its row is left out. "drop_row" makes the number of rows private, so that a
         noisy one is released with the sum. The intervals of a release do not cover the error that
-        missing values cause.
+        missing values cause. An infinite value is always an error, also in a row that is left out.
     per_person : {"sum", "mean"} or int, optional
         What becomes of the rows of one person, if a person may have several rows: they are added
         up; they are averaged; or the first k of them are kept. Then `sigma` and `center` are those
@@ -760,8 +760,9 @@ class GaussianDataMechanism(Mechanism):
         ------
         ValueError
             If `X` does not have d columns; if `X` does not have `n` rows, although this number is
-            public and each row is a person; if the names of `X` are not those of `columns`; or if
-            `person` is given and the mechanism has no `per_person`, or the other way round.
+            public and each row is a person; if the names of `X` are not those of `columns`; if
+            `person` is one of `columns`; or if `person` is given and the mechanism has no
+            `per_person`, or the other way round.
         TypeError
             If the type of `X` shows that it does not hold real numbers.
 
@@ -781,37 +782,23 @@ class GaussianDataMechanism(Mechanism):
         ValueError: X must have the declared n = 10000 rows, got 9999
         """
         people.require_person(person, self.per_person)
-        counted = self._joint.counted or self.per_person is not None
-        self._check_rows(X, people.label_names(X, person=person), counted)
+        self._check_rows(X, self._joint.counted or self.per_person is not None, person=person)
 
-    def _check_rows(self, X: Any, labels: Sequence[Hashable], counted: bool) -> None:
-        """Raise the errors of `check` for the rows `X`, whose columns `labels` are not summed.
+    def _check_rows(self, X: Any, counted: bool, **labels: Any) -> None:
+        """Raise the errors of `check` for the rows `X` with the `labels` person and by, as `people.layout` takes them.
 
-        These columns say to which person, or to which group, a row belongs. If `counted` is false, there must be `n`
-        rows. Otherwise any number is allowed, because the release itself counts the rows or the persons.
+        If `counted` is false, there must be `n` rows. Otherwise any number is allowed, because the release itself
+        counts the rows or the persons.
         """
-        if _tables.is_read_later(X):
-            return
-        if labels and _tables.column_names(X) is None:
-            raise TypeError("X must have names of columns if person or by is one of them")
-        table: Any = _tables.chosen(X, self.columns, labels)
-        if _tables.is_blocks(table):
-            shape: Any = np.nan if table.count is None else table.count, len(table.names)
-        else:
-            shape = unread(X=table)
-        if self.columns is not None or shape is None:  # otherwise the shape gives a better message
-            _tables.check(table, self.columns)
-        if shape is None:
-            return
-        rows, *columns = shape or (1,)
-        if not isinstance(X, list | tuple) and columns != [self.sigma.size] and not np.isnan(sum(columns)):
-            given = shown_shape("X", shape) if counted else shape
+        table, shape = people.layout(X, self.columns, **labels)
+        if len(shape) != 2 or not (shape[1] == self.sigma.size or np.isnan(shape[1])):
+            given = shown_shape("X", shape) if counted or np.isnan(sum(shape)) else shape
             column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == self.sigma.size == 1 else ""
             raise ValueError(f"X must have shape (rows, {self.sigma.size}), got {given}{column}")
-        if self.columns is None:
-            _tables.check(table, self.columns)
-        if not counted and rows != self.n and not np.isnan(rows):
-            raise ValueError(f"X must have the declared n = {self.n} rows, got {rows}")
+        if self.columns is None:  # otherwise the names were compared before
+            _tables.check(table, None)
+        if not counted and shape[0] != self.n and not np.isnan(shape[0]):
+            raise ValueError(f"X must have the declared n = {self.n} rows, got {shape[0]}")
 
     def release(self, X: RowSource, *, person: object = None, rng: np.random.Generator | None = None) -> DataRelease:
         """Release a private estimate of the sum of the rows.
@@ -878,8 +865,11 @@ class GaussianDataMechanism(Mechanism):
         >>> round(release.count)
         9982
         """
-        _tables.refuse_rows_of_tables(X)
         self.check(X, person=person)
+        if rng is None:
+            self.check_noise(X)
+        else:
+            generator(rng)
         X = _tables.opened(X)
         grid = self._grid() if rng is None else self._lattice(1.0)
         center = np.broadcast_to(self.center, self.b.shape)
@@ -1129,7 +1119,7 @@ def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, 
     pair (sum, number of vectors that were summed), which `egm._rows.sums.clipped_sum` computes. The tuple `rule` has
     the arguments of that function after the first one.
     """
-    kept = people.gathered(source, how, rule[-1] != "error")
+    kept = people.gathered(source, how)
     return sums.clipped_sum((block.values for block in kept), *rule)
 
 

@@ -16,7 +16,7 @@ from egm._mechanisms.joint import Joint
 from egm._mechanisms.rowsum import table
 from egm._rows import lattice, people, sums
 from egm._types import Array, Neighbors, NoiseLaw, RowSource, Whole
-from egm._validate import count
+from egm._validate import count, generator
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -296,8 +296,8 @@ class GroupedDataMechanism(Mechanism):
         ------
         ValueError
             If `X` does not have d columns besides those of `by` and `person`, or not the names of
-            the mechanism's `columns`; if `by` is None; or if `person` is given and the mechanism
-            has no `per_person`, or the other way round.
+            the mechanism's `columns`; if `by` is None; if `by` or `person` is one of `columns`; or
+            if `person` is given and the mechanism has no `per_person`, or the other way round.
         TypeError
             If the type of `X` shows that it does not hold real numbers, or if the type of the
             column or of the array `by` shows that no label can be one of the keys, for example
@@ -317,7 +317,7 @@ class GroupedDataMechanism(Mechanism):
             raise ValueError("by must be the name of a column of X, or an array with the group of each row")
         inner = self.mechanism
         people.require_person(person, inner.per_person)
-        inner._check_rows(X, people.label_names(X, person=person, by=by), counted=True)
+        inner._check_rows(X, counted=True, person=person, by=by)
         people.require_keys(X, by, self.keys)
 
     def check_noise(self, X: object) -> None:
@@ -370,8 +370,8 @@ class GroupedDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If a value is not finite, if an entry of `by` or `person` is missing, or if the methods
-            `check` or `check_noise` would raise a ValueError.
+            If a value is not finite, also in a row that is left out; if an entry of `by` or `person`
+            is missing; or if the methods `check` or `check_noise` would raise a ValueError.
         TypeError
             If `X` does not hold real numbers, if the labels in `by` are of another type than the
             keys, or if `rng` is not a NumPy Generator.
@@ -394,8 +394,11 @@ class GroupedDataMechanism(Mechanism):
         >>> release[2023].simulated
         False
         """
-        _tables.refuse_rows_of_tables(X)
         self.check(X, by=by, person=person)
+        if rng is None:
+            self.check_noise(X)
+        else:
+            generator(rng)
         X = _tables.opened(X)
         inner, keys = self.mechanism, self.keys
         grid = self._grid() if rng is None else inner._lattice(1.0)
@@ -462,6 +465,6 @@ def _of_groups(
     a number k, the person's first k rows are kept, whatever their groups, and `most` is None.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
-    kept = coded if how is None else people.gathered(coded, how, rule[-1] != "error", most)
+    kept = coded if how is None else people.gathered(coded, how, most)
     pairs = ((block.values, block.groups) for block in kept if block.groups is not None)
     return sums.group_sums(pairs, len(keys), *rule)

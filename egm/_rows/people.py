@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -28,9 +28,9 @@ from egm import _tables
 from egm._rows import dask
 from egm._threads import in_parallel
 from egm._types import Array, Columns
-from egm._validate import unread_matrix
+from egm._validate import unread, unread_matrix
 
-__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "is_name", "label_names"]
+__all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "is_name", "label_names", "layout"]
 __all__ += ["require_keys", "require_person", "vector"]
 
 _SORTED = 1 << 20  # numbers that are copied at a time, in the order of the persons
@@ -63,34 +63,72 @@ class Block(NamedTuple):
 # Labels ---------------------------------------------------------------------------------------------------------------
 
 
-def label_names(X: Any, **labels: Any) -> list[Hashable]:
+def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the rows `X` with the columns to be summed alone, and the shape of these rows; no value is read.
+
+    `columns` and `labels` are those of `label_names`. A number in the shape is NaN if it is known only when rows are
+    read. Raise the errors of `label_names`, TypeError for columns of anything but real numbers, and ValueError if the
+    names in `X` are not those in `columns`. If `columns` is None, the names are left to the caller.
+    """
+    names = label_names(X, columns, **labels)
+    if _tables.is_read_later(X):
+        return X, (np.nan, np.nan)
+    _tables.refuse_rows_of_tables(X)
+    if names and _tables.column_names(X) is None:
+        raise TypeError("X must have names of columns if person or by is one of them")
+    table: Any = _tables.chosen(X, columns, names)
+    shape: Any
+    if _tables.is_blocks(table):
+        shape = np.nan if table.count is None else table.count, len(table.names)
+    else:
+        shape = unread(X=table)
+    if isinstance(X, list | tuple):
+        shape += _shape_of_row(X[0]) if X else (np.nan,)
+    if columns is not None:
+        _tables.check(table, columns)
+    return table, (np.nan, np.nan) if shape is None else tuple(shape)
+
+
+def _shape_of_row(row: Any) -> tuple[Any, ...]:
+    """Return the shape of `row`, an entry of a list of rows: (columns,), or () for a number; no value is read."""
+    if isinstance(row, list | tuple):
+        return (len(row),)
+    return () if isinstance(row, int | float) else getattr(row, "shape", (np.nan,))
+
+
+def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable]:
     """Return those of the keyword arguments `labels` that are names of columns of `X`; others may be arrays or None.
 
     Raise TypeError for a name if `X` has no names, for an array if `X` is read in blocks, and for labels of a type that
-    is neither numbers nor texts nor dates. Raise ValueError for an array without one entry for each row of `X`, for a
-    Series with another index, and for a name that is no column of a file. No row is read.
+    is neither numbers nor texts nor dates. Raise ValueError for a name in `columns`, which are summed, for an array
+    without one entry for each row of `X`, for a Series with another index, and for a name that is no column of a file.
+    No row is read.
     """
     names: list[Hashable] = []
     for key, label in labels.items():
         if is_name(label, X):
             if isinstance(X, np.ndarray | list | tuple):
                 raise TypeError(f"{key} must be an array with one entry for each row, because X has no names")
+            if columns is not None and label in columns:
+                raise ValueError(f"{key} must not be one of the columns that are summed, got {label!r}")
             names.append(label)
         elif label is None:
             continue
         elif _tables.is_read_later(X) or _tables.is_blocks(X) or dask.is_dask(X):
             raise TypeError(f"{key} must be the name of a column if X is read in blocks")
+        elif isinstance(label, bytes | Mapping | Set) or len(getattr(label, "shape", (0,))) != 1:
+            raise TypeError(f"{key} {_NO_LABELS}")
         elif hasattr(X, "__len__") and len(label) != len(X):
             raise ValueError(f"{key} must have one entry for each row of X")
         elif _tables.has_another_index(X, label):
             raise ValueError(f"{key} must have the index of X: labels are matched with rows by their places")
     if names and _tables.is_blocks(X):
-        X.labelled(names)  # raises an error for a column that is not there
+        X.labelled(list(dict.fromkeys(names)))  # raises an error for a column that is not there
     for key, label in labels.items():
         dtype = None if label is None else _tables.label_type(X, label)
         if dtype is not None and dtype.kind not in _KIND_NAMES:
             raise TypeError(f"{key} {_NO_LABELS}")
-    return names
+    return list(dict.fromkeys(names))
 
 
 def require_keys(X: Any, by: Any, keys: tuple[Hashable, ...]) -> None:
@@ -199,8 +237,8 @@ def _typed(name: str, found: Labels) -> Labels:
     """Convert the vector of objects `found` to a type of NumPy: texts, dates, booleans, integers or floats.
 
     The message of an error calls the labels by `name`. If the entries have several types, or none of these types,
-    return `found` unchanged. Raise ValueError for a missing entry, and for a text that ends in a null character, which
-    NumPy would remove.
+    return `found` unchanged. Raise ValueError for a missing entry, for an integer that does not fit into 64 bits, and
+    for a text that ends in a null character, which NumPy would remove.
     """
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
@@ -217,7 +255,8 @@ def _typed(name: str, found: Labels) -> Labels:
             try:
                 return found.astype(dtype)
             except OverflowError:
-                continue
+                if dtype is np.uint64:
+                    raise ValueError(f"{name} must have integers of 64 bits: texts tell larger ones apart") from None
     return found
 
 
@@ -259,7 +298,7 @@ class Source:
 
     def _names(self, X: object) -> list[Hashable]:
         """Return those of the labels `person` and `by` that are names of columns of `X`."""
-        return label_names(X, person=self.person, by=self.by)
+        return label_names(X, self.columns, person=self.person, by=self.by)
 
     def _of_part(self, part: Any, names: tuple[Hashable, ...] | None) -> Block:
         """Return as one `Block` the rows and labels of `part`, a partition of a dask frame or a block of a dask array.
@@ -270,7 +309,7 @@ class Source:
         if isinstance(part, np.ndarray):
             assert names is not None
             wanted = [name for name in names if name not in labels] if self.columns is None else self.columns
-            values = unread_matrix(self.d, X=part[:, [names.index(name) for name in wanted]])
+            values = self._values(part[:, [names.index(name) for name in wanted]])
             return Block(values, *(None if label is None else part[:, names.index(label)] for label in labels))
         return _joined(*self._blocks(part))
 
@@ -283,7 +322,7 @@ class Source:
         names = self._names(X)
         parts: Iterable[tuple[Any, list[Labels]]]
         if _tables.is_blocks(X):
-            parts = _tables.chosen(X, self.columns).labelled(names)
+            parts = _tables.chosen(X, self.columns, names).labelled(names)
         elif isinstance(X, Iterator):
             parts = (_tables.split(_named(block), *names) for block in X)
         else:
@@ -318,11 +357,17 @@ class Source:
             yield _cut(whole, order[start : start + step])
 
     def _values(self, rest: Any) -> Any:
-        """Return the numbers of `rest`, an array or a table without columns of labels, as an array with d columns."""
+        """Return the numbers of `rest`, an array or a table without columns of labels, as an array with d columns.
+
+        Raise ValueError for an infinite number and, unless gaps are allowed, for NaN. All rows are checked, also those
+        that are left out later.
+        """
         found = _tables.arranged(rest, self.columns, self.gaps)
         if isinstance(found, Iterator):
             found = np.concatenate([np.empty((0, self.d)), *found])
-        return unread_matrix(self.d, X=found)
+        values = unread_matrix(self.d, X=found)
+        _tables.require_finite(values, self.gaps)
+        return values
 
 
 def _named(block: Any) -> Any:
@@ -407,31 +452,33 @@ def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]
 # Persons --------------------------------------------------------------------------------------------------------------
 
 
-def gathered(source: Iterable[Block], how: PerPerson, missing: bool, most: int | None = None) -> Iterator[Block]:
+def gathered(source: Iterable[Block], how: PerPerson, most: int | None = None) -> Iterator[Block]:
     """Add up or average the rows of each person, or keep the first k of them; yield the resulting rows in blocks.
 
     The blocks of `source` are sorted by person. If `how` is "sum" or "mean", the result has one row for each person or,
     if rows have groups, for each group of a person. Missing entries (NaN) are left out of a sum or mean; if
     all are missing, the result is NaN. If `how` is a number k, the first k rows of each person are kept. Rows with the
     group -1 are left out. For "sum" and "mean", only the first `most` groups of each person are kept, or all if `most`
-    is None. Raise ValueError for an infinite entry and, unless `missing` is true, for NaN.
+    is None.
     """
-    kept: Block | None = None
+    held: list[Block] = []  # all rows so far of the last person, who may have more in the next block
+    person = None
     for block in source:
         if block.groups is not None:
             block = _cut(block, block.groups >= 0)
-        if not (np.isfinite(block.values) | (missing & np.isnan(block.values))).all():
-            raise ValueError("X must be finite, apart from missing values that the mechanism allows")
-        kept = block if kept is None else _joined(kept, block)
-        persons = kept.persons
+        persons = block.persons
         if persons is None or not persons.size:
             continue
-        others = np.flatnonzero(persons != persons[-1])
-        if others.size:  # the last person may have more rows in the next block
-            yield _of_persons(_cut(kept, slice(None, others[-1] + 1)), how, most)
-            kept = _cut(kept, slice(others[-1] + 1, None))
-    if kept is not None and len(kept.values):
-        yield _of_persons(kept, how, most)
+        person = person if held else persons[0]
+        held.append(block)
+        if persons[-1] == person:  # a person's blocks are joined only once, however many they are
+            continue
+        whole, person = _joined(*held), persons[-1]
+        end = int(np.flatnonzero(whole.persons != person)[-1]) + 1
+        yield _of_persons(_cut(whole, slice(None, end)), how, most)
+        held = [_cut(whole, slice(end, None))]
+    if held:
+        yield _of_persons(_joined(*held), how, most)
 
 
 def _cut(block: Block, rows: Any) -> Block:
@@ -469,10 +516,10 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
         number, order, groups = _pairs(number, groups, most)
         values = values[order]
     starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
-    values = np.asarray(values, dtype=float)
-    absent = np.isnan(values)
-    present = np.add.reduceat(~absent, starts, axis=0, dtype=np.int64)
     with np.errstate(all="ignore"):  # a warning could reveal a person
+        values = np.asarray(values, dtype=float)
+        absent = np.isnan(values)
+        present = np.add.reduceat(~absent, starts, axis=0, dtype=np.int64)
         total = np.add.reduceat(np.where(absent, 0.0, np.clip(values, -_FAR, _FAR)), starts, axis=0)
         total = np.where(present > 0, total / present if how == "mean" else total, np.nan)
     return Block(total, None, None if groups is None else groups[starts])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from egm import _tables
 from egm._rows import dask
 from egm._types import Array, ArrayLike, Whole
 from egm._validate import unread_matrix
@@ -64,8 +65,6 @@ def _of_block(
     X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool, basis: BasisLike | None
 ) -> tuple[Whole, int]:
     """Return the sum of the rows of one array or list `X`, as `clipped_sum` computes it, and the number of all rows."""
-    if isinstance(X, list | tuple) and not len(X):  # no rows, which have any length
-        X = np.empty((0, center.size))
     X = unread_matrix(center.size, X=X)
     if not count_clipped:
         return grid.sum(X, center, scaling, basis), len(X)
@@ -80,9 +79,8 @@ def _of_incomplete(
     The function `of_complete` computes the sum and the number for rows without missing entries. `center` and `missing`
     are the arguments of `clipped_sum`, which say what becomes of missing entries.
     """
-    if isinstance(X, list | tuple) and not len(X):
-        X = np.empty((0, center.size))
     X, step = unread_matrix(center.size, X=X), max(1, _FILLED // center.size)
+    _tables.require_finite(X, gaps=True)  # also in rows that are left out
     blocks = [X[start : start + step] for start in range(0, max(len(X), 1), step)]
     parts = [of_complete(filled(block, center, missing)[0]) for block in blocks]
     return sum(total for total, _ in parts[1:]) + parts[0][0], sum(rows for _, rows in parts)

@@ -560,7 +560,7 @@ def test_what_may_be_right_passes_unread():
     So it accepts NaN, and lists of texts, which only `release` refuses.
     """
     mechanism = data_mechanism()
-    for X in (Unread(500, 3), Unread(np.nan, 3), np.full((500, 3), np.nan), [["a"]] * 500, iter([])):
+    for X in (Unread(500, 3), Unread(np.nan, 3), np.full((500, 3), np.nan), [["a"] * 3] * 500, iter([])):
         mechanism.check(X)
     dataclasses.replace(mechanism, neighbors="add_remove").check(Unread(7, 3))
     for mechanism in ASKED[:2]:

@@ -300,7 +300,7 @@ def test_each_group_has_the_sum_of_its_rows(neighbors, basis, missing):
     assert released(grouped, rows[shuffled], by=GROUP[shuffled]) == released(grouped, rows, by=GROUP)
     others = np.isin(GROUP, KEYS)
     assert released(grouped, rows[others], by=GROUP[others]) == released(grouped, rows, by=GROUP)
-    rows = np.where(others[:, None], rows, np.inf)
+    rows = np.where(others[:, None], rows, 1e300)
     assert released(grouped, rows, by=GROUP) == released(grouped, rows[others], by=GROUP[others])
 
 
@@ -602,6 +602,7 @@ WRONG_IDS = {  # (the argument person for the data ROWS, message)
     "complex ids": (np.ones(4, complex), "^person must be a vector"),
     "huge floats": ([7.7123e300] * 4, "^person must not have such large floats"),
     "a zone": ([ZONED] * 4, "^person must be .* without time"),
+    "huge integers": ([2**64, 1, 2, 3], "^person must have integers of 64 bits"),
     "persons that are too few": (PEOPLE, "^X must have the declared n = 4 persons, got 3"),
 }
 WRONG_PERSONS = {  # (data, the argument person, message)
