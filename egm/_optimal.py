@@ -44,7 +44,7 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     -------
     ndarray, shape (d,)
         The multipliers, in inverse units of the data, with :math:`\sum_j (b_j \sigma_j)^2 = 1`.
-        Their ``noise_factor`` is never larger than that of ``expected_norm``.
+        Up to rounding, their ``noise_factor`` is never larger than that of ``expected_norm``.
 
     Raises
     ------

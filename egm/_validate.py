@@ -49,6 +49,7 @@ __all__ = [
 PRIVATE = frozenset({"X", "counts", "rows", "value", "values"})  # names of the arguments that may be data
 _TABLES = frozenset({"X", "rows"})  # the private arguments that have one row for each person
 _LARGEST = sys.float_info.max
+_LEAST_EPSILON = 1e-300
 
 
 class DeltaWarning(UserWarning):
@@ -117,6 +118,17 @@ def scalar(check: Check, **named: object) -> float:
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got an array of shape {array.shape}")
     return float(array)
+
+
+def drawn_epsilon(epsilon: object) -> float:
+    """Check the `epsilon` of a draw by the exponential mechanism, and return it as a float.
+
+    Raise ValueError if it is below 1e-300, because its inverse could overflow.
+    """
+    number = scalar(positive, epsilon=epsilon)
+    if number < _LEAST_EPSILON:
+        raise ValueError(f"epsilon must be at least {_LEAST_EPSILON!r}, got {number!r}")
+    return number
 
 
 def fitting(most: float, **named: float) -> float:

@@ -129,8 +129,8 @@ class AdaptiveDataMechanism(Declared):
     learned, because the number of rows says how far entries must be rounded for exact sums of their
     products.
 
-    **Passes.** The rows are read some 15 to 30 times, once for each query, and never more than 600
-    times; without a search, twice. The queries depend on released numbers alone.
+    **Passes.** The rows are read some 10 to 30 times, once for each query, and never more than 600
+    times; without a search, two to four times. The queries depend on released numbers alone.
 
     **Basis.** A basis is used if :math:`n \sqrt{\rho}` is above about :math:`280 \sqrt d`, so that the
     standard deviations along it can be measured. With "learn" the mechanism asks for noisy second

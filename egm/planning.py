@@ -142,8 +142,8 @@ def solve(
     forecast of an AdaptiveDataMechanism has small jumps; there smaller solutions are possible that
     the search does not see.
 
-    A search takes 10 to 40 forecasts: a few tenths of a second, and some seconds under "optimal" or
-    for an AdaptiveDataMechanism.
+    A search takes 8 to 40 forecasts, and up to 80 for very many rows: a few tenths of a second, and
+    some seconds under "optimal" or for an AdaptiveDataMechanism.
 
     The measure "interval" is half of the width of the interval that a release has for
     column j (`egm.mechanisms.DataRelease.interval`), for normal noise and a public number of rows. It

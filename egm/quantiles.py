@@ -24,7 +24,7 @@ import numpy as np
 
 from egm import samplers
 from egm._types import Array, ArrayLike, FloatOrArray, Floats
-from egm._validate import finite, generator, nonnegative, positive, probability, scalar
+from egm._validate import drawn_epsilon, finite, generator, nonnegative, positive, probability, scalar
 
 __all__ = ["epsilon_of_rho", "interval", "quantile", "secure_quantile"]
 
@@ -255,11 +255,9 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     >>> quantiles.interval([480, 200, 320], q=0.5, epsilon=10)
     1
     """
-    held, q, epsilon = nonnegative(counts=counts), scalar(probability, q=q), scalar(positive, epsilon=epsilon)
+    held, q, epsilon = nonnegative(counts=counts), scalar(probability, q=q), drawn_epsilon(epsilon)
     if held.ndim != 1 or held.size == 0 or np.any(held != np.floor(held)) or np.sum(held) >= 2.0**53:
         raise ValueError(f"counts must be a vector of whole numbers, below 2**53 in all, got shape {held.shape}")
-    if epsilon < samplers.LEAST:
-        raise ValueError(f"epsilon must be at least {samplers.LEAST!r}, got {epsilon!r}")
     if rng is not None:
         generator(rng)
     ends = np.cumsum(held.astype(np.int64))

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from egm import _random_bits
 from egm._opendp import index_sampler, vector_noise
 from egm._types import Array, ArrayLike, Floats
-from egm._validate import between, count, fitting, generator, nonnegative, positive, scalar
+from egm._validate import between, count, drawn_epsilon, fitting, generator, nonnegative, scalar
 
 __all__ = [
     "SimulationWarning",
@@ -42,9 +42,6 @@ __all__ = [
     "simulated_l2",
     "simulated_laplace",
 ]
-
-
-LEAST = 1e-300  # epsilon of a draw by the exponential mechanism; below 1.2e-308 its inverse would overflow
 
 
 class SimulationWarning(UserWarning):
@@ -286,9 +283,7 @@ def secure_index(scores: list[int], epsilon: float) -> int:
     >>> samplers.secure_index([310, 1250, 440], epsilon=1)
     1
     """
-    epsilon = scalar(positive, epsilon=epsilon)
-    if epsilon < LEAST:
-        raise ValueError(f"epsilon must be at least {LEAST!r}, got {epsilon!r}")
+    epsilon = drawn_epsilon(epsilon)
     given = np.asarray(scores).tolist() if isinstance(scores, np.ndarray) else list(scores)
     if not all(issubclass(kind, int | np.integer) and kind is not bool for kind in set(map(type, given))):
         raise TypeError("scores must be a list of integers, which are not shown")

@@ -24,7 +24,7 @@ from egm._budget.amplified import Steps, amplified_epsilon, composed_epsilon
 from egm._l2 import log_delta_at
 from egm._rows.lattice import EXCESS, delta_of
 from egm._types import ArrayLike, Neighbors
-from egm._validate import between, count, finite, positive, probability, scalar
+from egm._validate import between, count, drawn_epsilon, finite, positive, probability, scalar
 from egm.adaptive import AdaptiveDataMechanism
 from egm.calibration import analytic_noise_multiplier, gaussian_epsilon, zcdp_epsilon
 from egm.mechanisms import (
@@ -331,7 +331,7 @@ def quantile_charge(
         raise ValueError(f"high must be above low, by at most {POINTS:g} steps, got {low}, {high} and step = {step}")
     if neighbors != "replace_one":
         raise ValueError(f'neighbors must be "replace_one" for a quantile, and are {neighbors!r} for this budget')
-    epsilon, columns = scalar(positive, epsilon=epsilon), math.prod(shape[1:])
+    epsilon, columns = drawn_epsilon(epsilon), math.prod(shape[1:])
     rho, mu_squared = columns * Fraction(epsilon) ** 2 / 8, columns * Fraction(_pure_mu_squared(epsilon))
     return Charge("secure_quantile", _up(rho), _up(mu_squared), _up(columns * Fraction(epsilon)), 0.0)
 

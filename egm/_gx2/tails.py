@@ -81,7 +81,8 @@ def sf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
+        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
 
     See Also
     --------
@@ -179,7 +180,8 @@ def logsf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
+        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
 
     See Also
     --------
@@ -256,7 +258,8 @@ def cdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
+        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
 
     See Also
     --------
@@ -337,7 +340,8 @@ def logcdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
+        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
 
     See Also
     --------
@@ -391,7 +395,8 @@ def pdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
+        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
         The density also fails nearer to `shift` than about 1e-145 times the largest weight, if there are weights of
         both signs, no normal term, and less than two degrees of freedom in total.
 
@@ -447,7 +452,8 @@ def logpdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it does where the tail depends on weights with less than 1e-6 degrees of freedom.
+        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
+        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
         The density also fails nearer to `shift` than about 1e-145 times the largest weight, if there are weights of
         both signs, no normal term, and less than two degrees of freedom in total.
 

@@ -547,9 +547,9 @@ class GaussianDataMechanism(Mechanism):
             with a `basis`, those along its vectors.
         covariance : array_like, shape (d, d), optional
             True covariance matrix of the columns, instead of `sigma`, in squared units of the data,
-            with and without a `basis`. It is symmetric and has no negative eigenvalue, up to
-            rounding. A table with names is put into the order of `columns`. If the matrix is
-            computed from private rows, the forecast is private, too.
+            with and without a `basis`. It is symmetric, with variances from 1e-200 to 1e200, and has
+            no negative eigenvalue, up to rounding. A table with names is put into the order of
+            `columns`. If the matrix is computed from private rows, the forecast is private, too.
         target : {"sample", "population"}, default "sample"
             Quantity that the release estimates: the sum of the rows, or n times the true mean.
 
@@ -1042,8 +1042,8 @@ class GaussianDataMechanism(Mechanism):
         "add_remove" the noisy number of rows is taken for n. With ``center_std=0`` and
         ``sigma_factor=1`` the expectation is n times `p`.
 
-        By chance the excess is above 3 in at most one release of 700, or somewhat more often for an
-        epsilon above 10 and for l2 noise (in one release of 170 if the noise has two coordinates).
+        By chance the excess is above 3 in at most one release of 700 for an epsilon up to 1, in one of
+        500 up to 10, and more often for l2 noise (in one of 170 if the noise has two coordinates).
         If the excess is above 3, neither `error` nor `confidence_radius` holds, and `noise_std`
         says little about how far the sum is off: the guesses are worse than declared, or the rows
         are not nearly normal.

@@ -150,7 +150,8 @@ class LaplaceMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If the noise is more than 2**36 times the sensitivity, as for an `epsilon` below 2**-32.
+            If the noise is more than 2**32 / (1 + k / 2**20) times the sensitivity, for k numbers: then
+            it does not fit into 64-bit integers.
 
         Examples
         --------

@@ -322,7 +322,8 @@ def fineness(noise: float) -> int:
     """
     bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
     if bits < 20:
-        raise ValueError(f"noise must be at most 2**36 times the sensitivity for 64-bit integers, got {noise:.3g}")
+        times = 2.0**-36 * noise
+        raise ValueError(f"noise must be small enough for 64-bit integers, got {times:.3g} times the largest")
     return bits
 
 
