@@ -32,6 +32,10 @@ TIMEOUT = 600  # seconds for one cell
 SILENT, STARTS = 60.0, 3  # seconds after which a chapter that computes nothing is started again, and number of starts
 # How warnings of egm begin that the book leaves out: chapters simulate and say so, and the report's delta is its 1/n.
 EXPECTED = "noise from a numpy Generator is simulation|delta = .* is not below 1/n"
+FILTERS = "import warnings\n" + "".join(
+    f"warnings.filterwarnings({action!r}, {message!r})\n"
+    for action, message in (("ignore", EXPECTED), ("error", "with these parameters it is not true"))
+)
 WIDGET = "application/vnd.jupyter.widget-view+json"
 RECORDER = Path(__file__).parent / "kernel" / "recorder.py"
 # Pages have two backgrounds, so their figures have none; whoever runs a notebook gets a white one.
@@ -82,7 +86,7 @@ def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
     the names of the files of `egm`, because Python may import a new file in place of another one.
     """
     cells = [(cell.id, cell.source, cell.metadata.get("tags", [])) for cell in code_cells(notebook)]
-    settings = (sys.version, EXPECTED, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
+    settings = (sys.version, FILTERS, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
     files = (FIGURES, RECORDER, root / "constraints.txt")
     return digest(repr(settings).encode(), *(file.read_bytes() for file in files))
 
@@ -98,7 +102,7 @@ def environment(scratch: Path) -> dict[str, str]:
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup.parent / "ipython_kernel_config.py").write_text(KERNEL)
-    (startup / "simulation.py").write_text(f"import warnings\nwarnings.filterwarnings('ignore', {EXPECTED!r})\n")
+    (startup / "filters.py").write_text(FILTERS)
     record = f"({str(scratch / 'run.json')!r}, {str(PACKAGE)!r})"
     (startup / "recorder.py").write_text(f"__import__('runpy').run_path({str(RECORDER)!r})['start']{record}\n")
     (startup / "figures.py").write_text(f"__import__('runpy').run_path({str(FIGURES)!r})['start']()\n")

@@ -243,6 +243,19 @@ def test_failing_chapter_stops_the_build(project):
     assert {file.name[:2] for file in (project / "_build" / "executed").iterdir()} <= {"01"}
 
 
+def test_sentence_that_does_not_hold_stops_the_build_but_no_reader(project, tmp_path):
+    """If a sentence of a chapter does not hold, a build fails and names it, but papermill runs the chapter to its end.
+
+    So a reader may choose parameters with which the sentence is not true.
+    """
+    check = 'from egm.study.parameters import check_sentence\ncheck_sentence("x is 2", x == 2)'
+    write_chapter(project, "02-says", "x = 1", check)
+    with pytest.raises(ChapterError, match=r"SentenceWarning: with these parameters it is not true that x is 2"):
+        execute.execute_all(project)
+    failed, printed = papermill(project / "notebooks" / "02-says.ipynb", tmp_path, "-k", "python3")
+    assert not failed, printed
+
+
 @pytest.fixture(scope="module")
 def executed_project(tmp_path_factory):
     """Return the folder of a project of two executed chapters, with a small package in place of egm.
