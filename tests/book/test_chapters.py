@@ -1,6 +1,7 @@
 """Test the chapters as they are committed, as papermill runs them, and how a build treats them after a change."""
 
 import ast
+import math
 import re
 import shutil
 import subprocess
@@ -213,13 +214,17 @@ def test_parameter_from_elsewhere(tmp_path):
     ],
 )
 @pytest.mark.filterwarnings("ignore::egm.study.parameters.SentenceWarning", "ignore:delta = ")
-def test_chapter_runs_to_its_end_with_other_parameters(number, values):
+def test_chapter_runs_to_its_end_with_other_parameters(monkeypatch, number, values):
     """The chapter that begins with `number` runs to its end with the parameters `values`, each of which is allowed.
 
-    Sentences that hold with the book's parameters only may be named by a warning.
+    All numbers in its text are finite. Sentences that hold with the book's parameters only may be named by a warning.
     """
+    glued = {}
+    monkeypatch.setattr("myst_nb.glue", lambda name, value, display: glued.update({name: value}))
     (chapter,) = (ROOT / "notebooks").glob(f"{number}-*.ipynb")
     run(chapter, values)
+    assert glued
+    assert not [name for name, value in glued.items() if isinstance(value, float) and not math.isfinite(value)]
 
 
 @pytest.mark.parametrize("value", ["many", -1, 2.5])
