@@ -32,11 +32,17 @@ TIMEOUT = 600  # seconds for one cell
 SILENT, STARTS = 60.0, 3  # seconds after which a chapter that computes nothing is started again, and number of starts
 # How warnings of egm begin that the book leaves out: chapters simulate and say so, and the report's delta is its 1/n.
 EXPECTED = "noise from a numpy Generator is simulation|delta = .* is not below 1/n"
+UNTRUE = "with these parameters it is not true"  # how a SentenceWarning begins, which is an error in a build
+FILTERS = f"""import warnings
+warnings.filterwarnings("ignore", {EXPECTED!r})
+warnings.filterwarnings("error", {UNTRUE!r})
+"""
 WIDGET = "application/vnd.jupyter.widget-view+json"
 RECORDER = Path(__file__).parent / "kernel" / "recorder.py"
 # Pages have two backgrounds, so their figures have none; whoever runs a notebook gets a white one.
 KERNEL = 'c.InlineBackend.print_figure_kwargs = {"bbox_inches": "tight", "facecolor": "none"}\n'
 FIGURES = Path(__file__).parent / "kernel" / "figures.py"
+WHEEL = Path(__file__).parent / "chi2comb.txt"  # version of chi2comb, which constraints.txt does not name
 MATPLOTLIB = "pdf.fonttype: 42\n"  # fonts with their outlines whole: journals refuse those of type 3
 FIXED = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
 FIXED |= {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0"}
@@ -78,12 +84,12 @@ def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
     """Return a hash of all that a chapter's output may depend on, except for the contents of the package `egm`.
 
     `notebook` is the chapter, and `root` is the main folder of the project. The hash is that of the code cells,
-    the fixed settings in `environment`, the programs in `tools.kernel`, the version of Python, `constraints.txt`, and
-    the names of the files of `egm`, because Python may import a new file in place of another one.
+    the fixed settings in `environment`, the programs in `tools.kernel`, the versions of Python and chi2comb,
+    `constraints.txt`, and the names of the files of `egm`, because Python may import a new file in place of another.
     """
     cells = [(cell.id, cell.source, cell.metadata.get("tags", [])) for cell in code_cells(notebook)]
-    settings = (sys.version, EXPECTED, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
-    files = (FIGURES, RECORDER, root / "constraints.txt")
+    settings = (sys.version, FILTERS, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
+    files = (FIGURES, RECORDER, WHEEL, root / "constraints.txt")
     return digest(repr(settings).encode(), *(file.read_bytes() for file in files))
 
 
@@ -98,7 +104,7 @@ def environment(scratch: Path) -> dict[str, str]:
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup.parent / "ipython_kernel_config.py").write_text(KERNEL)
-    (startup / "simulation.py").write_text(f"import warnings\nwarnings.filterwarnings('ignore', {EXPECTED!r})\n")
+    (startup / "filters.py").write_text(FILTERS)
     record = f"({str(scratch / 'run.json')!r}, {str(PACKAGE)!r})"
     (startup / "recorder.py").write_text(f"__import__('runpy').run_path({str(RECORDER)!r})['start']{record}\n")
     (startup / "figures.py").write_text(f"__import__('runpy').run_path({str(FIGURES)!r})['start']()\n")

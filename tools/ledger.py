@@ -10,14 +10,16 @@ pages of the book.
     python -m tools.ledger lock   after reading the list: accept the statements and the checks as they are now
 """
 
+import argparse
 import ast
 import hashlib
 import json
+import math
 import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import cache
 from pathlib import Path
 
@@ -37,7 +39,8 @@ WEIGHTS = ("result", "proof", "wording")  # of a slip, the gravest first
 FINAL = ("stands", "mended", "removed")  # what the report of 23 January did with a slip of an earlier version
 LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the first is faster, and not everywhere
 LABEL = re.compile(r"^(?::label: |\$\$ \()((?:definition|lemma|corollary|theorem|algorithm|report)(?:-\d+)+)\)?$", re.M)
-LOCK = "# Digests of each statement and its check as they were last read; renewed by `python -m tools.ledger lock`.\n"
+WORDS = ("kind", "begins", "claim", "correction", "printed", "correct")  # fields that are read with statement and check
+LOCK = "# Digests of each entry, its statement and check as last read; renewed by `python -m tools.ledger lock`.\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,10 +182,16 @@ def differences(entry: Entry, finding: dict | None) -> list[str]:
 def agrees(computed: float, written: str) -> bool:
     """Return True if the number `computed`, rounded to as many digits as the text `written` has, is equal to `written`.
 
-    The tolerance is slightly more than half a unit of the last written digit.
+    The tolerance is slightly more than half a unit of the last written digit. Without two finite numbers, return False.
     """
-    unit = Decimal((0, (1,), Decimal(written).as_tuple().exponent))
-    return abs(Decimal(computed) - Decimal(written)) <= unit * Decimal("0.501")
+    try:
+        number = Decimal(written)
+    except InvalidOperation:
+        return False
+    if not number.is_finite() or not math.isfinite(computed):
+        return False
+    unit = Decimal((0, (1,), number.as_tuple().exponent))
+    return abs(Decimal(computed) - number) <= unit * Decimal("0.501")
 
 
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
@@ -251,10 +260,10 @@ def labels_of(source: str) -> list[str]:
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Return a hash of what the result of `entry` depends on: the text of its statement and all code of its check.
+    """Return a hash of what somebody compares: the text of the statement, all code of its check, and that of `entry`.
 
-    The code is that of the notebook cells that the entry of `ledger` names, and of all cells and imports on which they
-    depend. The hash is a text of 12 characters.
+    The text of the entry is in the fields `WORDS`. The code is that of the notebook cells that the entry of `ledger`
+    names, and of all cells and imports on which they depend. The hash is a text of 12 characters.
     """
     names, imports = [*entry.cells], []
     for stem, _, cell in (name.partition("#") for name in entry.cells):
@@ -264,7 +273,8 @@ def seal(ledger: Ledger, entry: Entry) -> str:
             imports += lines
     names += [name for name in ledger.cells if entry.id in labels_of(ledger.cells[name])]
     texts = [ledger.cells.get(name, "") for name in dict.fromkeys(names)]
-    return hashlib.sha256("\0".join([*texts, *sorted(set(imports))]).encode()).hexdigest()[:12]
+    words = [getattr(entry, name, "") for name in WORDS]
+    return hashlib.sha256("\0".join([*texts, *sorted(set(imports)), *words]).encode()).hexdigest()[:12]
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
@@ -276,26 +286,40 @@ def read_lock(root: Path = ROOT) -> dict[str, str]:
     return dict(line.split() for line in lines if not line.startswith("#"))
 
 
-def write_lock(ledger: Ledger) -> None:
-    """Accept every entry of `ledger` as it is: write a hash of its statement and its check into the file `ledger/lock`.
+def seals(ledger: Ledger) -> dict[str, str]:
+    """Return the present hash (see `seal`) of each entry of `ledger` that a notebook cell checks, by its key."""
+    return {entry.id: seal(ledger, entry) for entry in ledger.entries if entry.cell}
 
-    Entries that no notebook cell checks are left out.
+
+def unread(ledger: Ledger) -> list[str]:
+    """Return messages about entries that have changed since somebody accepted them, by the file `ledger/lock`.
+
+    Keys in this file that belong to no entry with a check are reported, too.
     """
-    lines = sorted(f"{entry.id} {seal(ledger, entry)}\n" for entry in ledger.entries if entry.cell)
+    lock, now = read_lock(ledger.root), seals(ledger)
+    return [f"{key} changed" for key in now | lock if lock.get(key) != now.get(key)]
+
+
+def write_lock(ledger: Ledger) -> None:
+    """Accept every entry of `ledger` as it is: write the hash of each (see `seals`) into the file `ledger/lock`."""
+    lines = sorted(f"{key} {now}\n" for key, now in seals(ledger).items())
     (ledger.root / "ledger" / "lock").write_text(LOCK + "".join(lines))
 
 
 def main() -> None:
     """Print all disagreements between the ledger and the executed chapters, and end with an error if there are any.
 
-    With the argument "lock", write instead the file `ledger/lock`, which says that somebody has read all entries of the
-    ledger as they are now (see `write_lock`).
+    Entries that have changed since they were accepted are printed, too. With the argument "lock", write instead the
+    file `ledger/lock`, which says that somebody has read all entries of the ledger as they are now (see `write_lock`).
     """
-    ledger = read(execute_all())
-    if sys.argv[1:] == ["lock"]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", nargs="?", choices=["lock"], help="accept all entries as they are now")
+    command = parser.parse_args().command
+    ledger = read(execute_all(ROOT), ROOT)
+    if command == "lock":
         return write_lock(ledger)
     wrong = [f"{entry.id}: {each}" for entry in ledger.entries for each in disagreements(ledger, entry)]
-    sys.exit("\n".join(wrong + strangers(ledger)) or 0)
+    sys.exit("\n".join([*wrong, *strangers(ledger), *unread(ledger)]) or 0)
 
 
 if __name__ == "__main__":

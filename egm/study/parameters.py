@@ -1,15 +1,58 @@
-"""Check the parameters with which a chapter of the book is run."""
+"""Check the parameters with which a chapter of the book is run, and sentences that need not hold for all of them."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["check_parameters"]
+__all__ = ["SentenceWarning", "check_parameters", "check_sentence"]
 
 
-def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]) -> None:
+class SentenceWarning(UserWarning):
+    """Warning that a sentence of a chapter does not hold with the parameters that a reader has chosen.
+
+    The build of the book makes it an error, so that every sentence holds with the parameters of the book.
+
+    Examples
+    --------
+    Stop a notebook at the first such sentence:
+
+    >>> import warnings
+    >>> from egm.study.parameters import SentenceWarning
+    >>> warnings.simplefilter("error", SentenceWarning)
+    """
+
+
+def check_sentence(sentence: str, holds: object) -> None:
+    """Warn of a sentence in the text of a chapter if it does not hold with the parameters of this run.
+
+    An assertion would stop the chapter. It suits a law, which holds for all parameters; a sentence that
+    describes a result may be true of some parameters only.
+
+    Parameters
+    ----------
+    sentence : str
+        What the text says.
+    holds : bool
+        Whether it holds.
+
+    Warns
+    -----
+    SentenceWarning
+        If it does not hold.
+
+    Examples
+    --------
+    >>> from egm.study.parameters import check_sentence
+    >>> check_sentence("scaling gains", 2.0 > 1.1)
+    """
+    if not holds:
+        warnings.warn(f"with these parameters it is not true that {sentence}", SentenceWarning, stacklevel=2)
+
+
+def check_parameters(namespace: Mapping[str, Any], **ranges: Sequence[float]) -> None:
     """Raise a ValueError if a notebook is run with a parameter that it does not have, or with a value out of range.
 
     Papermill, which runs a notebook with given parameters, only warns of an unknown name, and then
@@ -19,16 +62,16 @@ def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]
     ----------
     namespace : mapping of str to object
         The notebook's ``globals()``.
-    **ranges : tuple of float
+    **ranges : tuple of float or list of float
         One keyword argument for each parameter of the notebook: its least and its greatest value. If
-        these two are integers, the parameter must be a whole number. If the parameter is a list, each
-        of its elements is checked.
+        these two are integers, the parameter must be a whole number. If they are given as a list, the
+        parameter must be a list that is not empty, with elements in this range.
 
     Raises
     ------
     ValueError
-        If Papermill was asked for a parameter that is not among `ranges`, or if a value is outside its
-        range. The message names the parameter.
+        If Papermill was asked for a parameter that is not among `ranges`, if its cell of parameters does
+        anything but assign values, or if a value is outside its range. The message names the parameter.
 
     Notes
     -----
@@ -38,21 +81,29 @@ def check_parameters(namespace: Mapping[str, Any], **ranges: tuple[float, float]
     Examples
     --------
     >>> from egm.study.parameters import check_parameters
-    >>> check_parameters({"d": 5, "alphas": [0.1, 2.0]}, d=(1, 10), alphas=(0.0, 100.0))
+    >>> check_parameters({"d": 5, "alphas": [0.1, 2.0]}, d=(1, 10), alphas=[0.0, 100.0])
     >>> check_parameters({"d": 11}, d=(1, 10))
     Traceback (most recent call last):
         ...
     ValueError: d must be an integer from 1 to 10, got 11
     """
     wishes = "\n".join(source for source in namespace.get("In", []) if source.startswith("# Parameters"))
-    body: list[Any] = ast.parse(wishes).body  # assignments all
-    for name in (target.id for wish in body for target in wish.targets):
-        if name not in ranges:
-            raise ValueError(f"unknown parameter {name} = {namespace[name]!r}; this notebook has {', '.join(ranges)}")
-    for name, (least, greatest) in ranges.items():
+    for wish in ast.parse(wishes).body:
+        match wish:
+            case ast.Assign(targets=[ast.Name(id=name)]) if name in ranges:
+                continue
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                has = f"this notebook has {', '.join(ranges)}"
+                raise ValueError(f"unknown parameter {name} = {namespace[name]!r}; {has}")
+        raise ValueError(f"a parameter is set by an assignment such as d = 5, got {ast.unparse(wish)}")
+    for name, allowed in ranges.items():
+        least, greatest = allowed
+        value, several = namespace[name], isinstance(allowed, list)
         whole = isinstance(least, int) and isinstance(greatest, int)
-        kind, types = ("an integer", int) if whole else ("a number", (int, float))
-        value = namespace[name]
-        for item in value if isinstance(value, list) and value else [value]:
-            if not isinstance(item, types) or isinstance(item, bool) or not least <= item <= greatest:
-                raise ValueError(f"{name} must be {kind} from {least} to {greatest}, got {item!r}")
+        types, kind = (int, "integer") if whole else ((int, float), "number")
+        items = value if several and isinstance(value, list) else [] if several else [value]
+        right = [isinstance(item, types) and not isinstance(item, bool) and least <= item <= greatest for item in items]
+        if not right or not all(right):
+            kind = f"a list of {kind}s" if several else f"an {kind}" if whole else f"a {kind}"
+            hint = "; papermill reads 1e-6 as a text: write 1.0e-6" if isinstance(value, str) else ""
+            raise ValueError(f"{name} must be {kind} from {least} to {greatest}, got {value!r}{hint}")

@@ -14,7 +14,7 @@ from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtr
+from scipy.special import hyp2f1, ndtr
 
 from egm import scaling as scalings
 from egm._types import Array, ArrayLike, StructuredArray, Target
@@ -62,9 +62,11 @@ def zipf_sigma(d: int, alpha: float, total: float = 1.0) -> Array:
     """
     d, alpha, total = count(d=d), scalar(nonnegative, alpha=alpha), scalar(positive, total=total)
     power = np.arange(1, d + 1.0) ** -alpha
-    if power[-1] == 0:
-        raise ValueError(f"alpha must leave d**-alpha > 0 in double precision, got {alpha!r} for d = {d}")
-    return total * power / np.sum(power)
+    sigma = total * power / np.sum(power)
+    if sigma[-1] == 0:
+        at = f"alpha = {alpha!r} and total = {total!r} for d = {d}"
+        raise ValueError(f"the least standard deviation must be > 0 in double precision, got {at}")
+    return sigma
 
 
 def improvement(d: int, n: int, alpha: float, scaling: Literal["expected_norm", "optimal"] = "expected_norm") -> float:
@@ -197,13 +199,18 @@ def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Stru
         Function that is called as ``function(**point)`` and returns a number.
     **axes : iterable
         One keyword argument for each argument of `function`, with the values of this argument. The
-        values of the last argument vary fastest.
+        values of the last argument vary fastest. None may have the name `value`.
 
     Returns
     -------
     ndarray
         Structured array with one row for each combination. It has one column for each argument, in the
         given order, and the column `value`.
+
+    Raises
+    ------
+    ValueError
+        If an argument has the name `value`.
 
     Examples
     --------
@@ -212,9 +219,12 @@ def sweep(function: Callable[..., SupportsFloat], **axes: Iterable[Any]) -> Stru
     >>> table["value"].round(2).tolist()
     [1.0, 3.07, 1.0, 15.42]
     """
-    points = list(product(*axes.values()))
-    values = [float(function(**dict(zip(axes, point, strict=True)))) for point in points]
-    kinds = [(name, np.asarray(list(axis)).dtype) for name, axis in axes.items()] + [("value", float)]
+    if "value" in axes:
+        raise ValueError(f"an argument must not have the name of the column value, got value = {axes['value']!r}")
+    grid = {name: list(axis) for name, axis in axes.items()}
+    points = list(product(*grid.values()))
+    values = [float(function(**dict(zip(grid, point, strict=True)))) for point in points]
+    kinds = [(name, np.asarray(axis).dtype) for name, axis in grid.items()] + [("value", float)]
     return np.array([(*point, value) for point, value in zip(points, values, strict=True)], dtype=kinds)
 
 
@@ -252,8 +262,8 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
 
     .. math:: r^2 = 2 (s x - K(s)), \qquad u^2 = s^2 K''(s) = \tfrac12 \sum_j v_j^2,
 
-    the tail is nearly :math:`\Phi(-r) + \varphi(r) (1/u - 1/r)`. The formula is due to Lugannani and Rice
-    (1980); [1]_ explains it.
+    the tail is nearly :math:`\Phi(-r) + \varphi(r) (1/u - 1/r)`, also at the mean, as a limit. The formula
+    is due to Lugannani and Rice (1980); [1]_ explains it.
 
     References
     ----------
@@ -271,10 +281,17 @@ def lugannani_rice(x: float, weights: ArrayLike) -> float:
     if x <= np.sum(weights):
         raise ValueError(f"x must be above the mean {float(np.sum(weights))!r}, got {x!r}")
     w, x = weights / np.max(weights), x / np.max(weights)
-    s = brentq(lambda s: np.sum(w / (1 - 2 * w * s)) - x, 0, 0.5 - 0.25 / x)  # K' is at least 2 x at the upper end
-    r = np.sqrt(2 * s * x + np.sum(np.log1p(-2 * w * s)))
-    u = np.sqrt(np.sum((2 * w * s / (1 - 2 * w * s)) ** 2) / 2)
-    return float(ndtr(-r) + np.exp(-(r**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / r))
+    # K' is at least 2 x at the upper end; the lower one is negative, because rounding may hide that x is above the mean
+    s = brentq(lambda s: np.sum(w / (1 - 2 * w * s)) - x, -0.01, 0.5 - 0.25 / x, xtol=1e-15)
+    v = 2 * w / (1 - 2 * w * s)  # this, u and r are divided by s, which is 0 at the mean
+    u = np.sqrt(np.sum(v**2) / 2)
+    if s > 0.01:
+        r = np.sqrt(2 * s * x + np.sum(np.log1p(-2 * w * s))) / s
+        difference = (1 / u - 1 / r) / s
+    else:  # r**2 = sum(s v - log1p(s v)) and r**2 - u**2 without cancellation
+        r = np.sqrt(np.sum(v**2 * hyp2f1(1, 2, 3, -s * v)) / 2)
+        difference = -np.sum(v**3 * hyp2f1(1, 3, 4, -s * v)) / (3 * u * r * (u + r))
+    return float(ndtr(-s * r) + np.exp(-((s * r) ** 2) / 2) / np.sqrt(2 * np.pi) * difference)
 
 
 def rivals() -> StructuredArray:

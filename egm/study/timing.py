@@ -40,7 +40,7 @@ def race(
     Raises
     ------
     ValueError
-        If `repetitions` is not a whole number >= 1, or `patience` is not finite and > 0.
+        If there is no function, `repetitions` is not a whole number >= 1, or `patience` is not finite and > 0.
 
     Examples
     --------
@@ -51,6 +51,8 @@ def race(
     >>> bool((table["best"] <= table["median"]).all())
     True
     """
+    if not functions:
+        raise ValueError(f"functions must have at least one function, got {functions!r}")
     values: dict[str, Any] = {}
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     patience = scalar(positive, patience=patience)

@@ -1,6 +1,7 @@
 """Test the chapters as they are committed, as papermill runs them, and how a build treats them after a change."""
 
 import ast
+import math
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from threading import Event
 
 import nbformat
 import pytest
+from matplotlib import pyplot
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
@@ -156,18 +158,23 @@ def test_parameters_are_plain_and_checked(chapter, monkeypatch):
     assert ranges.keys() == {node.targets[0].id for node in assignments}
 
 
-def start(chapter, **values):
-    """Execute the first three code cells of a chapter, as papermill does if it is given the parameters `values`.
+def run(chapter, values, cells=None):
+    """Execute the code cells of a chapter in this process, as papermill does if it is given the parameters `values`.
 
-    The first cell assigns the chapter's parameters. The second one, which papermill adds, assigns `values`. The third
-    one raises a ValueError for an unknown parameter or a wrong value. `chapter` is the path of the notebook.
+    `values` is a dictionary, which papermill assigns in a cell that it adds after the chapter's parameters. `chapter`
+    is the path of the notebook. If `cells` is a number, stop after as many cells.
     """
     notebook = parameterize_notebook(load_notebook_node(str(chapter)), values)
-    first = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:3]
-    assert "check_parameters(" in first[2]
-    names = {"In": first}
-    for source in first:
-        exec(source, names)
+    sources = [cell.source for cell in execute.code_cells(notebook)][:cells]
+    names = {"In": sources}
+    for source in sources:
+        exec(compile(tree_of(source), chapter.name, "exec"), names)
+        pyplot.close("all")
+
+
+def start(chapter, **values):
+    """Execute the parameters of a chapter, those in `values`, and the cell that checks them (see `run`)."""
+    run(chapter, values, cells=3)
 
 
 def test_unknown_parameter_is_refused(chapter):
@@ -190,8 +197,34 @@ def test_papermill_gives_a_chapter_its_parameters(tmp_path):
 
 def test_parameter_from_elsewhere(tmp_path):
     """papermill can run chapter 8 with a changed parameter in an empty folder, as the README promises."""
-    failed, printed = papermill(ROOT / "notebooks" / "08-empirical-evaluation.ipynb", tmp_path, "-p", "d_max", "50")
+    failed, printed = papermill(
+        ROOT / "notebooks" / "08-empirical-evaluation.ipynb", tmp_path, "-p", "d_max", "50", "-p", "points", "21"
+    )
     assert not failed, printed
+
+
+@pytest.mark.parametrize(
+    ("number", "values"),
+    [
+        ("04", {"alpha": 4.0, "n": 10, "repetitions": 100}),
+        ("06", {"d": 10}),
+        ("10", {"n": 100, "alpha": 0.0, "d_search": 20, "d_max": 10, "repetitions": 100}),
+        ("16", {"n": 100, "n_pairs": 100, "epsilon": 0.1, "epsilon_pairs": 1.0, "repetitions": 100}),
+        ("18", {"n": 10**4, "n_groups": 2, "columns": 50, "epsilon": 0.1, "releases": 50, "repetitions": 50}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::egm.study.parameters.SentenceWarning", "ignore:delta = ")
+def test_chapter_runs_to_its_end_with_other_parameters(monkeypatch, number, values):
+    """The chapter that begins with `number` runs to its end with the parameters `values`, each of which is allowed.
+
+    All numbers in its text are finite. Sentences that hold with the book's parameters only may be named by a warning.
+    """
+    glued = {}
+    monkeypatch.setattr("myst_nb.glue", lambda name, value, display: glued.update({name: value}))
+    (chapter,) = (ROOT / "notebooks").glob(f"{number}-*.ipynb")
+    run(chapter, values)
+    assert glued
+    assert not [name for name, value in glued.items() if isinstance(value, float) and not math.isfinite(value)]
 
 
 @pytest.mark.parametrize("value", ["many", -1, 2.5])
@@ -241,6 +274,19 @@ def test_failing_chapter_stops_the_build(project):
     assert time.perf_counter() - start < 60
     assert not (project / "_build" / "html").exists()
     assert {file.name[:2] for file in (project / "_build" / "executed").iterdir()} <= {"01"}
+
+
+def test_sentence_that_does_not_hold_stops_the_build_but_no_reader(project, tmp_path):
+    """If a sentence of a chapter does not hold, a build fails and names it, but papermill runs the chapter to its end.
+
+    So a reader may choose parameters with which the sentence is not true.
+    """
+    check = 'from egm.study.parameters import check_sentence\ncheck_sentence("x is 2", x == 2)'
+    write_chapter(project, "02-says", "x = 1", check)
+    with pytest.raises(ChapterError, match=r"SentenceWarning: with these parameters it is not true that x is 2"):
+        execute.execute_all(project)
+    failed, printed = papermill(project / "notebooks" / "02-says.ipynb", tmp_path, "-k", "python3")
+    assert not failed, printed
 
 
 @pytest.fixture(scope="module")

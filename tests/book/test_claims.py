@@ -67,16 +67,13 @@ def test_entry_agrees_with_the_chapters(book_ledger, key):
     assert ledger.disagreements(book_ledger, entry(book_ledger, key)) == []
 
 
-@EACH
-def test_entry_was_read_since_its_check_changed(book_ledger, key):
-    """The statement and the check of an entry in the ledger have not changed since a person last compared them.
+def test_entries_were_read_since_their_checks_changed(book_ledger):
+    """No entry of the ledger, its statement and its check have changed since a person last compared the three.
 
-    At the last comparison, a digest of both was written to the file ledger/lock. If it differs from the present one, a
-    person must compare again, and run `python -m tools.ledger lock`. `key` is the id of the entry.
+    At the last comparison, a digest of them was written to the file ledger/lock. If it differs from the present one, a
+    person must compare again, and run `python -m tools.ledger lock`. The file has no other digests.
     """
-    it = entry(book_ledger, key)
-    if it.cell:
-        assert ledger.read_lock().get(key) == ledger.seal(book_ledger, it)
+    assert ledger.unread(book_ledger) == []
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
@@ -107,11 +104,6 @@ def test_artifact_appendix_names_checks():
     checked = {entry["id"]: entry["cell"].partition("#")[0] for entry in ENTRIES if "cell" in entry}
     assert len(rows) >= 5
     assert [(checked[key], key) for _, key in rows] == rows
-
-
-def test_lock_has_no_leftovers(book_ledger):
-    """The file ledger/lock has a digest of statement and check for each claim or erratum with a check, and no other."""
-    assert ledger.read_lock().keys() == {entry.id for entry in book_ledger.entries if entry.cell}
 
 
 def test_findings_are_computed():
@@ -182,14 +174,36 @@ def complaints(project):
     """
     found = ledger.read(execute_all(project), project)
     wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
-    lock = ledger.read_lock(project)
-    stale = [f"{entry.id} changed" for entry in found.entries if lock.get(entry.id) != ledger.seal(found, entry)]
-    return [*wrong, *ledger.strangers(found), *stale]
+    return [*wrong, *ledger.strangers(found), *ledger.unread(found)]
 
 
 def test_sound_ledger_has_no_complaint(project):
     """`complaints` finds no fault in the small project as it is, so other tests see only the faults that they plant."""
     assert complaints(project) == []
+
+
+def test_command_lists_what_changed_until_it_is_accepted(project, monkeypatch, capsys):
+    """`python -m tools.ledger` lists an entry that has changed, and a key without an entry, until `lock` accepts all.
+
+    For another argument it ends with the exit code 2.
+    """
+    monkeypatch.setattr(ledger, "ROOT", project)
+    edit(project / "ledger" / "claims.yml", "is four", "is five")
+    edit(project / "ledger" / "lock", "lemma-9-9 ", "lemma-9-8 123456789abc\nlemma-9-9 ")
+    for arguments, code in (
+        (["lokc"], 2),
+        ([], "lemma-9-9 changed\nlemma-9-8 changed"),
+        (["lock"], None),
+        ([], 0),
+    ):
+        monkeypatch.setattr("sys.argv", ["ledger", *arguments])
+        if arguments == ["lock"]:
+            ledger.main()
+            continue
+        with pytest.raises(SystemExit) as ended:
+            ledger.main()
+        assert ended.value.code == code
+    assert "invalid choice: 'lokc'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -356,6 +370,10 @@ def test_deleted_cell_is_noticed(project):
         ("claims.yml", "source: report", "source: hearsay", "there is no source hearsay"),
         ("claims.yml", "result: holds", "result: holds\n  slips: [slip-four]", "there is no slip slip-four"),
         ("claims.yml", "id: lemma-9-9", "id: slip-five", "slip-five: 2 entries"),
+        ("claims.yml", "is four", "is five", "lemma-9-9 changed"),
+        ("claims.yml", "kind: exact", "kind: symbolic", "lemma-9-9 changed"),
+        ("claims.yml", "id: lemma-9-9", "begins: Twice\n  id: lemma-9-9", "lemma-9-9 changed"),
+        ("errata.yml", "printed: five", "printed: six", "slip-five changed"),
         ("errata.yml", "- draft", "- 30 February", "there is no version 30 February"),
         ("errata.yml", "weight: proof", "weight: grave", "there is no weight grave"),
         ("errata.yml", "final: mended", "final: burnt", "versions draft with the fate burnt in the final report"),
@@ -460,6 +478,11 @@ def test_finding_stands_beside_the_chapter(project):
         (1_000_400.0, "1.000e6", True),
         (1_000_600.0, "1.000e6", False),
         (float("inf"), "1.0", False),
+        (1.5, "inf", False),
+        (1.5, "nan", False),
+        (float("nan"), "1.5", False),
+        (1.5, "abc", False),
+        (1.5, "", False),
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):

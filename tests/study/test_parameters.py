@@ -1,8 +1,8 @@
-"""Test that `check_parameters` accepts parameters of a notebook within their ranges, and names a wrong one."""
+"""Test that parameters of a notebook within their ranges are accepted, and that what is wrong is named."""
 
 import pytest
 
-from egm.study.parameters import check_parameters
+from egm.study.parameters import SentenceWarning, check_parameters, check_sentence
 
 
 def notebook(wish="", **values):
@@ -15,7 +15,7 @@ def notebook(wish="", **values):
 
 
 def test_parameters_within_their_ranges_pass():
-    check_parameters(notebook("d = 5", d=5, alphas=[0.1, 2]), d=(1, 10), alphas=(0.0, 100.0))
+    check_parameters(notebook("d = 5", d=5, alphas=[0.1, 2]), d=(1, 10), alphas=[0.0, 100.0])
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,23 @@ def test_parameters_within_their_ranges_pass():
         (notebook(d=3.0, alphas=[1.0]), "d must be an integer from 1 to 10, got 3.0"),
         (notebook(d=True, alphas=[1.0]), "d must be an integer from 1 to 10, got True"),
         (notebook(d="many", alphas=[1.0]), "d must be an integer from 1 to 10, got 'many'"),
-        (notebook(d=3, alphas=[1.0, float("nan")]), "alphas must be a number from 0.0 to 100.0, got nan"),
-        (notebook(d=3, alphas=[]), "alphas must be a number from 0.0 to 100.0, got \\[\\]"),
+        (notebook(d=3, alphas=[1.0, float("nan")]), "a list of numbers from 0.0 to 100.0, got \\[1.0, nan\\]"),
+        (notebook(d=3, alphas=[]), "a list of numbers from 0.0 to 100.0, got \\[\\]"),
+        (notebook(d=3, alphas=1.0), "a list of numbers from 0.0 to 100.0, got 1.0"),
+        (notebook(d=[3, 4], alphas=[1.0]), "d must be an integer from 1 to 10, got \\[3, 4\\]"),
+        (notebook(d="1e-06", alphas=[1.0]), "got '1e-06'; papermill reads 1e-6 as a text: write 1.0e-6"),
+        (notebook("d += 1", d=4, alphas=[1.0]), "set by an assignment such as d = 5, got d \\+= 1"),
+        (notebook("d: int = 4", d=4, alphas=[1.0]), "set by an assignment such as d = 5, got d: int = 4"),
+        (notebook("'d = 4'", d=3, alphas=[1.0]), "set by an assignment such as d = 5, got 'd = 4'"),
     ],
 )
 def test_bad_parameters_are_named(globals_, message):
     with pytest.raises(ValueError, match=message):
-        check_parameters(globals_, d=(1, 10), alphas=(0.0, 100.0))
+        check_parameters(globals_, d=(1, 10), alphas=[0.0, 100.0])
+
+
+def test_sentence_that_does_not_hold_is_named():
+    """`check_sentence` warns of a sentence only if it does not hold with the parameters of the run."""
+    check_sentence("scaling gains", True)
+    with pytest.warns(SentenceWarning, match="with these parameters it is not true that scaling gains"):
+        check_sentence("scaling gains", False)

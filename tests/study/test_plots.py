@@ -68,15 +68,16 @@ def test_names_at_the_ends_do_not_overlap(ax):
     assert [text.get_color() for text in ax.texts] == list(plots.COLORS[:4])
 
 
-def test_a_line_that_leaves_the_picture_is_named_where_it_does(ax):
+@pytest.mark.parametrize("places", [None, [0.5, 0.5]])
+def test_a_line_that_leaves_the_picture_is_named_where_it_does(ax, places):
     """`name_curves` writes the name of a line that leaves the visible range at the point where it leaves.
 
-    A line that is nowhere in the visible range gets no name.
+    A line that is nowhere in the visible range gets no name, also if there are `places` for both names.
     """
     ax.plot([1, 2, 3], [1, 2, 1e9], label="lost")
     ax.plot([1, 2, 3], [-5, -5, -5], label="never seen")
     ax.set(ylim=(0, 10))
-    plots.name_curves(ax)
+    plots.name_curves(ax, places)
     assert list(names(ax)) == ["lost"]
     assert names(ax)["lost"].x0 < ax.transData.transform((2.2, 0))[0]
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -67,13 +68,25 @@ def test_sweep_is_tidy():
         ((2, 1, 1.0), "clip_probability = 1/n must lie strictly between 0 and 1, got 1.0"),
         ((2, 10, -1.0), "alpha must be finite and >= 0, got -1.0"),
         ((2, 10, np.nan), "alpha must not be NaN"),
-        ((10, 10, 400), "alpha must leave d.*-alpha > 0 in double precision, got 400.0 for d = 10"),
+        ((10, 10, 400), "must be > 0 in double precision, got alpha = 400.0 and total = 1.0 for d = 10"),
         ((2, 10, 1.0, "best"), 'scaling must be "expected_norm" or "optimal", got \'best\''),
     ],
 )
 def test_bad_values_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         tables.improvement(*arguments)
+
+
+def test_sweep_takes_iterators_and_no_argument_value():
+    table = tables.sweep(lambda d, n: d * n, d=iter([1, 2]), n=iter([3, 4]))
+    assert table.tolist() == [(1, 3, 3.0), (1, 4, 4.0), (2, 3, 6.0), (2, 4, 8.0)]
+    with pytest.raises(ValueError, match=r"must not have the name of the column value, got value = \[1\]"):
+        tables.sweep(lambda value: value, value=[1])
+
+
+def test_zipf_sigma_that_underflows_is_refused():
+    with pytest.raises(ValueError, match=r"got alpha = 1\.0 and total = 5e-324 for d = 2"):
+        tables.zipf_sigma(2, 1, 5e-324)
 
 
 @pytest.mark.parametrize("d", [1, 10, 100])
@@ -95,6 +108,23 @@ def test_saddlepoint_formula_is_nearly_exact_for_many_equal_weights():
     """
     weights = np.ones(10_000)
     assert tables.lugannani_rice(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-4)
+
+
+@pytest.mark.parametrize("above", [2.3e-16, 1e-9, 1e-6, 1e-3, 0.03, 0.04, 0.5])
+def test_saddlepoint_formula_is_accurate_near_the_mean(above):
+    """`lugannani_rice` is accurate at and near the mean, where the two terms of the formula cancel.
+
+    `above` is the distance of the point from the mean, relative to the mean. The formula is computed with 80 digits.
+    """
+    weights = [1.0, 0.5, 0.25]
+    x = sum(weights) * (1 + above)
+    with mpmath.workdps(80):
+        w = [mpmath.mpf(each) for each in weights]
+        s = mpmath.findroot(lambda s: sum(a / (1 - 2 * a * s) for a in w) - x, above / 4)
+        r = mpmath.sqrt(2 * s * x + sum(mpmath.log(1 - 2 * a * s) for a in w))
+        u = s * mpmath.sqrt(sum(2 * a**2 / (1 - 2 * a * s) ** 2 for a in w))
+        expected = mpmath.ncdf(-r) + mpmath.npdf(r) * (1 / u - 1 / r)
+    assert tables.lugannani_rice(x, weights) == pytest.approx(float(expected), rel=1e-11)
 
 
 def test_saddlepoint_formula_needs_the_upper_tail():

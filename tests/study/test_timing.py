@@ -32,3 +32,8 @@ def test_race_measures_and_loses_patience(monkeypatch):
     table = timing.race({"slow": nap}, repetitions=4, patience=0.05)
     assert (table["value"][0], table["best"][0], table["median"][0]) == pytest.approx((1.0, 0.01, 0.02))
     assert next(naps, None) is None
+
+
+def test_race_needs_a_function():
+    with pytest.raises(ValueError, match=r"functions must have at least one function, got \{\}"):
+        timing.race({})

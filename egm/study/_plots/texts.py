@@ -29,7 +29,7 @@ def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Se
     places : sequence of float, optional
         Horizontal position of each name, from 0 at the left end of the axes to 1 at the right; the name
         stands beside its line there. By default a name stands at the right end of its line, or where the
-        line leaves the axes, and names that would overlap are moved apart.
+        line leaves the axes, and names that would overlap are moved apart. A line outside gets no name.
     sides : str or sequence of str, default "above"
         Side of the line on which the name stands, for all lines or for each: "above", "below", "left",
         "right", or two of them, such as "above left". It has an effect only with `places`.
@@ -61,7 +61,8 @@ def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Se
         return ax
     sides = [sides] * len(lines) if isinstance(sides, str) else sides
     for one, name, place, side in zip(lines, names, places, sides, strict=True):
-        _write(ax, name, _along(ax, one, place), side, one.get_color())
+        if len(_visible(ax, one)):
+            _write(ax, name, _along(ax, one, place), side, one.get_color())
     return ax
 
 
