@@ -32,7 +32,7 @@ class AdaptiveDataMechanism(Declared):
         Number of rows, public, >= 2. If `neighbors` is "add_remove", it is only a guess, which
         `least_rho` and `forecast` use.
     rho : float
-        Whole budget in zero-concentrated differential privacy, from 1e-15 to 1e6.
+        Whole budget in zero-concentrated differential privacy, up to 1e6, with `ranges` at least 1e-15.
         `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
     radius : float, optional
         Bound R of the means: every column has a mean from -R to R, in the units of the data. It is

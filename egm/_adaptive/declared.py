@@ -22,7 +22,7 @@ _SIGMA_RANGE = 1e-4, 1.0  # default with ranges, over half the range: no entry w
 COUNT = 0.1  # share of the budget for the number of rows, if it is private
 _SURE = 0.9  # noisy number of rows over the declared one from which a search is sure to run at the least budget
 _MOST_UNSEEN = 0.9  # largest share of the budget of the sum for the numbers of rows that may be far away
-LEAST = 1e-15  # smallest rho: with a millionth of it, noise is at most 2**36 times the sensitivity, as 64 bits allow
+LEAST = 1e-15  # smallest rho with ranges: noise for a millionth of it is at most 2**36 times the sensitivity
 MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units of the lattice
 
 
@@ -73,7 +73,7 @@ class Declared:
         radius = None if self.radius is None else scalar(partial(between, 0.0, _RANGE[1]), radius=self.radius)
         if radius is not None:
             scalar(positive, radius=radius)
-        between(LEAST, MOST, rho=rho)
+        between(0.0 if self.ranges is None else LEAST, MOST, rho=rho)
         unseen = scalar(partial(between, 0.0, _MOST_UNSEEN), unseen=self.unseen)
         if not (self.per_person is None or self.per_person in ("sum", "mean")):
             raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')

@@ -1428,7 +1428,7 @@ def test_a_release_is_reproducible():
         ({"sigma_range": (1.0, 2.0, 3.0)}, "sigma_range must be"),
         ({"sigma_range": (1e-101, 2.0)}, r"sigma_range\[0\] must lie between 1e-100 and 1e\+100"),
         ({"radius": 1e101}, r"radius must lie between 0.0 and 1e\+100"),
-        ({"rho": 1e7}, r"rho must lie between 1e-15 and 1000000.0"),
+        ({"rho": 1e7}, r"rho must lie between 0.0 and 1000000.0"),
         ({"unseen": 0.95}, r"unseen must lie between 0.0 and 0.9, got 0.95"),
         ({"unseen": -0.1}, r"unseen must lie between 0.0 and 0.9, got -0.1"),
     ],
