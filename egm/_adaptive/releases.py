@@ -31,8 +31,9 @@ class AdaptiveRelease(RowSum):
         from `noise_std` if the number of rows is private.
     uncorrected : ndarray, shape (d,)
         Noisy estimate of what clipping took from each entry and was not added again, in the units of
-        the data: the intervals lie around `estimate` + `uncorrected`. It is not added to `estimate`
-        if its noise would cost more than it mends. It is zero if nothing was measured.
+        the data: the intervals lie around `estimate` + `uncorrected`, and rarely `estimate` is outside
+        them. It is not added to `estimate` if its noise would cost more than it mends. It is zero if
+        nothing was measured.
     uncorrected_std : ndarray, shape (d,)
         Standard deviation of the noise in `uncorrected`, in the units of the data.
     bias : ndarray, shape (d,)

@@ -43,6 +43,7 @@ MEANT = {  # allowed: a center may have any sign, clip_probability=None stands f
     ("n", "huge"),
     ("columns", "none"),
     ("count_clipped", "bool"),
+    ("rho", "subnormal"),  # the release itself says that such a rho is too small
     ("radius", "subnormal"),
 }
 CASES = [(kind, name, bad) for kind, good in GOOD.items() for name in good for bad in BAD]
