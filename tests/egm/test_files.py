@@ -66,8 +66,12 @@ def whole_table(rows):
 # --- The same table from every kind of file ---------------------------------------------------------------------------
 
 
+MANY_ROWS = [("npy", 200_001), ("parquet", 200_001), *slow(("csv", 200_001))]
+
+
 @pytest.mark.parametrize(
-    ("kind", "rows"), [*product(["csv", "npy", "parquet"], [1, 7, 200_001]), ("CSV", 7), ("pq", 7)]
+    ("kind", "rows"),
+    [*product(["csv", "npy", "parquet"], [1, 7]), ("CSV", 7), ("pq", 7), *MANY_ROWS],
 )
 def test_every_kind_has_the_same_numbers(tmp_path, kind, rows):
     """`files.rows` yields the same numbers, bit for bit, for a CSV, NPY or Parquet file with the same table.
@@ -502,7 +506,7 @@ def test_labels_of_all_files_of_a_folder_have_one_type(tmp_path):
         files.rows(tmp_path, ["x"], labels=["id"])
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", ["parquet", *slow("csv")])
 def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
     X = table(200_001)
     X[:, 0] = np.arange(len(X))

@@ -210,7 +210,7 @@ def test_interval_contains_the_mean_as_often_as_it_says():
     assert np.all(np.mean(off <= half / 2, axis=0) < 0.9)
 
 
-@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("neighbors", ["replace_one", *slow("add_remove")])
 def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
     """The measure "interval" forecasts half of the width of the 95 % intervals of an adaptive release, within 25 %.
 
