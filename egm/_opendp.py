@@ -11,7 +11,8 @@ from egm._threads import CORES, in_parallel
 
 __all__ = ["index_sampler", "vector_noise"]
 
-_EACH = 256  # least number of draws for each thread; fewer take less time than to start it
+_EACH = 256  # least number of draws that a thread makes at a time; fewer take less time than to start it
+_PARTS = 8  # parts of a long list for each core, so that no core waits long for another one
 
 
 @functools.lru_cache(maxsize=8)
@@ -29,7 +30,7 @@ def vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]],
 
     def noisy(numbers: list[int]) -> list[int]:
         """Return the integers in the list `numbers` plus independent noise, which `vector_noise` describes."""
-        step = max(_EACH, -(-len(numbers) // CORES))
+        step = max(_EACH, -(-len(numbers) // (_PARTS * CORES)))
         return list(chain(*in_parallel(sampler, [numbers[i : i + step] for i in range(0, len(numbers), step)])))
 
     return noisy

@@ -55,8 +55,9 @@ tails and the density are contour integrals over s:
    and the phase of the integrand changes little from node to node (`egm/_gx2/kernel.py`).
 3. At a node, many weights with equal degrees of freedom need only one logarithm: the factors
    :math:`1 - 2 w_j s` are multiplied, and the turns of the product around zero are counted. The loops
-   over nodes and weights are compiled by numba, whose import takes a quarter of a second in the
-   first call of a process.
+   over nodes and weights are compiled by numba. The first few tails of a process are computed by the
+   same loops in Python, to the same digits, because they are ready before numba is imported
+   (`egm/_gx2/loops.py`).
 4. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
    search starts from the saddlepoint formula to second order [2]_, whose probability has a relative error
    of a few percent in a tail, and of about a tenth elsewhere. Newton's rule with the tail itself ends the

@@ -16,12 +16,12 @@ from egm._gx2.contour import (
     integrate,
     inverses,
     inverses_summed,
-    kernel,
     log_by_formula,
     saddle,
     sums_of_inverses,
 )
 from egm._gx2.form import Form, Real, form_of, parameters
+from egm._gx2.loops import kernel
 from egm._gx2.quantiles import search
 from egm._types import Array, ArrayLike, Complex
 from egm._validate import positive, scalar

@@ -7,16 +7,15 @@ variable, and s is complex. The docstring of `egm.gx2` explains the method.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
-from types import ModuleType
+from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from egm._gx2.form import Form, Long, Real
+from egm._gx2.loops import kernel, loops
 from egm._types import Array, Complex, Indices
 
 EPS = 2.2e-16
@@ -29,23 +28,6 @@ _GROWTH = 1e3  # largest factor by which an integrand may grow along a contour, 
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
 Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
 T = TypeVar("T")
-
-
-@cache
-def kernel() -> ModuleType:
-    """Return the module of compiled functions, which the first call imports in a quarter of a second.
-
-    If numba has not stored the compiled code, the import compiles the functions. During the import the garbage
-    collector is off, because it would find next to nothing and take a tenth of the time.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        from egm._gx2 import kernel
-    finally:
-        if collects:
-            gc.enable()
-    return kernel
 
 
 class AccuracyError(ArithmeticError):
@@ -103,7 +85,7 @@ class Crossing:
     def __init__(self, form: Form, theta: float, lower: bool) -> None:
         self.form, self.theta, self.lower = form, theta, lower
         self.at = np.empty((3, form.table.shape[1]))
-        self.c, self.pace, gain, loss, convex, concave, self.skew = kernel().cross(
+        self.c, self.pace, gain, loss, convex, concave, self.skew = loops(form).cross(
             form.table, form.normal, theta, lower, self.at
         )
         self.drift, self.spread = gain - loss, convex + concave + 1
@@ -152,16 +134,16 @@ class Crossing:
         in extended precision where the machine has it, and terms with y <= -1, which are far from linear, are left as
         they are.
         """
-        height, size, roughness = kernel().height_at(self.form.table, self.form.normal, self.c, self.at)
+        height, size, roughness = loops(self.form).height_at(self.form.table, self.form.normal, self.c, self.at)
         size += abs(self.c * float(x))
         if size < _SMALL:
             return height - self.c * float(x) + self.beyond, self._rounding(size, roughness)
         form, c, rest = self.form, np.longdouble(self.c), np.longdouble(self.pace)
-        bend, bent = kernel().bend_at(form.table, form.normal, self.c, self.at)
+        bend, bent = loops(form).bend_at(form.table, form.normal, self.c, self.at)
         linear = c * (x - form.mean)
         if bent + abs(linear) < _SMALL:
             return float(bend - linear) + self.beyond, self._rounding(size, roughness)
-        if self.lower or self.theta < kernel().CLOSE:
+        if self.lower or self.theta < loops(form).CLOSE:
             rest = 1 - c
         else:
             c = 1 - rest
@@ -209,7 +191,7 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     tail. If `lower` is None, the tail is the lower one for an x below the mean, and otherwise the upper one.
     """
     lower = bool(x < form.mean) if lower is None else lower
-    theta = kernel().saddle(form.table, form.normal, float(x), lower, np.empty((3, form.table.shape[1])))
+    theta = loops(form).saddle(form.table, form.normal, float(x), lower, np.empty((3, form.table.shape[1])))
     if math.isnan(theta):
         raise AccuracyError(f"no saddle point within 200 steps for {x!r} units", estimate=theta)
     return Crossing(form, theta, lower)
@@ -218,7 +200,7 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
 def log_by_formula(crossing: Crossing) -> float:
     """Return the log of the tail at ``crossing.x`` by the saddlepoint formula, an approximation in closed form."""
     form = crossing.form
-    value, _ = kernel().formula(form.table, form.normal, crossing.theta, crossing.lower, crossing.at)
+    value, _ = loops(form).formula(form.table, form.normal, crossing.theta, crossing.lower, crossing.at)
     return float(value)
 
 
@@ -234,7 +216,7 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
         value, slope, kept = increasing(u)
         if abs(value) <= tolerance:
             return kept
-        u, low, high = kernel().newton(u, value, slope, low, high)
+        u, low, high = loops().newton(u, value, slope, low, high)
     raise AccuracyError(f"no root within 200 steps, at {u!r} the value is {value:.1e}", estimate=u)
 
 
@@ -252,20 +234,21 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
     this factor has to be 0. When the estimated error is small, the step is halved `halvings` times more, for another F
     that needs more nodes.
     """
-    x, form, compiled = float(x), crossing.form, kernel()
+    x, form = float(x), crossing.form
+    loop = loops(form)
     best: Quadrature | None = None
-    if not crossing.lower and crossing.theta == compiled.FAR:
+    if not crossing.lower and crossing.theta == loop.FAR:
         raise AccuracyError(f"no quadrature so far beyond the largest weight, for {x!r} units", estimate=np.nan)
     arguments = form.table, form.normal, form.series, crossing.beyond, x, crossing.c, crossing.at
-    ends, kept = np.empty(form.table.shape[1], np.intp), np.empty((3, compiled.MOST_NODES), complex)
+    ends, kept = np.empty(form.table.shape[1], np.intp), np.empty((3, loop.MOST_NODES), complex)
     for shape in _shapes(crossing, x):
-        ended, count, error, *sums = compiled.quadrature(
-            *arguments, shape, density, halvings, ends, np.zeros(compiled.WHOLE), kept
+        ended, count, error, *sums = loop.quadrature(
+            *arguments, shape, density, halvings, ends, np.empty(loop.WHOLE), kept
         )
         shift, mass = kept[:2, :count].copy()
-        if ended == compiled.DIED:
+        if ended == loop.DIED:
             return shift, mass, error, sums
-        if ended == compiled.ROUGH and (best is None or error < best[2]):
+        if ended == loop.ROUGH and (best is None or error < best[2]):
             best = shift, mass, error, sums
     if best is None:
         raise AccuracyError("the integrand does not die away along any contour", estimate=np.nan)

@@ -180,7 +180,8 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
         mean += table[0, j] * (table[2, j] + table[3, j]) / 2
         variance += table[0, j] * table[0, j] * (table[2, j] / 2 + table[3, j])
     z = abs(x - mean) / math.sqrt(variance)
-    theta = math.log((z + math.hypot(z, 2.0)) / (2 * math.sqrt(variance)))
+    root = z if z > 1e8 else math.sqrt(z * z + 4)  # the square of a larger z may overflow
+    theta = math.log((z + root) / (2 * math.sqrt(variance)))
     low, high, most = -np.inf, np.inf, np.inf if lower else FAR
     for _ in range(200):
         theta = most if theta > most else theta
@@ -213,7 +214,8 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     height, _, _ = height_at(table, normal, c, at)
     spread, third, fourth = convex + concave + 1, third - 2, 6.0
     for j in range(table.shape[1]):
-        fourth += at[1, j] ** 4 * (3 * table[2, j] + 12 * table[3, j] / at[0, j])
+        square = at[1, j] * at[1, j]
+        fourth += square * square * (3 * table[2, j] + 12 * table[3, j] / at[0, j])
     skew = third / spread / math.sqrt(spread)
     correction = fourth / spread / spread / 8 - 5 * skew * skew / 24
     value = 1 - gain + loss + height - 0.5 * math.log(2 * math.pi * spread) + math.log1p(max(correction, -0.5))
@@ -233,7 +235,7 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
     """
     variance = normal * normal
     for j in range(table.shape[1]):
-        variance += table[0, j] ** 2 * (table[2, j] / 2 + table[3, j])
+        variance += table[0, j] * table[0, j] * (table[2, j] / 2 + table[3, j])
     # For equal weights log(1 - c) has this solution, to a few percent.
     ratio = (TOP - log_p) / variance
     theta = math.log(ratio + math.sqrt(2 * ratio))
@@ -439,15 +441,18 @@ def quadrature(
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
     relative error, and the three integrals, each divided by 2 i |c|. The first two rows of `kept` are filled with s - c
     and with the mass f(s) ds/du times the step, for the nodes with u >= 0; at u = 0 the mass is half of that. The
-    caller makes the arrays `kept`, `ends` and `nodes`; the last one has `WHOLE` entries, which are 0.
+    caller makes the arrays: `nodes` has `WHOLE` entries, and `kept` three rows with a column for each node that may be
+    needed, `MOST_NODES` or fewer.
     """
     h, reach, tilt, most = shape
     together = _prepare(table, at, series.shape[0] > 0, ends)
+    for n in range(_SUMS, WHOLE):
+        nodes[n] = 0.0
     step, count, smallest, peak, spike, size, error, grows = _STEP, 0, 1.0, 1.0, 1.0, 1.0, np.inf, False
     for level in range(_HALVINGS + 1):
         # The first rule goes on until the integrand has died away, and the next ones halve its steps.
-        new = MOST_NODES if level == 0 else count
-        if count + new > MOST_NODES:
+        new = kept.shape[1] if level == 0 else count
+        if count + new > kept.shape[1]:
             break
         if level:
             step /= 2
@@ -494,7 +499,7 @@ def quadrature(
             nodes[part + 2] += mass_imag * (a / c) + mass_real * turn
             nodes[part + 3] += twice
             count += 1
-        if grows or (level == 0 and count == MOST_NODES):
+        if grows or (level == 0 and count == kept.shape[1]):
             grows = True
             break
         for n in range(4):

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.optimize import brentq
 
-from egm._gx2.contour import VAST, AccuracyError, Crossing, find_root, kernel, log_by_formula, saddle
+from egm._gx2.contour import VAST, AccuracyError, Crossing, find_root, log_by_formula, saddle
 from egm._gx2.form import Form, Law, Side, distinct, law_of
+from egm._gx2.loops import loops
 from egm._gx2.tails import TINY, at_each, is_power, log_complement, log_tail_at, tail_and_density, tails
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
@@ -267,7 +268,7 @@ def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     entries, or whose last Chebyshev coefficients are not negligible, the quantiles are computed one by one. For
     positive weights without a normal term, the logarithm of the quantile is interpolated.
     """
-    top = kernel().TOP
+    top = loops(form).TOP
     t = np.log(top - logs)
     panel = ((t - t.min()) / _PANEL).astype(int)
     angles = np.pi * (np.arange(_NODES) + 0.5) / _NODES
@@ -417,7 +418,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     above 0. This function of theta is nearly a straight line. A first search takes the saddlepoint formula in place of
     the tail. The result is 0 for a lower tail whose x is so near to the end of the support that `_near_end` finds it.
     """
-    top, definite = kernel().TOP, bool(np.all(form.r > 0))
+    top, definite = loops(form).TOP, bool(np.all(form.r > 0))
     positive = definite and not form.normal
     depth = top - log_p
     least = math.log(top / depth)  # the result of `excess` for a tail of 1
@@ -438,13 +439,13 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         slope = tail_slope * crossing.spread * crossing.pace / crossing.c
         return math.log((top - log_tail) / depth), -slope / (top - log_tail), x
 
-    near = lower and not form.normal and kernel().formula(form.table, form.normal, _LOWEST, lower, at)[0] > log_p
+    near = lower and not form.normal and loops(form).formula(form.table, form.normal, _LOWEST, lower, at)[0] > log_p
     if near and (not is_power(form) or _beyond(form, log_p) > 0):
         return 0.0
-    theta = kernel().by_formula(form.table, form.normal, log_p, lower, at)
+    theta = loops(form).by_formula(form.table, form.normal, log_p, lower, at)
     if math.isnan(theta):
         raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p!r}", estimate=theta)
-    if not lower and theta == kernel().FAR and depth > VAST:  # at this c, the height is that at the saddle point
+    if not lower and theta == loops(form).FAR and depth > VAST:  # at this c, the height is that at the saddle point
         crossing = Crossing(form, theta, lower)
         return (crossing.log_height(0.0)[0] - log_p) / crossing.c
     # The last round ends with a second-order step in x, whose error is the third power of 3e-5.

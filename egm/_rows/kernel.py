@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from egm._compiled import compiled, prefetch
+from egm._compiled import compiled
+from egm._rows.prefetch import prefetch
 from egm._types import Array
 
 __all__ = ["FAR", "add_grouped", "add_rotated", "add_rows", "rotate"]

@@ -1,0 +1,103 @@
+"""Choose who runs the inner loops in `egm._gx2.kernel`: Python, until it pays to load or to compile them with numba.
+
+A process that asks for a few tails of a few weights has its answers in milliseconds, where it would take numba a
+quarter of a second to load compiled code, and some seconds to compile it for the first time on a machine. Python and
+the compiled code do the same operations in the same order, so that their results are equal to the last digit.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from egm._compiled import interpreted
+from egm._gx2.form import Form
+
+__all__ = ["kernel", "loops"]
+
+_FEW = 128  # most groups of weights for which Python runs the loops
+_PAYS = 0.25  # seconds in Python after which the loops are compiled: as long as it takes to load compiled code
+_MOST_NODES = 256  # most nodes of a quadrature by Python
+
+
+@cache
+def kernel() -> ModuleType:
+    """Return the module of compiled functions, which the first call imports in a quarter of a second.
+
+    If numba has not stored the compiled code, the import compiles the functions. During the import the garbage
+    collector is off, because it would find next to nothing and take a tenth of the time.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        from egm._gx2 import kernel
+    finally:
+        if collects:
+            gc.enable()
+    _python.seconds = np.inf
+    return kernel
+
+
+def loops(form: Form | None = None) -> Any:
+    """Return the functions of `kernel`, compiled or run by Python, for the tails of the distribution in `form`.
+
+    Without `form` they are for numbers alone. A distribution with many groups of weights, or with clusters, is left to
+    compiled code.
+    """
+    few = form is None or (form.k.size <= _FEW and form.moments.shape[1] == 0)
+    return _python if _python.seconds < _PAYS and few else kernel()
+
+
+class _Python:
+    """Functions and constants of `kernel` as attributes; Python runs the functions, and `seconds` is their time.
+
+    Compiled code repeats what Python cannot do.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(_copy(), name)
+        if callable(found):
+            found = partial(self._call, name)
+        setattr(self, name, found)
+        return found
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """Call the function with the name `name`."""
+        result = self._try(name, *arguments)
+        return getattr(kernel(), name)(*arguments) if result is None else result
+
+    def quadrature(self, *arguments: Any) -> Any:
+        """Call the quadrature, whose last argument decides how many nodes there may be; Python makes only a few."""
+        result = self._try("quadrature", *arguments[:-1], arguments[-1][:, :_MOST_NODES])
+        if result is None or (result[0] != self.DIED and 2 * result[1] > _MOST_NODES):
+            result = kernel().quadrature(*arguments)
+        return result
+
+    def _try(self, name: str, *arguments: Any) -> Any:
+        """Call a function and add its time to `seconds`; return None if it fails where compiled code has infinities."""
+        start = time.perf_counter()
+        try:
+            with np.errstate(all="ignore"):
+                result = getattr(_copy(), name)(*arguments)
+            return tuple(map(_number, result)) if isinstance(result, tuple) else _number(result)
+        except (ArithmeticError, ValueError):
+            return None
+        finally:
+            self.seconds += time.perf_counter() - start
+
+
+def _number(value: Any) -> Any:
+    """Return a number of Python, as compiled code does, in place of a number of NumPy."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+_copy = cache(partial(interpreted, "egm._gx2.kernel"))
+_python = _Python()

@@ -1,0 +1,89 @@
+"""Test that Python and compiled code give the same tails, and that compiled code is used only once it pays."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from egm import gx2
+from egm._gx2 import loops
+
+FUNCTIONS = {"sf": "x", "cdf": "x", "logsf": "x", "pdf": "x", "isf": "p", "ppf": "p"}
+
+
+@pytest.fixture
+def both(monkeypatch):
+    """Return a function that calls a function of `egm.gx2` by Python and by compiled code; it returns both results.
+
+    An AccuracyError counts as a result, as its message.
+    """
+
+    def called(name, *arguments):
+        results = []
+        for seconds in (0.0, np.inf):
+            monkeypatch.setattr(loops._python, "seconds", seconds)
+            try:
+                results.append(getattr(gx2, name)(*arguments))
+            except gx2.AccuracyError as error:
+                results.append(str(error))
+        return results
+
+    return called
+
+
+def random_case(rng):
+    """Draw random parameters of a distribution, for `egm.gx2`, a point x of it and a probability p."""
+    d = rng.integers(1, 9) if rng.random() < 0.8 else rng.integers(9, 60)
+    signs = rng.choice([-1, 1], d) if rng.random() < 0.4 else 1
+    weights = signs * np.exp(rng.normal(0, rng.choice([0.1, 1, 4]), d))
+    dof = 1.0 if rng.random() < 0.5 else rng.choice([0.05, 0.3, 1, 2, 3, 7.5, 40], d)
+    nc = 0.0 if rng.random() < 0.5 else rng.exponential(3, d)
+    normal = 0.0 if rng.random() < 0.6 else rng.exponential(2)
+    law = gx2.rv(weights, dof, nc, normal)
+    x = law.mean() + law.std() * rng.normal(0, rng.choice([1, 3, 30]))
+    return (weights, dof, nc, normal), {"x": x, "p": 10.0 ** -rng.choice([0.1, 1, 5, 20, 200])}
+
+
+def test_python_and_compiled_code_give_the_same_results_to_the_last_digit(both):
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        law, given = random_case(rng)
+        for name, kind in FUNCTIONS.items():
+            by_python, compiled = both(name, given[kind], *law)
+            assert by_python == compiled, (name, given, law)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("sf", (430.27, [1e-9, 0.137, 28.892, 8851.766], 0.01, 0.0, 2.0)),  # more nodes than Python makes
+        ("isf", (1e-300, [1.0], 1.0, 1e300)),  # an infinite logarithm, which is an error for Python
+        ("sf", (40.0, 1 / np.arange(1, 1 + 2 * loops._FEW))),  # many weights
+    ],
+)
+def test_compiled_code_does_what_python_leaves(both, monkeypatch, name, arguments):
+    kernel, asked = loops.kernel, []  # the times in Python when compiled code was asked for; later they are infinite
+    monkeypatch.setattr(loops, "kernel", lambda: asked.append(loops._python.seconds) or kernel())
+    by_python, compiled = both(name, *arguments)
+    assert by_python == compiled
+    assert np.isfinite(asked).any()
+
+
+def test_numba_is_imported_only_once_it_pays():
+    code = """
+    import sys
+    from egm import gx2
+    from egm._gx2 import loops
+
+    few = [gx2.sf(x, [1.0, 0.5]) for x in (1.0, 16.0)]
+    assert "numba" not in sys.modules
+    for _ in range(10_000):
+        gx2.sf(16.0, [1.0, 0.5])
+        if "numba" in sys.modules:
+            break
+    assert loops._python.seconds == float("inf")
+    assert few == [gx2.sf(x, [1.0, 0.5]) for x in (1.0, 16.0)]
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=300)
