@@ -63,6 +63,12 @@ class AdaptiveDataMechanism(Declared):
         Pairs of data sets that a release must not tell apart: one row is replaced, and `n` is
         public; or one row is added or removed, and the number of rows is private. Then a tenth of
         the budget buys a noisy number of rows, which is released.
+    missing : {"error", "drop_row"}, default "error"
+        What becomes of a missing value (NaN or null): it is an error; or its row is left out, which
+        needs `neighbors` to be "add_remove", because the number of the other rows is private. With
+        `per_person` a missing value is left out of a person's sum or mean, and a person without any
+        value in a column is left out. The results are those for the rows that are kept. An infinite
+        value is always an error.
     unseen : float, default 0.0
         Share, from 0 to 0.9, of the budget that is left just before the sum. This share is spent on
         two noisy counts, of the rows that are longer than the clip norm and of those that are
@@ -73,8 +79,8 @@ class AdaptiveDataMechanism(Declared):
     Raises
     ------
     ValueError
-        If a parameter is outside its range, if `basis` is "learn" for "add_remove", or if not
-        exactly one of `radius` and `ranges` is given.
+        If a parameter is outside its range, if `basis` is "learn" for "add_remove", if `missing` is
+        "drop_row" for "replace_one", or if not exactly one of `radius` and `ranges` is given.
     TypeError
         If a parameter is not made of real numbers.
 

@@ -39,6 +39,7 @@ class Declared:
     columns: Columns = field(default=None, kw_only=True)
     per_person: Literal["sum", "mean"] | None = field(default=None, kw_only=True)
     neighbors: Neighbors = field(default="replace_one", kw_only=True)
+    missing: Literal["error", "drop_row"] = field(default="error", kw_only=True)
     unseen: float = field(default=0.0, kw_only=True)
 
     if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Declared:
             columns: Iterable[Hashable] | None = ...,
             per_person: Literal["sum", "mean"] | None = ...,
             neighbors: Neighbors = ...,
+            missing: Literal["error", "drop_row"] = ...,
             unseen: float = ...,
         ) -> None: ...
 
@@ -79,6 +81,13 @@ class Declared:
             raise ValueError(f'per_person must be "sum" or "mean", got {self.per_person!r}')
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
             raise ValueError(f'neighbors must be "replace_one" or "add_remove", got {self.neighbors!r}')
+        if not isinstance(self.missing, str) or self.missing not in ("error", "drop_row"):
+            raise ValueError(f'missing must be "error" or "drop_row", got {self.missing!r}')
+        if self._gaps and not self._counted:
+            raise ValueError(
+                f'missing must be "error" for neighbors="replace_one", got {self.missing!r}: the number of the other '
+                'rows is private, and needs neighbors="add_remove"'
+            )
         if self._learns and self._counted:
             raise ValueError('basis must not be "learn" for neighbors="add_remove": give a public basis')
         basis = self.basis if self.basis is None or self._learns else checked(self.basis)
@@ -118,6 +127,11 @@ class Declared:
     def _counted(self) -> bool:
         """Return whether the number of rows is private, so that a noisy one is released."""
         return self.neighbors == "add_remove"
+
+    @property
+    def _gaps(self) -> bool:
+        """Return whether rows with missing entries are left out."""
+        return self.missing == "drop_row"
 
     @property
     def _learns(self) -> bool:

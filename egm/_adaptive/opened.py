@@ -29,7 +29,7 @@ def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]
     finite.
     """
     labels = people.label_names(X, person=person)
-    first, held = _held(X, once=person is not None)
+    first, held = _held(X, once=person is not None, gaps=declared._gaps)
     columns = declared.columns or _tables.column_names(first)
     columns = columns and tuple(name for name in columns if name not in labels)
     passes = _passes(held, declared) if person is None else _persons(held, person, first, declared)
@@ -70,19 +70,19 @@ def check(X: Any, person: object, declared: Declared) -> None:
     declared._require_enough(d or 1)
 
 
-def _held(X: Any, once: bool) -> tuple[Any, Any]:
+def _held(X: Any, once: bool, gaps: bool) -> tuple[Any, Any]:
     """Return an object that shows the names of the columns of `X`, and an object from which the rows can be read.
 
     Both objects are `X` itself if it is an array or a table. Otherwise `X` is an iterator over blocks of rows, or a
     function that returns one. If the rows are read only `once`, the objects are the first block, and an iterator over
     all blocks. If they are read several times, `X` must be a function, and both objects are a table that calls it for
-    each reading; the first object is None if the columns have no names.
+    each reading; the first object is None if the columns have no names. Entries may be missing if `gaps` is true.
     """
     if not _tables.is_read_later(X):
         return X, X
     if once:
         return peeked(_tables.opened(X))
-    table = Reopened(X)
+    table = Reopened(X, gaps)
     return table if table.named else None, table
 
 
@@ -90,13 +90,14 @@ def _passes(X: Any, declared: Declared) -> Passes:
     """Return the rows `X`, in the order of the declared columns, as an object that can be read several times."""
     X = _tables.chosen(X, declared.columns)
     columns = declared.columns if declared._named else _tables.column_names(X)
-    held = _tables.arranged(X, columns)
+    gaps = declared._gaps
+    held = _tables.arranged(X, columns, gaps)
     if is_dask(held):
-        return Passes(held)
+        return Passes(held, gaps=gaps)
     if isinstance(held, Iterator):
-        names = _tables.column_names(X) or ()
-        return Passes(partial(_tables.arranged, X, columns), (None if declared._counted else declared.n, len(names)))
-    return Passes(unread_matrix(None, X=held))
+        shape = None if declared._counted else declared.n, len(_tables.column_names(X) or ())
+        return Passes(partial(_tables.arranged, X, columns, gaps), shape, gaps)
+    return Passes(unread_matrix(None, X=held), gaps=gaps)
 
 
 def _persons(X: Any, person: object, first: Any, declared: Declared) -> Passes:
@@ -109,11 +110,11 @@ def _persons(X: Any, person: object, first: Any, declared: Declared) -> Passes:
         labels = people.label_names(X, person=person)
         names = tuple(name for name in _tables.column_names(first) or () if name not in labels) or None
         d = len(names) if names is not None else 1 if first is None else np.shape(first)[1]
-        source = people.Source(names, d, person)
+        source = people.Source(names, d, person, gaps=declared._gaps)
     else:
-        source = people.Source(declared.columns, len(declared.columns), person)
+        source = people.Source(declared.columns, len(declared.columns), person, gaps=declared._gaps)
     found = source.results(X, partial(_kept, how=declared.per_person, d=source.d))
-    return Passes(np.concatenate([kept for kept, _ in found]))
+    return Passes(np.concatenate([kept for kept, _ in found]), gaps=declared._gaps)
 
 
 def _kept(source: Iterator[people.Block], how: people.PerPerson, d: int) -> tuple[Array, int]:

@@ -26,7 +26,8 @@ costs, where std is the standard deviation of the noise:
 Each query is a sum over the rows of a function of a single row, and so is answered in one pass over blocks of rows
 (`egm._rows.passes`). With declared ranges, a row is first standardized: its numbers are mapped to numbers between -1
 and 1 if they are in the ranges. The ranges are public, so this is one more function of a single row and costs nothing.
-All distances and sums in a query are then those of standardized rows.
+All distances and sums in a query are then those of standardized rows. If the mechanism leaves out rows with missing
+entries, this, too, is decided for each row by itself: adding or removing such a row changes no answer.
 """
 
 from __future__ import annotations

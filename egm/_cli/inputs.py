@@ -419,6 +419,7 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
     number of rows and, if there is one, a sufficient epsilon.
     """
     people: dict[str, Any] = {"per_person": getattr(args, "per_person", None), "neighbors": args.neighbors}
+    people["missing"] = getattr(args, "missing", "error")
     mechanism = AdaptiveDataMechanism(n, rho(args), **bounds(args, names), basis=_basis(args), **people)
     if args.delta is None:
         return mechanism

@@ -126,7 +126,8 @@ def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
         ranges = {name: [ends[i] for ends in mechanism.ranges] for i, name in enumerate(("range_low", "range_high"))}
     ranges["sigma_range"] = mechanism.sigma_range
     rotated = {} if mechanism.basis is None else {"basis": getattr(mechanism.basis, "name", mechanism.basis)}
-    people = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
+    people: dict[str, Any] = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
+    people |= {} if mechanism.missing == "error" else {"missing": mechanism.missing}
     named = {"mechanism": type(mechanism).__name__, "rows": mechanism.n, "rho": mechanism.rho}
     named["neighbors"] = mechanism.neighbors
     return {**named, **people, **ranges, **rotated}

@@ -33,25 +33,27 @@ class Passes:
     """Hold rows that can be read several times, a matrix of real numbers with the shape (n, d).
 
     `X` is an array, a dask array, or a function without arguments that returns an iterator over blocks of the rows. For
-    a function the `shape` (n, d) must be given, where n may be None if the number of rows is private. `number` counts
-    how often all rows have been read.
+    a function the `shape` (n, d) must be given, where n may be None if the number of rows is private. If `gaps` is
+    true, rows with missing entries (NaN) are left out, and n is the number of the other rows. `number` counts how often
+    all rows have been read.
     """
 
-    def __init__(self, X: Any, shape: tuple[int | None, int] | None = None) -> None:
+    def __init__(self, X: Any, shape: tuple[int | None, int] | None = None, gaps: bool = False) -> None:
         if dask.is_dask(X):
             X = dask.in_blocks(X, _BLOCK)
-        self.X, self.number = X, 0
-        self.shape: tuple[Any, int] = shape or X.shape
+        self.X, self.number, self.gaps = X, 0, gaps
+        n, d = shape or X.shape
+        self.shape: tuple[Any, int] = None if gaps else n, d
 
-    def total(self, function: Callable[[Array], T]) -> T:
+    def total(self, function: Callable[[Array], T], whole: bool = False) -> T:
         """Return the sum of function(block) over all blocks of rows, which are arrays of doubles in C order.
 
-        The function must not change the block and, for a dask array, must be picklable. Raise a ValueError if the
-        number of rows is not the declared n, for example because a file has changed. If n is None, the first call sets
-        n.
+        The function must not change the block and, for a dask array, must be picklable. If `whole` is true, it gets
+        also the rows that are left out. Raise a ValueError if the number of rows is not the declared n, for example
+        because a file has changed. If n is None, the first call sets n.
         """
         self.number += 1
-        counted = functools.partial(_counted, function)
+        counted = functools.partial(_counted, function, gaps=self.gaps, whole=whole)
         lazy = dask.is_dask(self.X)
         parts: Iterable[tuple[Any, int]] = dask.results(self.X, counted) if lazy else map(counted, self._blocks())
         total, rows = functools.reduce(_added, parts)
@@ -64,10 +66,11 @@ class Passes:
     def require_finite(self) -> None:
         """Raise a ValueError with the row and the column of the first number that is not finite, if there is one.
 
-        All rows are read for this check alone, before anything is computed from them.
+        Missing entries are allowed if `gaps` is true. All rows are read for this check alone, before anything is
+        computed from them.
         """
         start = 0
-        for rows, place in self.total(_first_wrong):
+        for rows, place in self.total(functools.partial(_first_wrong, gaps=self.gaps), whole=True):
             if place is not None:
                 i, j = divmod(place, self.shape[1])
                 raise ValueError(f"X[{start + i}, {j}] must be finite")
@@ -75,26 +78,27 @@ class Passes:
 
     def _blocks(self) -> Iterator[Array]:
         """Yield the rows in blocks, arrays of doubles in C order; all blocks but the last have the same size."""
-        n, d = self.shape
+        d = self.shape[1]
         step = max(1, _BLOCK // d)
         if callable(self.X):
             yield from _regrouped(self.X(), step, d)
         else:
-            yield from (doubles(self.X[start : start + step]) for start in range(0, max(n, 1), step))
+            yield from (doubles(self.X[start : start + step]) for start in range(0, max(len(self.X), 1), step))
 
 
 class Reopened:
     """Represent a function `X`, which returns a new iterator over blocks of rows at each call, as a table.
 
     A block is an array or a data frame. `names` has the column names of the first block, or "1", "2" and so on if it
-    has no names; `named` says whether it has. `count` is None, because the number of rows is not known. Raise TypeError
-    if the function returns one iterator twice, and ValueError if there is no block.
+    has no names; `named` says whether it has. `count` is None, because the number of rows is not known. Entries may be
+    missing if `gaps` is true. Raise TypeError if the function returns one iterator twice, and ValueError if there is no
+    block.
     """
 
     count = None
 
-    def __init__(self, X: Callable[[], Iterator[Any]]) -> None:
-        self.X, self.last = X, None
+    def __init__(self, X: Callable[[], Iterator[Any]], gaps: bool) -> None:
+        self.X, self.gaps, self.last = X, gaps, None
         first = next(self._opened(), None)
         if first is None:
             raise ValueError("X must be a function that returns an iterator with at least one block of rows")
@@ -104,7 +108,7 @@ class Reopened:
 
     def blocks(self) -> Iterator[Array]:
         """Get a new iterator from the function; yield its blocks as arrays with columns in the order of `names`."""
-        for block in _tables.arranged(self._opened(), self.names if self.named else None):
+        for block in _tables.arranged(self._opened(), self.names if self.named else None, self.gaps):
             yield unread_matrix(len(self.names), X=block)
 
     def _opened(self) -> Iterator[Any]:
@@ -142,9 +146,14 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
         yield held[:filled]
 
 
-def _counted(function: Callable[[Array], T], block: Any) -> tuple[T, int]:
-    """Return a pair: the result of `function` for a block of rows, and the number of rows in the block."""
-    return function(doubles(block)), len(block)
+def _counted(function: Callable[[Array], T], block: Any, gaps: bool, whole: bool) -> tuple[T, int]:
+    """Return a pair: the result of `function` for the rows of a block that are kept, and the number of these rows.
+
+    If `gaps` is true, rows with a missing entry (NaN) are not kept. If `whole` is true, the function gets all rows.
+    """
+    block = doubles(block)
+    kept = block[~np.isnan(block).any(axis=1)] if gaps else block
+    return function(block if whole else kept), len(kept)
 
 
 def _added(one: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
@@ -152,11 +161,11 @@ def _added(one: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
     return operator.add(one[0], other[0]), one[1] + other[1]
 
 
-def _first_wrong(block: Array) -> list[tuple[int, int | None]]:
+def _first_wrong(block: Array, gaps: bool) -> list[tuple[int, int | None]]:
     """Return a list with one pair: the number of rows, and the index of the first number that is not finite, or None.
 
-    The index counts the entries of the flattened block. The result is a list, so that the sum over several blocks has
-    one pair for each block.
+    Missing numbers (NaN) are passed over if `gaps` is true. The index counts the entries of the flattened block. The
+    result is a list, so that the sum over several blocks has one pair for each block.
     """
-    finite = np.isfinite(block)
-    return [(len(block), None if finite.all() else int(np.argmin(finite)))]
+    wrong = np.isinf(block) if gaps else ~np.isfinite(block)
+    return [(len(block), int(np.argmax(wrong)) if wrong.any() else None)]

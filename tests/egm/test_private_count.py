@@ -5,7 +5,10 @@ import json
 import math
 from fractions import Fraction
 
+import dask.array as da
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 from egm import AdaptiveDataMechanism, cli, files, planning
@@ -21,6 +24,12 @@ BOUNDS = {
 
 def people(n=N, seed=1):
     return np.random.default_rng(seed).normal(MEAN, SIGMA, (n, 2))
+
+
+def with_gaps(X):
+    """Return a copy of the array `X` in which a tenth of the entries are missing, and the rows without such entries."""
+    gaps = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
+    return gaps, gaps[~np.isnan(gaps).any(axis=1)]
 
 
 def mechanism(bounds="radius", n=N, rho=RHO, **options):
@@ -154,6 +163,44 @@ def test_what_holds_the_rows_changes_nothing(tmp_path):
     assert all(np.array_equal(found[0].estimate, other.estimate) for other in found[1:])
 
 
+@pytest.mark.parametrize("bounds", ["ranges", "radius"])
+def test_a_release_without_incomplete_rows_is_that_of_the_complete_rows(tmp_path, bounds):
+    gaps, complete = with_gaps(people())
+    frame = pd.DataFrame(gaps, columns=["age", "pay"])
+    frame.to_csv(tmp_path / "t.csv", index=False, float_format="%.17g")
+    held = [gaps, frame, frame.convert_dtypes(), pl.from_pandas(frame), lambda: iter([frame[:99], frame[99:]])]
+    held += [files.rows(tmp_path / "t.csv", missing="nan"), da.from_array(gaps, chunks=(700, 2))]
+    named = {"columns": ["age", "pay"]}
+    expected = mechanism(bounds, **named).release(complete, rng=np.random.default_rng(1))
+    for rows in held:
+        found = mechanism(bounds, missing="drop_row", **named).release(rows, rng=np.random.default_rng(1))
+        assert np.array_equal(found.estimate, expected.estimate)
+        assert found.count == expected.count
+
+
+@pytest.mark.parametrize("how", ["sum", "mean"])
+def test_persons_without_any_value_in_a_column_are_left_out(how):
+    gaps, complete = with_gaps(people())
+    twice = np.concatenate([gaps, np.full_like(gaps, np.nan)])
+    who = np.arange(2 * N) % N
+    found, expected = (
+        mechanism(per_person=how, **options).release(rows, person=person, rng=np.random.default_rng(1))
+        for options, rows, person in (
+            ({"missing": "drop_row"}, twice, who),
+            ({}, complete, np.arange(len(complete))),
+        )
+    )
+    assert np.array_equal(found.estimate, expected.estimate)
+
+
+def test_incomplete_rows_with_an_infinite_entry_are_refused():
+    gaps, _ = with_gaps(people())
+    gaps[777] = np.nan, np.inf
+    for rows in (gaps, da.from_array(gaps, chunks=(700, 2)), lambda: iter([gaps[:99], gaps[99:]])):
+        with pytest.raises(ValueError, match=r"^X\[777, 1\] must be finite$"):
+            mechanism(missing="drop_row").release(rows)
+
+
 def test_the_least_budget_is_enough():
     """The budget that `least_rho` returns is enough to search for the center, even with 50 rows fewer than declared.
 
@@ -176,6 +223,9 @@ def test_the_least_budget_is_enough():
         ({"neighbors": None}, "neighbors must be"),
         ({"neighbors": ["add_remove"]}, "neighbors must be"),
         ({"basis": "learn"}, 'basis must not be "learn" for neighbors="add_remove"'),
+        ({"missing": "center"}, 'missing must be "error" or "drop_row", got .center.'),
+        ({"missing": None}, "missing must be"),
+        ({"missing": "drop_row", "neighbors": "replace_one"}, 'missing must be "error" for neighbors="replace_one"'),
     ],
 )
 def test_wrong_parameters_are_named(options, message):
@@ -213,5 +263,11 @@ def test_the_command_line_releases_a_noisy_number_of_rows(tmp_path, monkeypatch,
     expected = mechanism(n=5000).release(people(), rng=np.random.default_rng(1))
     assert found["estimate"] == expected.estimate.tolist()
     assert (found["count"], found["parameters"]["neighbors"]) == (expected.count, "add_remove")
+    gaps, complete = with_gaps(people())
+    np.savetxt("gaps.csv", gaps, delimiter=",", fmt="%.17g", header="age,pay", comments="")
+    assert cli.main(["adaptive", "gaps.csv", *options, "--rows", "5000", "--missing", "drop_row"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["estimate"] == mechanism().release(complete, rng=np.random.default_rng(1)).estimate.tolist()
+    assert found["parameters"]["missing"] == "drop_row"
     assert cli.main(["adaptive", "t.csv", *options]) == 2
     assert "--rows is required with --neighbors add_remove" in capsys.readouterr().err
