@@ -332,9 +332,9 @@ def test_below_the_least_budget_all_is_refused(d):
 
 
 def test_a_refusal_names_only_what_can_be():
-    """If no rho that the constructor takes is enough for a search, the message of `check` names a number of rows alone.
+    """If no rho that the constructor accepts is enough for a search, the error of `check` names only a number of rows.
 
-    That number is enough.
+    `check` accepts data with this number of rows.
     """
     declared = {"radius": 1e20, "sigma_range": (1e-10, 1.0)}
     with pytest.raises(ValueError, match=r"takes n = \d+$") as refusal:
@@ -623,9 +623,9 @@ def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at `estimate` + `uncorrected`, and its half-width grows with the confidence.
 
     The half-width is at least `release.bias`, a noisy estimate of how far clipping may have moved the estimate further.
-    For a confidence near 1 it is this bias plus the normal quantile times s. Here s**2 is the sum of the squares of
-    `release.bias_std` and `release.uncorrected_std`, which are those of noise, and of the column's part of the forecast
-    squared error. The parts of all columns add up to the forecast for noise and clipping.
+    For a confidence near 1 it is this bias plus s times a normal quantile. Here s**2 is the sum of three variances:
+    `release.bias_std`**2, `release.uncorrected_std`**2, and the part of the column in the forecast squared error. The
+    parts of all columns add up to the forecast for noise and clipping.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
     halves = []
@@ -823,7 +823,7 @@ def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
 
 
 def test_five_counts_a_little_too_high_are_taken_for_noise(monkeypatch):
-    """If noise makes all five numbers of long rows too large, the clip norm is increased four times, but not more.
+    """If noise makes all five numbers of long rows too large, the clip norm is increased at most four times.
 
     Each time it becomes 1.35 times as large. The rows are normal, and their number is private and noisy, so that few
     long rows matter. A mean of the five numbers below 3 / sqrt(5) standard deviations is taken for noise. If the mean
@@ -849,9 +849,9 @@ def test_five_counts_a_little_too_high_are_taken_for_noise(monkeypatch):
 def test_a_skewed_column_whose_long_rows_were_counted(normal, bounds):
     """If the counts show that a column has a long tail, few releases have an error beyond five times the forecast.
 
-    One column is lognormal, and the `normal` others are normal. The noisy numbers of rows beyond several norms fall
-    more slowly than the first model of the norms says, so the parts that clipping removes are longer. At most 8 of 40
-    releases may have such an error. `bounds` says what is declared: a "radius", or the "ranges" of the data.
+    One column is lognormal, and the `normal` others are normal. More rows are beyond several norms than the first model
+    of the norms says, so that clipping removes more. At most 8 of 40 releases may have such an error. `bounds` says
+    what is declared: a "radius", or the "ranges" of the data.
     """
     lost = 0
     for seed in range(40):
@@ -954,11 +954,11 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     """`correct` estimates what clipping has taken from the sum, and adds it only where it is clearly more than noise.
 
-    The function gets the noisy sum of the parts that clipping has removed from the rows. For 16 columns, the noise has
-    the standard deviation 2 in this sum, and 1 in the sum of the clipped rows. If all 16 entries of the first
-    sum look like noise, nothing is added. If one is clearly larger, this entry is added. If all are larger, all are
-    added, possibly times a factor below 1, unless this would give more noise than clipping to a larger norm; then
-    nothing is added, and the attribute `larger` of the result is true.
+    The function gets R, the noisy sum of the parts that clipping has removed from the rows. For 16 columns, the noise
+    has the standard deviation 2 in R, and 1 in the sum of the clipped rows. If all 16 entries of R look like noise,
+    nothing is added. If one is clearly larger, this entry is added. If all are larger, R is added, possibly times a
+    factor below 1. But if this would give more noise than clipping to a larger norm, nothing is added, and the
+    attribute `larger` of the result is true.
     """
 
     def found(parts, ratio=1.5):

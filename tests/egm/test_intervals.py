@@ -119,7 +119,7 @@ def test_no_interval_is_much_longer_than_necessary():
     """If no row is clipped, a 95 % interval is at most 25 % longer than the interval that the noise alone demands.
 
     If the guesses of center and sigma are declared to be right, it is at most 2 % longer. For the mean of the
-    population, the spread of the mean of the rows is added to the noise.
+    population, the variance of the mean of the rows is added to the variance of the noise.
     """
     q = 2 * stats.norm.isf(0.025)
     for options, most in (({}, 1.25), (KNOWN, 1.02)):  # sigma may be too small by the factor 1.25

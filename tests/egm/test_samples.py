@@ -194,8 +194,8 @@ def test_rounding_errors_are_covered(z, number, delta, excess):
     """If nearly everybody is in each sample, releases cost about as much as without sampling, which is known exactly.
 
     Because of the sampling, their epsilon for `delta` may be a relative 1e-6 below the exact one without sampling. To
-    allow for rounding errors, it may be above by at most the share `excess`. `z` is the noise multiplier, and `number`
-    the number of releases.
+    allow for rounding errors, it may be above it by at most a relative `excess`. `z` is the noise multiplier, and
+    `number` the number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)
