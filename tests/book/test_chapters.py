@@ -173,7 +173,7 @@ def run(chapter, values, cells=None):
 
 
 def start(chapter, **values):
-    """Execute the parameters of a chapter, those in `values`, and the cell that checks them (see `run`)."""
+    """Execute a chapter with the parameters `values` up to the cell that checks the parameters (see `run`)."""
     run(chapter, values, cells=3)
 
 

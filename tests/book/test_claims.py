@@ -410,7 +410,7 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """For each text, `pages.list_slips` first lists the errors in print that change a result.
+    """`pages.list_slips` lists the errors in print of each text; those that change a result come first.
 
     Then come errors in a proof or formula, and in the wording. Errors of one kind are in the order of errata.yml. A
     text is a version of Poulsen's report, or the lecture notes. For an error of the report, the list says what the

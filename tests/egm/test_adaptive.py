@@ -41,7 +41,7 @@ def mechanism(n=4000, rho=0.5, **options):
 
 
 def run(X, rho=0.5, seed=0, **options):
-    """Simulate a release of `X`, by this `seed`; return it, and the Euclidean distance of its estimate from the sum."""
+    """Simulate a release of `X` with `seed`; return the release, and the distance of its estimate from the true sum."""
     release = mechanism(len(X), rho, **options).release(X, rng=np.random.default_rng(seed))
     return release, float(np.linalg.norm(release.estimate - X.sum(axis=0)))
 
@@ -123,7 +123,7 @@ def test_charges_of_many_runs_are_at_most_the_budget(kind):
     """For random data and budgets rho, the costs of a release add up to at most rho and to more than 0.9 rho.
 
     The costs are added as exact fractions, so the test fails even if a sum exceeds rho only by a rounding error. `kind`
-    is the kind of random rows: with equal spreads, with unequal spreads, or with a random factor for each row.
+    is the kind of random rows: with equal or unequal standard deviations, or with a random factor for each row.
     """
     rng = np.random.default_rng(12)
     sigma = zipf_sigma(6, 0.0 if kind == "alike" else 1.0)
@@ -417,7 +417,7 @@ def test_forecasts_agree_with_simulation(case):
 
     The forecast before a release is computed from the true center and spread. The forecast after it is made by the
     release from its private estimates. Each agrees with the mean squared error, up to four standard errors and a
-    quarter of the error. `case` is a case in FORECASTS: the number of rows, the spreads, the center and the budget.
+    quarter of the error. `case` is a case in FORECASTS: number of rows, standard deviations, center and budget.
     """
     n, sigma, mu, more = FORECASTS[case]
     it = mechanism(n, mechanism(n).least_rho(sigma.size) * more)
@@ -663,7 +663,7 @@ def with_far_rows(case, seed):
     """Return a release of 2000 rows, of which a few are far from the others, and these 2000 rows, as a pair.
 
     Most rows are normal. In the few far rows, all entries are equal to the upper end of the declared range for an even
-    `seed`, and to its lower end for an odd one. The mechanism spends the share ``unseen=0.1`` of the budget on counting
+    `seed`, and to its lower end for an odd one. The mechanism spends a tenth of the budget (``unseen=0.1``) on counting
     long rows, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN, which has the numbers of far rows and
     of columns, the product n sqrt(rho) for n = 2000 rows and the budget rho, and options of the mechanism.
     """
@@ -679,10 +679,10 @@ def with_far_rows(case, seed):
 def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
-    Such an interval allows for far rows that noise hides. Clipping takes so much from those of `with_far_rows` that
-    less than half of the intervals without ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains
-    the one without it, and lies in the one that holds for all columns together (``simultaneous=True``). The tolerance
-    is three binomial standard errors. `case` is a key of UNSEEN.
+    Such an interval allows for far rows that noise hides. Clipping takes so much from the far rows of `with_far_rows`
+    that less than half of the intervals without ``unseen=True`` contain the sum. An interval with ``unseen=True``
+    contains the interval without it, and lies in the interval that holds for all columns together
+    (``simultaneous=True``). The tolerance is three binomial standard errors. `case` is a key of UNSEEN.
     """
     hits, seen = {"sum": [], "mean": []}, []
     for seed in range(60):
@@ -747,9 +747,9 @@ def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
 def test_an_interval_for_all_data_must_be_declared():
     """After a search for the center, ``interval(unseen=True)`` raises a ValueError if the mechanism has ``unseen=0``.
 
-    The mechanism's `unseen`, by default 0, is the share of the budget for noisy counts of long rows, which the interval
-    needs. If rows are only clipped to declared ranges, without a search, it needs no counts, and is the same as for
-    ``unseen=False``.
+    The mechanism's `unseen`, by default 0, is the fraction of the budget for noisy counts of long rows, which such an
+    interval needs. If rows are only clipped to declared ranges, without a search, the interval needs no counts, and is
+    equal to that for ``unseen=False``.
     """
     X = rows(2000, np.ones(1), 3.0, 1)
     few, _ = run(X, 1e-4, radius=None, sigma_range=None, ranges=[(0.0, 6.0)])
@@ -786,7 +786,7 @@ def test_a_forecast_is_not_far_too_large_at_a_large_budget():
     """A release of normal rows forecasts at most 25 times the squared error that `forecast` states without data.
 
     Before the sum is released, a search finds the center; here n times the center's error is many times the noise of
-    the sum. If this were taken for an error of the sum, the forecast would be thousands of times too large.
+    the sum. If it were taken for an error of the sum, the forecast would be thousands of times too large.
     """
     sigma, n, rho = zipf_sigma(10, 1.0, total=10), 20_000, 1.0
     before = mechanism(n, rho).forecast(sigma=sigma, center=np.full(10, 50.0)).error.total
@@ -923,8 +923,8 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 
     The correction adds to the sum an estimate of what clipping has taken from it. One of 30 columns follows `law`, and
     the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast. At least the
-    share `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the correction, no such
-    interval does, and the mean squared error is more than `worse` times as large, and more than 3 times its forecast.
+    fraction `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the correction, no
+    such interval does; the mean squared error is more than `worse` times as large, and more than 3 times its forecast.
     Rows are clipped along a basis if `basis` is not None.
     """
 

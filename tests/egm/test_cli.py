@@ -971,9 +971,9 @@ def with_sigma(text):
 
 
 def with_release(option, values, columns='["age", "pay", "mass"]'):
-    """Return arguments of `egm plan` with {file name: text}, a release for the test to write.
+    """Return arguments of `egm plan`; one is {file name: text}, a release in JSON that the test writes to this file.
 
-    In the release, `values` is the vector for `option`.
+    The release has `columns`, and `values` as the vector that `option` reads from the file; both are texts in JSON.
     """
     content = f'{{"columns": {columns}, "parameters": {{"{option[2:].replace("-", "_")}": {values}}}}}'
     return ("plan", "--sigma", "named.csv", "--rows", "9", *BUDGET, option, {"bad.json": content})

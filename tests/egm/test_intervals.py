@@ -1,7 +1,7 @@
 """Test the confidence intervals of releases: how often they contain the exact number, and how long they are.
 
-In each simulated release, each column is one observation. The share of the intervals that contain the exact number may
-be below the confidence by at most three standard errors.
+In each simulated release, each column is one observation. The fraction of the intervals that contain the exact number
+may be below the confidence by at most three standard errors.
 """
 
 import dataclasses

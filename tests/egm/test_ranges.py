@@ -1,9 +1,9 @@
 """Test AdaptiveDataMechanism with a declared range for each column, and how it reads tables, files and dask arrays.
 
 A release with a large budget may search for center and spread of the rows; without a search, a release is a clipped
-sum: the noisy sum of rows that are clipped to the ranges. Three laws are tested. The error is nearly never above that
-of a clipped sum. A release is bit for bit the same whether an array, a file or a dask array holds the rows. Another
-unit of a column changes only the unit of its results.
+sum: the noisy sum of rows that are clipped to the ranges. Three properties are tested. The error is nearly never above
+that of a clipped sum. A release is bit for bit the same whether an array, a file or a dask array holds the rows.
+Another unit of a column changes only the unit of its results.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
-"""Test the cost of releases from Poisson samples, and the law of such samples.
+"""Test the cost of releases from Poisson samples, and the distribution of such samples.
 
 A Poisson sample takes each row, or each person, independently with the same probability. No recorded cost is below the
-truth, which integrals or dp-accounting give. A sample has the law that the cost assumes, in every form that data may
-have.
+truth, which integrals or dp-accounting give. A sample has the distribution that the cost assumes, in every form that
+data may have.
 """
 
 import hashlib
