@@ -247,9 +247,9 @@ def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
     The result is a vector of integers, in whose unit `radius` is the clip norm. If rows are rotated only after they are
-    summed, rounding may add half a unit to each entry. All entries of a row are plus or minus `size`, or all but one
-    are 0. From 1e6 on, the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of
-    basis.
+    summed, rounding may add half a unit to each entry. All entries of a row are plus or minus `size`, or one entry is
+    `size` and the others are 0. If `size` is 1e6 or more, the row is clipped, and its norm is within a relative 1e-6 of
+    `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])

@@ -365,7 +365,7 @@ def test_confidence_radius_covers_a_doubtful_centre():
     """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
     If center_std is 0 although the center is wrong, it holds for less than 10 %. The radius holds for a release if the
-    difference between the estimate and the exact sum, after scaling, has at most this norm.
+    difference between the estimate and the exact sum, after scaling, has a norm of at most the radius.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma

@@ -36,11 +36,11 @@ def covered(made, times, *confidences, off=0.0, factor=1.0, simultaneous=False, 
     `rows` is their number (by default the declared one). Their mean is off the center by `off` declared standard
     deviations, and their standard deviations are `factor` times the declared ones.
 
-    For each of the `confidences`, and for each of "sum", "mean" (of the rows) and "population" (mean of their law), a
-    tuple (confidence, share, length, number) is yielded. `share` is the share of the columns whose interval contains
-    the exact number; if `simultaneous` is true, it is the share of the releases in which all intervals do. `length` is
-    the mean length of the finite intervals, divided by the standard deviation of the noise in the sum. `number` is the
-    number of observations in `share`.
+    For each of the `confidences`, and for each of "sum", "mean" (of the rows) and "population" (mean of their
+    distribution), a tuple (confidence, share, length, number) is yielded. `share` is the fraction of the intervals that
+    contain the exact number; if `simultaneous` is true, it is the fraction of the releases in which all intervals do.
+    `length` is the mean length of the finite intervals, divided by the standard deviation of the noise in the sum.
+    `number` is the number of observations in `share`.
     """
     rng, seen, lengths = np.random.default_rng(8), defaultdict(list), defaultdict(list)
     grouped = isinstance(made, GroupedDataMechanism)
