@@ -979,7 +979,7 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     assert np.all(all_of_them.left > 0)
     assert found(3 * noise).larger
     gentle = found(3 * noise, ratio=3.0)  # clipping to the larger norm would add 8 times the noise
-    np.testing.assert_allclose(gentle.added, 3 * noise * (9 - 4) / 9)  # the share of James and Stein
+    np.testing.assert_allclose(gentle.added, 3 * noise * (9 - 4) / 9)  # the factor of James and Stein
     np.testing.assert_allclose(gentle.std, 2 * (9 - 4) / 9)
     np.testing.assert_allclose(gentle.added + gentle.rest, 3 * noise)
     np.testing.assert_allclose(np.hypot(gentle.std, gentle.unknown), 2)  # all the noise of what was measured
