@@ -156,7 +156,10 @@ SOUND = "<p>A line</p><label>n <input type='range'></label><svg width='99'><text
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_faults_are_seen(browser, fault):
-    """The function `looking.wrong` in looking.js finds each kind of fault of layout, and none on a sound page."""
+    """The function `looking.wrong` in looking.js finds each kind of fault of layout, and none on a sound page.
+
+    `fault` is the name of a kind of fault in PLANTED, which has HTML code with this fault.
+    """
     page = browser.new_page()
     page.set_content(f"<article>{SOUND}</article>")
     page.evaluate(LOOKING)

@@ -162,7 +162,7 @@ def run(chapter, values, cells=None):
     """Execute the code cells of a chapter in this process, as papermill does if it is given the parameters `values`.
 
     `values` is a dictionary, which papermill assigns in a cell that it adds after the chapter's parameters. `chapter`
-    is the path of the notebook. If `cells` is a number, stop after as many cells.
+    is the path of the notebook. If `cells` is a number, stop after this number of cells.
     """
     notebook = parameterize_notebook(load_notebook_node(str(chapter)), values)
     sources = [cell.source for cell in execute.code_cells(notebook)][:cells]
@@ -173,7 +173,7 @@ def run(chapter, values, cells=None):
 
 
 def start(chapter, **values):
-    """Execute the parameters of a chapter, those in `values`, and the cell that checks them (see `run`)."""
+    """Execute a chapter with the parameters `values` up to the cell that checks the parameters (see `run`)."""
     run(chapter, values, cells=3)
 
 
@@ -217,7 +217,7 @@ def test_parameter_from_elsewhere(tmp_path):
 def test_chapter_runs_to_its_end_with_other_parameters(monkeypatch, number, values):
     """The chapter that begins with `number` runs to its end with the parameters `values`, each of which is allowed.
 
-    All numbers in its text are finite. Sentences that hold with the book's parameters only may be named by a warning.
+    All numbers in its text are finite. The chapter may warn of sentences that are true only with the book's parameters.
     """
     glued = {}
     monkeypatch.setattr("myst_nb.glue", lambda name, value, display: glued.update({name: value}))
@@ -277,7 +277,7 @@ def test_failing_chapter_stops_the_build(project):
 
 
 def test_sentence_that_does_not_hold_stops_the_build_but_no_reader(project, tmp_path):
-    """If a sentence of a chapter does not hold, a build fails and names it, but papermill runs the chapter to its end.
+    """If a chapter has a false sentence, a build fails and names the sentence, but papermill runs the whole chapter.
 
     So a reader may choose parameters with which the sentence is not true.
     """
@@ -313,8 +313,8 @@ def executed_project(tmp_path_factory):
 def uses(executed_project, tmp_path, monkeypatch):
     """Copy the project in the folder `executed_project`, so that a test may change the copy, and return the new folder.
 
-    The project has two executed chapters. During a test, `tools.execute`, which decides what is executed again, takes
-    the package in the copy for egm.
+    The project has two executed chapters. During a test, `tools.execute`, which decides what is executed again, uses
+    the small package in the copy in place of egm.
     """
     monkeypatch.setattr(execute, "PACKAGE", tmp_path / "copy" / "package" / "egm")
     return shutil.copytree(executed_project, tmp_path / "copy")

@@ -302,11 +302,11 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
     ],
 )
 def test_dependencies_follow_the_names(cells, needed):
-    """`dataflow.dependencies` returns the cells of a chapter on which a given cell depends by the names that it reads.
+    """The first result of `dataflow.dependencies` has the cells on which a given cell depends, and the given cell.
 
-    These are the earlier cells that assign such a name, change its value, or draw random numbers from it, and the cells
-    on which they depend in turn. `cells` has the code of three cells, and `needed` has the positions of those on which
-    the last one depends.
+    A cell depends on the earlier cells that determine the value of a name that it reads, by an assignment or a change;
+    to draw random numbers changes a generator. It also depends on all cells on which such an earlier cell depends.
+    `cells` has the code of three cells, and `needed` the positions, from 0, of those on which the last one depends.
     """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
@@ -338,7 +338,8 @@ def test_dependencies_have_only_the_imports_in_use():
 def test_dependencies_give_every_name_that_a_check_reads(chapter):
     """A check in a chapter could run with only the cells and imports that `dataflow.dependencies` returns for it.
 
-    Each name that such a cell reads is assigned in it or in an earlier such cell, imported, or built into Python.
+    Each name that a returned cell reads is assigned in this cell or in an earlier returned cell, imported, or built
+    into Python.
     """
     code = {cell.id: cell.source for cell in code_cells(nbformat.read(chapter, 4))}
     for cell in (cell for cell, source in code.items() if "claims.record(" in source):
@@ -409,7 +410,7 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """For each text, `pages.list_slips` first lists the errors in print that change a result.
+    """`pages.list_slips` lists the errors in print of each text; those that change a result come first.
 
     Then come errors in a proof or formula, and in the wording. Errors of one kind are in the order of errata.yml. A
     text is a version of Poulsen's report, or the lecture notes. For an error of the report, the list says what the

@@ -271,7 +271,7 @@ def pair_settings():
     """Return 40 settings of the explorer's panel "Two correlated columns" as dictionaries.
 
     Some parameters are at the ends or in the middle of their ranges, and the others are random. Each combination of a
-    basis, a law of the noise and a clip probability "p" occurs.
+    basis, a distribution of the noise and a clip probability "p" occurs.
     """
     rng = np.random.default_rng(22)
     shapes = [
@@ -365,9 +365,9 @@ def test_pair_shows_what_the_package_computes(page, basis, angle):
     """The explorer's panel for data with two columns shows the same noise as the package computes, to six digits.
 
     For the basis of the columns and for the basis `basis`, the panel shows the sum of the variances of the noise. It
-    takes n, epsilon, delta, the clip probability and the law of the noise from the fields above the panel, but 1/n for
-    the clip probability "best". The clip norms, shown with fewer digits, agree within 0.5 percent. `angle` is the angle
-    of the basis in degrees, or None for the angle of the eigenvectors.
+    takes n, epsilon, delta, the clip probability and the distribution of the noise from the fields above the panel. In
+    place of the clip probability "best", it takes 1/n. The clip norms, shown with fewer digits, agree within 0.5
+    percent. `angle` is the angle of the basis in degrees, or None for the angle of the eigenvectors.
     """
     setting = {"n": 54321, "epsilon": 0.3, "delta": 1e-9}
     page.check(f"#explorer-basis-{basis}")
@@ -467,9 +467,9 @@ def test_address_keeps_the_pair(book, browser, page):
 def test_shows_what_the_package_computes(page, p, sigma):
     """The explorer shows the numbers that the package computes, to six digits, for typed numbers and chosen options.
 
-    The options are the clip probability `p`, and each scaling with each law of the noise. If `p` is "best", some
-    numbers agree to fewer digits. `sigma` has the typed standard deviations, or is None if the page computes them from
-    the exponent alpha and the number d of columns.
+    The options are the clip probability `p`, and each scaling with each distribution of the noise. If `p` is "best",
+    some numbers agree to fewer digits. `sigma` has the typed standard deviations, or is None if the page computes them
+    from the exponent alpha and the number d of columns.
     """
     setting = {"alpha": 0.7, "d": 12, "n": 54321, "epsilon": 0.3, "delta": 1e-9}
     type_in(page, **setting, offset=0.12, sigma="" if sigma is None else "18, 1200;3\n250 .5")
@@ -788,8 +788,8 @@ def test_each_control_shows_that_it_has_the_focus(page):
 def test_python_on_the_page_does_the_same(page, sigma):
     """The Python code that the explorer shows runs, and computes the clip norm and the total error of the explorer.
 
-    This holds for each choice of the clip probability and of the law of the noise. `sigma` is the text of the typed
-    standard deviations, or "" if they are to follow from alpha and d.
+    This holds for each choice of the clip probability and of the distribution of the noise. `sigma` is the text of the
+    typed standard deviations, or "" if they are to follow from alpha and d.
     """
     type_in(page, alpha=0.25, n=12345, offset=0.3, sigma=sigma)
     for clip, noise in product(("default", "best", "given"), NOISES):

@@ -77,7 +77,7 @@ def coin_releases(epsilon):
 
 
 def draws_enough(error, beta):
-    """Return how many coin tosses are enough for the share of heads to differ from 1/2 by at most `error`.
+    """Return how many coin tosses are enough for the fraction of heads to differ from 1/2 by at most `error`.
 
     The probability of a larger difference is at most `beta` for this number of tosses, and for every larger one below
     2000.

@@ -217,11 +217,11 @@ def test_interval_is_as_wide_as_the_page_says():
 
 @pytest.mark.parametrize(("reach", "share"), [(155, 0.1), (400, 0.05), (1200, 0.05), (15_600, 60 / 15_600)])
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
-    """`AdaptiveDataMechanism` notices outlying rows if they are the share `share` of all; it may miss a third as many.
+    """`AdaptiveDataMechanism` notices outlying rows if they are the fraction `share` of all rows, but not if far fewer.
 
-    The page about practice states this share for n rows and the budget rho with n sqrt(rho) = `reach`. Rows that are
-    not noticed are clipped, so that the exact sum is outside the interval, or the error far above its forecast. This
-    happens in none of eight releases for `share`, and in at least one for a third of it.
+    The page about practice states `share` for n rows and the budget rho with n sqrt(rho) = `reach`. Rows that are not
+    noticed are clipped. Then the exact sum is outside the interval, or the error is above three times its forecast.
+    This happens in none of eight releases with the fraction `share`, and in at least one with a third of it.
     """
     text = " ".join(PRACTICE.split())
     assert (
@@ -247,11 +247,10 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(reach, share):
 def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, guesses of center and spread give a far smaller error than the search of `AdaptiveDataMechanism`.
 
-    The squared error that `AdaptiveDataMechanism` forecasts from the guesses is 5 to 15 times that of
-    `GaussianDataMechanism` for 1000 rows, and 0.5 to 1 times for 100 000 rows, as the tutorial says in words. Each
-    release also forecasts its error. For 100 000 rows, at most two of fifteen releases forecast more than twice that of
-    `GaussianDataMechanism`, and none more than 4.5 times what `AdaptiveDataMechanism` forecasts from the true center
-    and spread.
+    G is the squared error that `GaussianDataMechanism` forecasts from the guesses. The squared error that
+    `AdaptiveDataMechanism` forecasts for rows as guessed is 5 to 15 times G for 1000 rows, and 0.5 to 1 times G for
+    100 000 rows. Each release also states a forecast. For 100 000 rows, at most two of fifteen releases state more than
+    twice G. None states more than 4.5 times what `AdaptiveDataMechanism` forecasts from the true center and spread.
     """
     assert "both ways are about as good here" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL

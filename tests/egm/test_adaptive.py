@@ -41,7 +41,7 @@ def mechanism(n=4000, rho=0.5, **options):
 
 
 def run(X, rho=0.5, seed=0, **options):
-    """Simulate a release of `X`, by this `seed`; return it, and the Euclidean distance of its estimate from the sum."""
+    """Simulate a release of `X` with `seed`; return the release, and the distance of its estimate from the true sum."""
     release = mechanism(len(X), rho, **options).release(X, rng=np.random.default_rng(seed))
     return release, float(np.linalg.norm(release.estimate - X.sum(axis=0)))
 
@@ -123,7 +123,7 @@ def test_charges_of_many_runs_are_at_most_the_budget(kind):
     """For random data and budgets rho, the costs of a release add up to at most rho and to more than 0.9 rho.
 
     The costs are added as exact fractions, so the test fails even if a sum exceeds rho only by a rounding error. `kind`
-    is the kind of random rows: with equal spreads, with unequal spreads, or with a random factor for each row.
+    is the kind of random rows: with equal or unequal standard deviations, or with a random factor for each row.
     """
     rng = np.random.default_rng(12)
     sigma = zipf_sigma(6, 0.0 if kind == "alike" else 1.0)
@@ -332,9 +332,9 @@ def test_below_the_least_budget_all_is_refused(d):
 
 
 def test_a_refusal_names_only_what_can_be():
-    """If no rho that the constructor takes is enough for a search, the message of `check` names a number of rows alone.
+    """If no rho that the constructor accepts is enough for a search, the error of `check` names only a number of rows.
 
-    That number is enough.
+    `check` accepts data with this number of rows.
     """
     declared = {"radius": 1e20, "sigma_range": (1e-10, 1.0)}
     with pytest.raises(ValueError, match=r"takes n = \d+$") as refusal:
@@ -417,7 +417,7 @@ def test_forecasts_agree_with_simulation(case):
 
     The forecast before a release is computed from the true center and spread. The forecast after it is made by the
     release from its private estimates. Each agrees with the mean squared error, up to four standard errors and a
-    quarter of the error. `case` is a case in FORECASTS: the number of rows, the spreads, the center and the budget.
+    quarter of the error. `case` is a case in FORECASTS: number of rows, standard deviations, center and budget.
     """
     n, sigma, mu, more = FORECASTS[case]
     it = mechanism(n, mechanism(n).least_rho(sigma.size) * more)
@@ -623,9 +623,9 @@ def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at `estimate` + `uncorrected`, and its half-width grows with the confidence.
 
     The half-width is at least `release.bias`, a noisy estimate of how far clipping may have moved the estimate further.
-    For a confidence near 1 it is this bias plus the normal quantile times s. Here s**2 is the sum of the squares of
-    `release.bias_std` and `release.uncorrected_std`, which are those of noise, and of the column's part of the forecast
-    squared error. The parts of all columns add up to the forecast for noise and clipping.
+    For a confidence near 1 it is this bias plus s times a normal quantile. Here s**2 is the sum of three variances:
+    `release.bias_std`**2, `release.uncorrected_std`**2, and the part of the column in the forecast squared error. The
+    parts of all columns add up to the forecast for noise and clipping.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
     halves = []
@@ -663,7 +663,7 @@ def with_far_rows(case, seed):
     """Return a release of 2000 rows, of which a few are far from the others, and these 2000 rows, as a pair.
 
     Most rows are normal. In the few far rows, all entries are equal to the upper end of the declared range for an even
-    `seed`, and to its lower end for an odd one. The mechanism spends the share ``unseen=0.1`` of the budget on counting
+    `seed`, and to its lower end for an odd one. The mechanism spends a tenth of the budget (``unseen=0.1``) on counting
     long rows, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN, which has the numbers of far rows and
     of columns, the product n sqrt(rho) for n = 2000 rows and the budget rho, and options of the mechanism.
     """
@@ -679,10 +679,10 @@ def with_far_rows(case, seed):
 def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
-    Such an interval allows for far rows that noise hides. Clipping takes so much from those of `with_far_rows` that
-    less than half of the intervals without ``unseen=True`` contain the sum. An interval with ``unseen=True`` contains
-    the one without it, and lies in the one that holds for all columns together (``simultaneous=True``). The tolerance
-    is three binomial standard errors. `case` is a key of UNSEEN.
+    Such an interval allows for far rows that noise hides. Clipping takes so much from the far rows of `with_far_rows`
+    that less than half of the intervals without ``unseen=True`` contain the sum. An interval with ``unseen=True``
+    contains the interval without it, and lies in the interval that holds for all columns together
+    (``simultaneous=True``). The tolerance is three binomial standard errors. `case` is a key of UNSEEN.
     """
     hits, seen = {"sum": [], "mean": []}, []
     for seed in range(60):
@@ -747,9 +747,9 @@ def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
 def test_an_interval_for_all_data_must_be_declared():
     """After a search for the center, ``interval(unseen=True)`` raises a ValueError if the mechanism has ``unseen=0``.
 
-    The mechanism's `unseen`, by default 0, is the share of the budget for noisy counts of long rows, which the interval
-    needs. If rows are only clipped to declared ranges, without a search, it needs no counts, and is the same as for
-    ``unseen=False``.
+    The mechanism's `unseen`, by default 0, is the fraction of the budget for noisy counts of long rows, which such an
+    interval needs. If rows are only clipped to declared ranges, without a search, the interval needs no counts, and is
+    equal to that for ``unseen=False``.
     """
     X = rows(2000, np.ones(1), 3.0, 1)
     few, _ = run(X, 1e-4, radius=None, sigma_range=None, ranges=[(0.0, 6.0)])
@@ -786,7 +786,7 @@ def test_a_forecast_is_not_far_too_large_at_a_large_budget():
     """A release of normal rows forecasts at most 25 times the squared error that `forecast` states without data.
 
     Before the sum is released, a search finds the center; here n times the center's error is many times the noise of
-    the sum. If this were taken for an error of the sum, the forecast would be thousands of times too large.
+    the sum. If it were taken for an error of the sum, the forecast would be thousands of times too large.
     """
     sigma, n, rho = zipf_sigma(10, 1.0, total=10), 20_000, 1.0
     before = mechanism(n, rho).forecast(sigma=sigma, center=np.full(10, 50.0)).error.total
@@ -823,7 +823,7 @@ def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
 
 
 def test_five_counts_a_little_too_high_are_taken_for_noise(monkeypatch):
-    """If noise makes all five numbers of long rows too large, the clip norm is increased four times, but not more.
+    """If noise makes all five numbers of long rows too large, the clip norm is increased at most four times.
 
     Each time it becomes 1.35 times as large. The rows are normal, and their number is private and noisy, so that few
     long rows matter. A mean of the five numbers below 3 / sqrt(5) standard deviations is taken for noise. If the mean
@@ -849,9 +849,9 @@ def test_five_counts_a_little_too_high_are_taken_for_noise(monkeypatch):
 def test_a_skewed_column_whose_long_rows_were_counted(normal, bounds):
     """If the counts show that a column has a long tail, few releases have an error beyond five times the forecast.
 
-    One column is lognormal, and the `normal` others are normal. The noisy numbers of rows beyond several norms fall
-    more slowly than the first model of the norms says, so the parts that clipping removes are longer. At most 8 of 40
-    releases may have such an error. `bounds` says what is declared: a "radius", or the "ranges" of the data.
+    One column is lognormal, and the `normal` others are normal. More rows are beyond several norms than the first model
+    of the norms says, so that clipping removes more. At most 8 of 40 releases may have such an error. `bounds` says
+    what is declared: a "radius", or the "ranges" of the data.
     """
     lost = 0
     for seed in range(40):
@@ -923,8 +923,8 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 
     The correction adds to the sum an estimate of what clipping has taken from it. One of 30 columns follows `law`, and
     the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast. At least the
-    share `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the correction, no such
-    interval does, and the mean squared error is more than `worse` times as large, and more than 3 times its forecast.
+    fraction `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the correction, no
+    such interval does; the mean squared error is more than `worse` times as large, and more than 3 times its forecast.
     Rows are clipped along a basis if `basis` is not None.
     """
 
@@ -954,11 +954,11 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     """`correct` estimates what clipping has taken from the sum, and adds it only where it is clearly more than noise.
 
-    The function gets the noisy sum of the parts that clipping has removed from the rows. For 16 columns, the noise has
-    the standard deviation 2 in this sum, and 1 in the sum of the clipped rows. If all 16 entries of the first
-    sum look like noise, nothing is added. If one is clearly larger, this entry is added. If all are larger, all are
-    added, possibly times a factor below 1, unless this would give more noise than clipping to a larger norm; then
-    nothing is added, and the attribute `larger` of the result is true.
+    The function gets R, the noisy sum of the parts that clipping has removed from the rows. For 16 columns, the noise
+    has the standard deviation 2 in R, and 1 in the sum of the clipped rows. If all 16 entries of R look like noise,
+    nothing is added. If one is clearly larger, this entry is added. If all are larger, R is added, possibly times a
+    factor below 1. But if this would give more noise than clipping to a larger norm, nothing is added, and the
+    attribute `larger` of the result is true.
     """
 
     def found(parts, ratio=1.5):
@@ -979,7 +979,7 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     assert np.all(all_of_them.left > 0)
     assert found(3 * noise).larger
     gentle = found(3 * noise, ratio=3.0)  # clipping to the larger norm would add 8 times the noise
-    np.testing.assert_allclose(gentle.added, 3 * noise * (9 - 4) / 9)  # the share of James and Stein
+    np.testing.assert_allclose(gentle.added, 3 * noise * (9 - 4) / 9)  # the factor of James and Stein
     np.testing.assert_allclose(gentle.std, 2 * (9 - 4) / 9)
     np.testing.assert_allclose(gentle.added + gentle.rest, 3 * noise)
     np.testing.assert_allclose(np.hypot(gentle.std, gentle.unknown), 2)  # all the noise of what was measured

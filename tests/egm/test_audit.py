@@ -1,4 +1,4 @@
-"""Test `egm.audit`: `lower_bound` returns valid bounds of epsilon, and `replay` draws from the law of a release."""
+"""Test `egm.audit`: `lower_bound` returns valid bounds of epsilon; `replay` draws many releases from few calls."""
 
 import functools
 import math
@@ -261,9 +261,9 @@ LAWS = {
 
 @pytest.mark.parametrize("release", LAWS.values(), ids=LAWS)
 def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
-    """A replayed release has the law of the release, whatever means, sizes and shapes it asks a Generator for.
+    """Replayed releases have the distribution of real ones, whatever means, sizes and shapes they ask a Generator for.
 
-    Kolmogorov-Smirnov tests compare each of the two numbers and their sum with direct calls.
+    A release is two numbers. Kolmogorov-Smirnov tests compare each number, and their sum, with those of direct calls.
     """
     rng = np.random.default_rng(12)
     replayed, direct = audit.replay(release, 20_000, rng), np.array([release(rng) for _ in range(20_000)])
@@ -272,7 +272,10 @@ def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
 
 
 def test_a_mechanism_that_centers_its_noise_at_the_private_value_is_caught():
-    """`lower_bound` of replayed releases is as large for noise around the value as for the value plus noise."""
+    """A mechanism that draws noise around the private value has the `lower_bound` of one that adds noise to the value.
+
+    `lower_bound` is a bound of epsilon, here above 5. It is computed from releases that `replay` makes.
+    """
     bounds = []
     for release in (lambda value, rng: rng.normal(value, 1.0), lambda value, rng: value + rng.normal(0.0, 1.0)):
         rng = np.random.default_rng(13)
@@ -337,7 +340,10 @@ def test_a_release_without_noise_is_repeated(path):
 
 @pytest.mark.parametrize("scale", [0.4, *slow(0.2, 2.0)])
 def test_secure_noise_of_a_small_scale_is_replayed(scale):
-    """Replayed secure noise is 0 as often as the exact law says; P[0] is 1 over the sum of the unnormalised masses."""
+    """Replayed secure noise, Gaussian or Laplace, is 0 as often as its exact discrete distribution says.
+
+    The noise is an integer k with a probability proportional to exp(-k**2 / (2 `scale`**2)) or exp(-|k| / `scale`).
+    """
     k, draws = np.arange(-100, 101), 20_000
     masses = {"gaussian": np.exp(-(k**2) / (2 * scale**2)), "laplace": np.exp(-np.abs(k) / scale)}
     for law, mass in masses.items():
@@ -347,9 +353,10 @@ def test_secure_noise_of_a_small_scale_is_replayed(scale):
 
 
 def test_secure_l2_noise_is_replayed_unless_its_steps_show():
-    """For l2 noise of scale s in two dimensions, the norm over s has the gamma distribution of shape 2.
+    """Replayed l2 noise of a large scale s in two dimensions is right: its norm over s has the gamma law of shape 2.
 
-    Small integers cannot be multiplied by a random factor and keep their law, and the message says so.
+    For a small scale, `replay` raises a ValueError: it multiplies integers by random factors and rounds the products,
+    which would change the distribution of small integers.
     """
     replayed = audit.replay(lambda rng: samplers.secure_l2(1e7, 2), 20_000)
     assert stats.kstest(np.linalg.norm(replayed, axis=1) / 1e7, stats.gamma(2).cdf).pvalue > 1e-6

@@ -247,9 +247,9 @@ def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
     The result is a vector of integers, in whose unit `radius` is the clip norm. If rows are rotated only after they are
-    summed, rounding may add half a unit to each entry. All entries of a row are plus or minus `size`, or all but one
-    are 0. From 1e6 on, the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of
-    basis.
+    summed, rounding may add half a unit to each entry. All entries of a row are plus or minus `size`, or one entry is
+    `size` and the others are 0. If `size` is 1e6 or more, the row is clipped, and its norm is within a relative 1e-6 of
+    `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])
@@ -498,10 +498,11 @@ def test_thirty_public_rows_help_and_never_hurt(name):
 
 @pytest.mark.parametrize("unit", [1e-90, 1e-6, 1.0, 1e6])
 def test_sigma_of_public_rows_is_that_along_the_vectors(unit):
-    """`sigma` of a basis from public rows has their standard deviations along its vectors, if the units differ, too.
+    """`sigma` of a basis from public rows has about the standard deviations of these rows along the basis vectors.
 
-    Because of the shrinking each one may also be that of uncorrelated columns, or between both, and all may be larger
-    by one factor. The first three columns are a million times as large as the last two, in the given `unit`.
+    `bases.from_public` shrinks the correlations. So each entry is compared with the standard deviation of the rows, and
+    with that of uncorrelated columns: it is at least 0.999 times the smaller, and at most 1.5 times the larger of the
+    two. The first three columns are a million times as large as the last two, and all are multiplied by `unit`.
     """
     rng = np.random.default_rng(1)
     z = rng.normal(size=(60, 1))
@@ -541,7 +542,7 @@ def test_compare_puts_the_best_basis_first():
 def test_compare_matches_names():
     """`compare` puts a covariance frame into the order of `columns`, as `GaussianDataMechanism.error` does.
 
-    If `columns` is not given, its names are those of the frame, so that other options with names are matched with them.
+    If `columns` is not given, `compare` takes the names of the frame, and matches other options with these names.
     """
     cov = pd.DataFrame([[100.0, 6], [6, 4]], index=["income", "age"], columns=["income", "age"])
     options = {"columns": ["age", "income"], "scaling": {"age": 1, "income": 0.1}, "center": {"income": 5, "age": 2}}

@@ -78,7 +78,10 @@ def test_theorem4_needs_many_dimensions():
 
 
 def test_theorem4_in_any_unit():
-    """The bound has squared units, is infinite where it would overflow, and is never rounded to 0, below the truth."""
+    """If sigma is multiplied by c = 2**k, `bounds.theorem4` is multiplied by c**2, without a rounding error.
+
+    The bound is infinite if it would overflow. It is never rounded to 0, because it would then be no bound.
+    """
     for power in (-500, 0, 480):
         assert bounds.theorem4(np.ldexp(np.ones(40), power), 5) == np.ldexp(bounds.theorem4(np.ones(40), 5), 2 * power)
     assert bounds.theorem4(np.full(40, 1e160), 5) == np.inf

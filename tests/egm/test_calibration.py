@@ -84,10 +84,10 @@ def test_epsilon_inverts_delta(epsilon, delta):
 @pytest.mark.parametrize("z", [2.0, 3.0, 4.15, 26.16, 42.45, 52.95, 1e6, 1e20])
 @pytest.mark.parametrize("share", [1 - 1e-15, 1.0, 1 - 1e-10])
 def test_epsilon_next_to_zero_is_found(z, share):
-    """Where the exact epsilon is nearly 0, `gaussian_epsilon` is at most 1e-13 of delta over the slope above it.
+    """Where the exact epsilon is nearly 0, `gaussian_epsilon` is at most 1e-13 * delta / slope above it, and not below.
 
-    For a delta near that of epsilon = 0, epsilon is nearly (delta at 0 - delta) / slope, because the curve is convex
-    and its slope at 0 is -Phi(-1/(2z)). There a relative change of epsilon changes no digit of delta.
+    D is the delta at epsilon = 0, and `share` is delta / D. The slope is that of the privacy curve at 0 without its
+    sign, Phi(-1/(2z)). Because the curve is convex, the exact epsilon is nearly (D - delta) / slope for a delta near D.
     """
     delta = float(gaussian_delta(0.0, z)) * share
     found = float(gaussian_epsilon(delta, z))
@@ -282,10 +282,10 @@ def test_noise_for_delta_near_one(epsilon, gap):
 def test_every_allowed_parameter_has_an_answer():
     """`analytic_noise_multiplier` gives enough noise for epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1.
 
-    For parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, `zcdp_epsilon` is not negative, and
+    For parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, and `zcdp_epsilon` is not negative.
     `zcdp_rho` does not fall if epsilon grows, and is above 0 for delta > 1e-150. No result is NaN, and nothing warns.
-    `gaussian_delta` and `zcdp_rho` have answers up to the largest double. For epsilon = 0 and much noise, z times
-    delta is the density of the standard normal law at 0.
+    `gaussian_delta` and `zcdp_rho` have answers up to 1.79e308. For epsilon = 0 and a large noise multiplier z, z times
+    delta is the density of the standard normal distribution at 0.
     """
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
     delta = np.concatenate([np.geomspace(1e-300, 0.9, 12), 1 - np.geomspace(0.1, 1.2e-16, 12)])

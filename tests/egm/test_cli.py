@@ -903,10 +903,10 @@ def test_plan_of_adaptive_solves_for_what_a_target_needs(released, known, name):
 
 @pytest.mark.parametrize("question", [(), ("--column", "income"), ("--measure", "relative", "--column", "income")])
 def test_plan_with_ranges_has_one_center(released, folder, question):
-    """Without --center, `egm plan --range --target-error` solves for the means that it writes, the middles of ranges.
+    """Without --center, `egm plan --range --target-error` assumes that the means are the middles of the ranges.
 
-    The epsilon is the same if --center gives these means, also for one column and for a share of its sum, as the
-    options `question` choose.
+    The output has these means, and is the same if --center gives them. The options `question` choose the error: of all
+    columns, of one column, or of one column relative to its mean.
     """
     (folder / "spread.csv").write_text("age,18\nincome,1200\n")
     (folder / "middle.csv").write_text("age,60\nincome,5000\n")
@@ -971,9 +971,9 @@ def with_sigma(text):
 
 
 def with_release(option, values, columns='["age", "pay", "mass"]'):
-    """Return arguments of `egm plan` with {file name: text}, a release for the test to write.
+    """Return arguments of `egm plan`; one is {file name: text}, a release in JSON that the test writes to this file.
 
-    In the release, `values` is the vector for `option`.
+    The release has `columns`, and `values` as the vector that `option` reads from the file; both are texts in JSON.
     """
     content = f'{{"columns": {columns}, "parameters": {{"{option[2:].replace("-", "_")}": {values}}}}}'
     return ("plan", "--sigma", "named.csv", "--rows", "9", *BUDGET, option, {"bad.json": content})
@@ -1600,7 +1600,7 @@ def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
 def test_only_a_budget_that_exists_is_named(egm, folder, n, named):
     """If epsilon is too small for `egm adaptive`, the message names a larger one, unless that would be above rho = 1e6.
 
-    The number of rows that it names is enough.
+    The message also names a number of rows. The larger epsilon, and the number of rows, are each enough.
     """
     (folder / "few.csv").write_text(("1," * 399 + "1\n") * n)
     wide = ("--radius", "1e100", "--sigma-range", "1e-100,1")

@@ -49,7 +49,10 @@ def dask(*parts):
 
 
 def file(folder, suffix, names=NAMES):
-    """Write the columns `names` of the test data to a CSV or Parquet file in `folder`, and return its `files.rows`."""
+    """Write the columns `names` of the test data to a file in `folder`; return the table that `files.rows` reads there.
+
+    `suffix` is ".csv" or ".parquet", the kind of the file.
+    """
     path = folder / f"people{suffix}"
     if suffix == ".csv":
         chosen = X[:, [NAMES.index(name) for name in names]]

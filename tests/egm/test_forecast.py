@@ -20,8 +20,8 @@ FRACTIONS = [1e-8, 1e-4, 0.1, 0.5, 1.0, 2.0, 10.0]  # squared clip norm over the
 def chi_square_losses(d, radius):
     """Return E[L Q] and E[L^2 Q] for Q ~ chi2(`d`), where L = max(0, 1 - sqrt(`radius` / Q)), as two floats.
 
-    Q is the squared norm of a normal vector, and L the share that is lost if the vector is clipped to the squared norm
-    `radius`. The means are computed with 40 digits.
+    Q is the squared norm of a normal vector, and L the fraction that is lost if the vector is clipped to the squared
+    norm `radius`. The means are computed with 40 digits.
     """
     with mp.workdps(40):
         q, k = mp.mpf(radius), mp.mpf(d) / 2
@@ -121,7 +121,7 @@ def test_moments_of_clustered_weights():
 def test_transforms_of_the_lost_share_agree_with_40_digits(size):
     """`_lost_shares` has a relative error of at most 3e-14, compared with values of 40 digits.
 
-    It returns Laplace transforms of L and L^2, where L is the share of a row that clipping removes. `size` is the
+    It returns Laplace transforms of L and L^2, where L is the fraction of a row that clipping removes. `size` is the
     absolute value of their complex argument; from 1 on, another method of computation is used.
     """
     z = size * np.exp(1j * np.linspace(-np.pi / 2, np.pi / 2, 9))
@@ -365,7 +365,7 @@ def test_confidence_radius_covers_a_doubtful_centre():
     """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
     If center_std is 0 although the center is wrong, it holds for less than 10 %. The radius holds for a release if the
-    difference between the estimate and the exact sum, after scaling, has at most this norm.
+    difference between the estimate and the exact sum, after scaling, has a norm of at most the radius.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma

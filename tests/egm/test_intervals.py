@@ -1,7 +1,7 @@
 """Test the confidence intervals of releases: how often they contain the exact number, and how long they are.
 
-In each simulated release, each column is one observation. The share of the intervals that contain the exact number may
-be below the confidence by at most three standard errors.
+In each simulated release, each column is one observation. The fraction of the intervals that contain the exact number
+may be below the confidence by at most three standard errors.
 """
 
 import dataclasses
@@ -36,11 +36,11 @@ def covered(made, times, *confidences, off=0.0, factor=1.0, simultaneous=False, 
     `rows` is their number (by default the declared one). Their mean is off the center by `off` declared standard
     deviations, and their standard deviations are `factor` times the declared ones.
 
-    For each of the `confidences`, and for each of "sum", "mean" (of the rows) and "population" (mean of their law), a
-    tuple (confidence, share, length, number) is yielded. `share` is the share of the columns whose interval contains
-    the exact number; if `simultaneous` is true, it is the share of the releases in which all intervals do. `length` is
-    the mean length of the finite intervals, divided by the standard deviation of the noise in the sum. `number` is the
-    number of observations in `share`.
+    For each of the `confidences`, and for each of "sum", "mean" (of the rows) and "population" (mean of their
+    distribution), a tuple (confidence, share, length, number) is yielded. `share` is the fraction of the intervals that
+    contain the exact number; if `simultaneous` is true, it is the fraction of the releases in which all intervals do.
+    `length` is the mean length of the finite intervals, divided by the standard deviation of the noise in the sum.
+    `number` is the number of observations in `share`.
     """
     rng, seen, lengths = np.random.default_rng(8), defaultdict(list), defaultdict(list)
     grouped = isinstance(made, GroupedDataMechanism)
@@ -119,7 +119,7 @@ def test_no_interval_is_much_longer_than_necessary():
     """If no row is clipped, a 95 % interval is at most 25 % longer than the interval that the noise alone demands.
 
     If the guesses of center and sigma are declared to be right, it is at most 2 % longer. For the mean of the
-    population, the spread of the mean of the rows is added to the noise.
+    population, the variance of the mean of the rows is added to the variance of the noise.
     """
     q = 2 * stats.norm.isf(0.025)
     for options, most in (({}, 1.25), (KNOWN, 1.02)):  # sigma may be too small by the factor 1.25

@@ -134,7 +134,7 @@ def test_bad_arguments_are_named(function, given, said):
 
 
 def secure(d, size=4000):
-    """Draw `size` vectors of `d` numbers of l2 noise of scale 1 securely; they are multiples of 2**-30."""
+    """Draw `size` vectors of l2 noise of scale 1 securely, shape (`size`, `d`); all entries are multiples of 2**-30."""
     return np.array([samplers.secure_l2(2.0**30, d) for _ in range(size)], dtype=float) * 2.0**-30
 
 

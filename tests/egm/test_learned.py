@@ -30,7 +30,7 @@ def run(covariance, basis, seed, n=N):
 
 
 def noise_of(d, std, seed):
-    """Return symmetric noise of shape (`d`, `d`), with deviation `std`, and sqrt(2) `std` on the diagonal."""
+    """Return symmetric noise, shape (`d`, `d`), of standard deviation `std`, and sqrt(2) `std` on the diagonal."""
     Z = np.random.default_rng(seed).normal(0, std / np.sqrt(2), (d, d))
     return Z + Z.T
 

@@ -167,10 +167,10 @@ def test_count_has_its_best_share():
 
 
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
-    """With center 0, the noise variance for neighbors that add or remove a row is 1.01 / 4 of that if they replace one.
+    """With center 0, the noise variance for neighbors "add_remove" is 1.01 / 4 times that for "replace_one".
 
-    A replaced row changes the sum twice as much as an added one. The 1 % is for releasing the number of rows, which the
-    sum does not need.
+    A replaced row can change the sum twice as much as an added one. The number of rows, which is private for
+    "add_remove", is released for 1 % more noise, although the sum does not need it.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)
@@ -299,7 +299,7 @@ def joint(mechanism, X, monkeypatch):
 
 
 def row(mechanism, length):
-    """Return a row that is |`length`| clip norms from the center, after scaling; its side is the sign of `length`."""
+    """Return a row whose scaled distance from the center is |`length`| clip norms; its side is the sign of `length`."""
     return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
 
 

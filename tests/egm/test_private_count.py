@@ -118,8 +118,9 @@ NEAR_AN_END = [(-1.0, 1.0, 0.9, 20, 0.05), *slow((0.0, 1.0, 1.0, 100, 0.02), (-5
 def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, entry, n, rho):
     """If all rows are near an end of their range, a noisy number of rows does not make errors larger than forecast.
 
-    The sum is not cut to what so many rows allow, as the noisy number may be far too small. The 95 % intervals contain
-    the sum in at least 95 % of releases. Each of the `n` rows is `entry`, in the range from `low` to `high`.
+    The released sum is not limited to sums that are possible for the noisy number of rows, which may be far too small.
+    The 95 % intervals contain the exact sum in at least 95 % of releases, up to three standard errors. Each of the `n`
+    rows is `entry`, in the range from `low` to `high`.
     """
     made = AdaptiveDataMechanism(n, rho, ranges=[(low, high)], neighbors="add_remove")
     X, rng, off, inside = np.full((n, 1), entry), np.random.default_rng(7), [], []
@@ -138,7 +139,7 @@ def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, ent
 def test_any_number_of_rows_is_released(bounds, number):
     """A release works for any true `number` of rows, even 0, although 4000 rows are declared.
 
-    If the true number is at most 1000, the release does not search for the center. The 95 % intervals of the means are
+    If the true number is at most 150, the release does not search for the center. The 95 % intervals of the means are
     infinite if, and only if, the 95 % interval of the number of rows contains 0.
     """
     made, X = mechanism(bounds), people(number)

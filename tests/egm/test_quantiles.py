@@ -71,7 +71,7 @@ def test_the_density_is_private(q):
             moments = np.sum(p * np.exp(np.multiply.outer(orders - 1, loss)) * np.diff(grid), axis=1)
             renyi = np.maximum(renyi, np.log(moments) / (orders - 1))
     assert largest <= epsilon * (1 + 1e-12)
-    assert longest == pytest.approx(epsilon, rel=1e-12)  # equality: no smaller epsilon would be enough
+    assert longest == pytest.approx(epsilon, rel=1e-12)  # equality: the range of the loss is not smaller
     assert np.all(renyi <= orders * epsilon**2 / 8)
     assert renyi[0] > 0.5 * epsilon**2 / 8
 

@@ -1,9 +1,9 @@
 """Test AdaptiveDataMechanism with a declared range for each column, and how it reads tables, files and dask arrays.
 
 A release with a large budget may search for center and spread of the rows; without a search, a release is a clipped
-sum: the noisy sum of rows that are clipped to the ranges. Three laws are tested. The error is nearly never above that
-of a clipped sum. A release is bit for bit the same whether an array, a file or a dask array holds the rows. Another
-unit of a column changes only the unit of its results.
+sum: the noisy sum of rows that are clipped to the ranges. Three properties are tested. The error is nearly never above
+that of a clipped sum. A release is bit for bit the same whether an array, a file or a dask array holds the rows.
+Another unit of a column changes only the unit of its results.
 """
 
 import dataclasses
@@ -71,10 +71,10 @@ def clipped(d, rho, width):
 def errors(law, n, d, reach, runs):
     """Release `runs` random tables, and return the arrays (errors, forecasts, searched), one entry for each release.
 
-    The first two are the squared errors and their forecasts, divided by the result of `clipped`, the expected squared
-    error of the noisy sum of rows that are clipped to the ranges.
-    The third says whether the release searched for center and spread. `law` names a distribution of the `n` rows with
-    `d` columns, and the budget is rho = (`reach` / `n`)**2.
+    `errors` and `forecasts` are the squared errors and their forecasts, divided by the result of `clipped`: the
+    expected squared error of the noisy sum of rows that are clipped to the ranges. `searched` says whether the release
+    searched for the center and the standard deviations. `law` names a distribution of the `n` rows with `d` columns,
+    and the budget is rho = (`reach` / `n`)**2.
     """
     make, (low, high) = LAWS[law]
     found, rho = [], (reach / n) ** 2

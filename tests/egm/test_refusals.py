@@ -205,7 +205,11 @@ LEFT_OUT = [
 
 @pytest.mark.parametrize(("missing", "value", "holder"), LEFT_OUT)
 def test_a_wrong_value_is_refused_in_a_row_that_is_left_out_too(missing, value, holder, tmp_path):
-    """The row belongs to a group that has no key or, if `missing` is "drop_row", has a missing value."""
+    """A release refuses the infinite or missing number `value` even in a row that would not be added to a sum.
+
+    If `missing` is "error", the row is in a group without a key. If it is "drop_row", the row also has a missing value.
+    `holder` is the kind of object or file that holds the rows.
+    """
     table, groups = TABLE.copy(), missing == "error"
     table.loc[5, ["age", "income"]] = (1.0 if groups else np.nan), value
     made = gaussian({"age": 18.0, "income": 1200.0}, missing=missing, neighbors="add_remove")

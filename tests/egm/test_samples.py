@@ -1,8 +1,8 @@
-"""Test the cost of releases from Poisson samples, and the law of such samples.
+"""Test the cost of releases from Poisson samples, and the distribution of such samples.
 
 A Poisson sample takes each row, or each person, independently with the same probability. No recorded cost is below the
-truth, which integrals or dp-accounting give. A sample has the law that the cost assumes, in every form that data may
-have.
+truth, which integrals or dp-accounting give. A sample has the distribution that the cost assumes, in every form that
+data may have.
 """
 
 import hashlib
@@ -194,8 +194,8 @@ def test_rounding_errors_are_covered(z, number, delta, excess):
     """If nearly everybody is in each sample, releases cost about as much as without sampling, which is known exactly.
 
     Because of the sampling, their epsilon for `delta` may be a relative 1e-6 below the exact one without sampling. To
-    allow for rounding errors, it may be above by at most the share `excess`. `z` is the noise multiplier, and `number`
-    the number of releases.
+    allow for rounding errors, it may be above it by at most a relative `excess`. `z` is the noise multiplier, and
+    `number` the number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)

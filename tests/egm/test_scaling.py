@@ -34,7 +34,10 @@ def test_expected_norm_is_lemma_41(sigma):
 @pytest.mark.parametrize("power", [-1000, -600, 500, 900, 1010])
 @pytest.mark.parametrize("sigma", [[18.0, 1200.0, 3.0], [1e-4, 1.0], [3.0]])
 def test_expected_norm_in_any_unit(sigma, power):
-    """A unit that is a power of two changes the scaling by this power and by no rounding, also if squares overflow."""
+    """If sigma is multiplied by 2**`power`, `scaling.expected_norm` is divided by 2**`power`, without rounding.
+
+    This holds even if squares overflow.
+    """
     np.testing.assert_array_equal(
         scaling.expected_norm(np.ldexp(sigma, power)), np.ldexp(scaling.expected_norm(sigma), -power)
     )

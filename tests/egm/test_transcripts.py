@@ -436,7 +436,7 @@ class Transcript:
 
 
 def discrete_gaussian(std, size, rng):
-    """Draw `size` integers of standard deviation `std`, nearly of the law of `secure_gaussian`, the secure sampler.
+    """Draw `size` integers of standard deviation `std`, nearly with the distribution of the secure `secure_gaussian`.
 
     If `std` is above 1e4, they are rounded normal numbers.
     """

@@ -283,7 +283,7 @@ def log_tail(form, x, upper):
 def log_values(form, x):
     """Return the logarithms of upper tail, lower tail and density at x of the chi-square sum `form`.
 
-    The smaller tail is integrated, and the other one is 1 minus it.
+    One tail is integrated, the upper one if x is above the mean of the sum; the other tail is 1 minus this one.
     """
     upper = side(form, x)
     small, density = log_tail(form, x, upper)

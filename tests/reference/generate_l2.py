@@ -5,7 +5,7 @@ The curve is the delta for each epsilon. It is computed in two ways. The first i
 that `egm._l2` explains, with 60 digits. The second does not use this closed form, and serves as a check for a few
 settings with small d. It computes delta = P[loss > epsilon] - exp(epsilon) P'[loss > epsilon], where P and P' are the
 laws of the release for the two neighbors (Joseph, Kulesza and Yu 2025). Each probability is an integral over the norm r
-of the noise: the density of r, times the share of the sphere of radius r on which the loss is above epsilon.
+of the noise: the density of r, times the part of the sphere of radius r on which the loss is above epsilon.
 """
 
 from itertools import product
@@ -100,7 +100,7 @@ def by_spheres(epsilon, s, d):
     c = epsilon * s
 
     def cap(cosine):
-        """Return the share of a sphere in d dimensions whose angle to an axis has a cosine below `cosine`."""
+        """Return the fraction of a sphere in d dimensions whose angle to an axis has a cosine below `cosine`."""
         half = mp.betainc((mpf(d) - 1) / 2, mpf(1) / 2, 0, 1 - cosine**2, regularized=True) / 2
         return 1 - half if cosine > 0 else half
 

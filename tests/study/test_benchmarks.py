@@ -125,7 +125,7 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
 
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_laws_are_rows_of_columns_of_the_same_size(law):
-    """The distribution with the name `law` in LAWS draws finite rows whose columns have neither tiny nor huge spread.
+    """The distribution called `law` in LAWS draws finite rows whose columns vary neither too little nor too much.
 
     The median of the standard deviations of four columns is from 0.005 to 50.
     """
@@ -197,7 +197,7 @@ def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
 
     A stand-in for the mechanism releases the exact sum plus `off`, standard deviations `sigma` of the columns, and
     known forecasts. Expected are: `ratio`, the norm of the error over its forecast; `inside`, whether estimate and
-    `sigma` are within the declared ranges; and `covered`, the share of the entries of the sum within their intervals.
+    `sigma` are within the declared ranges; and `covered`, the fraction of the entries of the sum in their intervals.
     """
     X, off = SMALL.rows(0), np.array(off)
 
@@ -345,10 +345,11 @@ def test_scaling_of_gradients_keeps_the_noise():
 
 
 def test_measured_intervals_of_exact_normal_errors():
-    """`intervals.measured` returns the right shares and relative lengths for artificial intervals with normal errors.
+    """`intervals.measured` returns the right coverage and relative lengths of artificial intervals with normal errors.
 
-    The intervals have the exact lengths for 80 % and 95 %, times a factor of 1 or 2. The share of them that contains
-    the true value, their relative length and, for the factor 1, the stated standard errors must agree with this.
+    The intervals have the exact lengths for 80 % and 95 %, times a factor of 1 or 2. This determines the expected
+    coverage (the fraction of intervals that contain the true value), relative length and, for the factor 1, the stated
+    standard error of the coverage.
     """
     rng, runs = np.random.default_rng(1), 4000
     z = np.array([ndtri(0.9), ndtri(0.975)])
@@ -389,7 +390,7 @@ def test_intervals_are_measured_for_each_law(kind):
 def test_releases_with_ranges_are_compared_with_a_clipped_sum():
     """`ranges.cell` gives a ratio of 1 where no release searches, and below 0.1 where all search (here normal rows).
 
-    The ratio is that of the squared errors of releases and of a clipped sum. Its standard error and the share of
+    The ratio is that of the squared errors of releases and of a clipped sum. Its standard error and the fraction of
     releases with a search are returned, too. The last line of `ranges.table` is a summary for the widest ranges.
     """
     ratio, se, share = ranges.cell("uniform", 3.0, 50, 2, 8, 3)

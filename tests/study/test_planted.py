@@ -115,9 +115,10 @@ def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
     """For releases from a sample, an audit's lower bound exceeds the recorded epsilon if and only if a bug is planted.
 
     The neighbors are a table with a row far from the center, and this table without that row. A row is in the sample
-    with the probability 0.5. The dictionary `bug` has a wrong function for drawing the sample, or is empty. `charges`
-    has probabilities for which epsilon is recorded, and whether the bound must not exceed this epsilon (True) or must
-    exceed it (False): to record 0.25 is a bug, too. The bound always exceeds 0.6 times this epsilon.
+    with the probability 0.5. The dictionary `bug` has a wrong function for drawing the sample, or is empty. The keys of
+    `charges` are sampling probabilities for which a budget records epsilon; 0.25 is wrong, so it is a bug, too. The
+    value is True if the bound must be at most this epsilon, and False if it must exceed it. The bound always exceeds
+    0.6 times this epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b
