@@ -380,7 +380,7 @@ def checked(basis: object) -> BasisLike | str:
 
 
 def _of_any_size(basis: object) -> BasisLike:
-    """Return `basis`, an argument of a mechanism that is no name, as a `Basis` or an `Operator` of any size."""
+    """Return `basis`, an argument of a mechanism that is not a name, as a `Basis` or an `Operator` of any size."""
     if isinstance(basis, Basis | Operator):
         found: BasisLike = basis
     elif hasattr(basis, "matvec") and hasattr(basis, "rmatvec"):
