@@ -210,7 +210,7 @@ class Basis:
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
         """Return `rows`, each multiplied by a matrix along every axis, where a row is an array of the shape `shape`.
 
-        For each axis, `factors` has a matrix F, which makes v F of a vector v, or None.
+        For each axis, `factors` has a matrix F, which makes v F of a vector v, or None if the axis stays as it is.
         """
         rows = finite(rows=rows)
         if rows.shape[-1:] != (self.size,):

@@ -54,7 +54,7 @@ class Tape(np.random.Generator):
         return super().__getattribute__(name)
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return a prescribed number, or by default `shape`, the mean, in place of a gamma variable; record `shape`."""
+        """Return the next number of `gammas` or, if none is left, the mean of a gamma variable; record its `shape`."""
         if np.ndim(shape) or np.ndim(scale) or scale != 1 or size is not None:
             raise _cannot("rng.gamma for other numbers than single ones of scale 1")
         self.shapes.append(float(shape))

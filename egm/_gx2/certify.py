@@ -232,7 +232,7 @@ class _Variable:
     def quantile(self, of: Function, given: float) -> Enclosure:
         """Enclose the lower quantile if `of` is "ppf", and otherwise the upper one, for the probability `given`.
 
-        For "ilogsf", `given` is its logarithm.
+        For "ilogsf", `given` is the logarithm of the probability.
         """
         flint = ball_arithmetic()
         log = of == "ilogsf"
@@ -262,7 +262,7 @@ class _Quantile:
     """Search the number x at which Q has given tails, and prove that it lies between two doubles."""
 
     def __init__(self, variable: _Variable, tails: tuple[Ball, Ball], bits: int) -> None:
-        """Keep the `variable` Q, the given `tails` P[Q > x] and P[Q <= x] as balls, and the precision in `bits`."""
+        """Keep the `variable` Q, the given `tails` P[Q > x] and P[Q <= x] as balls, and the precision, `bits`."""
         self.variable, self.tails, self.bits = variable, tails, bits
         signs = np.sign(variable.weights)
         self.one_sided = variable.normal == 0 and bool(np.all(signs == signs[0]))

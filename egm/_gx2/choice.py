@@ -97,8 +97,8 @@ class _Axis:
     def point(self, t: float) -> float:
         """Return the point s(t) on the real axis for the real number `t`.
 
-        It is next to 0 for small t. For large t it is next to the singularity of the integrand or, if there is none,
-        far away.
+        It is next to 0 for t = `near`. For t = `far` it is next to the singularity of the integrand or, if there is
+        none, far away.
         """
         size = math.exp(t) if self.bound == math.inf else self.bound / (1 + math.exp(-t))
         return self.sign * size

@@ -162,8 +162,8 @@ class Crossing:
     def _rounding(self, size: float, roughness: float) -> float:
         """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
 
-        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration; `roughness` is from
-        `kernel.height_at`.
+        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration; `roughness` is the
+        last result of `kernel.height_at`.
         """
         return EPS * (64 + 5 * size + 6 * self._turns + roughness)
 

@@ -107,9 +107,10 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float, float]:
     """Compute K(c) as if all weights of a cluster were equal to its center, and two numbers that bound rounding errors.
 
-    K is the cumulant function. The first number is the sum of the absolute values of the terms of K(c), in which the
-    normal term counts twice, plus k min(|r c|, 1) for each group with k degrees of freedom. The second one is the root
-    of the sum of k^2, but at most 64: the rounding errors of a quadrature grow with it. `cross` filled `at` for c.
+    K is the cumulant function of the distribution in `table` and `normal`. The first number is the sum of the absolute
+    values of the terms of K(c), in which the normal term counts twice, plus k min(|r c|, 1) for each group with k
+    degrees of freedom. The second one is the root of the sum of k^2, but at most 64: the rounding errors of a
+    quadrature grow with it. `cross` filled `at` for c.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height, squares = size / 2, 0.0
@@ -126,10 +127,10 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
     """Compute K(c) - K'(0) c as if all weights of a cluster were equal to its center, and the size of the added terms.
 
-    K is the cumulant function, and K'(0) is the mean. For a central group with k degrees of freedom, the term is
-    (-log(1 - y) - y) k / 2 with y = r c. Near y = 0 the logarithm and y would cancel. There -log(1 - y) is replaced by
-    the series of 2 artanh(z) with z = y / (2 - y), which is the same function. The size is the sum of the absolute
-    values of the terms. `cross` filled `at` for the point c.
+    K is the cumulant function of the distribution in `table` and `normal`, and K'(0) is the mean. For a central group
+    with k degrees of freedom, the term is (-log(1 - y) - y) k / 2 with y = r c. Near y = 0 the logarithm and y would
+    cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with z = y / (2 - y), which is the same function.
+    The size is the sum of the absolute values of the terms. `cross` filled `at` for the point c.
     """
     bend = size = normal * c * (normal * c) / 2 if normal else 0.0
     for j in range(table.shape[1]):
@@ -203,12 +204,12 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     """Return the logarithm of a tail at a point x, by the saddlepoint approximation, and its derivative by `theta`.
 
     The number `theta` gives a point c of the real axis, and x is the number for which c is the saddle point of
-    exp(K(s) - s x) / s, where K is the cumulant function.
+    exp(K(s) - s x) / s, where K is the cumulant function of the distribution in `table` and `normal`.
 
     The tail is the lower one if `lower` is true, and otherwise the upper one. `at` is filled as by `cross`. Let f be
     the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
     derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction 1 + f4 / (8 f2^2) - 5
-    f3^2 / (24 f2^3). The derivative of the logarithm is computed without the correction.
+    f3^2 / (24 f2^3), for which at least 1/2 is taken. The derivative of the logarithm is that without the correction.
     """
     c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
     height, _, _ = height_at(table, normal, c, at)
@@ -395,7 +396,8 @@ def growth_at(
 ) -> Complex:
     """Compute K(s) - K(c) without cancellation, for the cumulant function K and every entry s - c of `shift`.
 
-    `cross` filled `at` for the point c. `beyond` is what the differences of the weights within clusters add to K(c).
+    K belongs to the distribution in `table`, `normal` and `series`. `cross` filled `at` for the point c. `beyond` is
+    what the differences of the weights within clusters add to K(c).
     """
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
@@ -429,6 +431,7 @@ def quadrature(
 ) -> tuple[int, int, float, float, float, float]:
     """Integrate f(s) times c / s, 1 and (s - c) / c along a contour through c; f(s) is exp(K(s) - K(c) - (s - c) x).
 
+    K is the cumulant function; the docstring of the module explains `table`, `normal`, `series` and `x`.
     `cross` filled `at` for the point c. `beyond` is what the differences of the weights within clusters add to K(c).
     `shape` holds h, reach and tilt, the constants of a hyperbola, and the factor by which the integrand may grow along
     it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is

@@ -54,7 +54,7 @@ def loops(form: Form | None = None) -> Any:
 
 
 class _Python:
-    """Functions and constants of `kernel` as attributes; Python runs the functions, and `seconds` is their time.
+    """Functions and constants of `kernel` as attributes; Python runs the functions, and `seconds` adds up their times.
 
     If a function fails in Python, or a quadrature needs many nodes, compiled code computes the result instead.
     """
@@ -95,7 +95,7 @@ class _Python:
 
 
 def _number(value: Any) -> Any:
-    """Return a number of Python, as compiled code does, in place of a number of NumPy."""
+    """Return `value`, but a number of NumPy as a number of Python, because compiled code returns such numbers."""
     return value.item() if isinstance(value, np.generic) else value
 
 

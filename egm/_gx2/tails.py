@@ -512,7 +512,7 @@ def tail_on(side: Side, x: Real) -> Estimate:
 
 
 def _from_end(side: Side, x: Real) -> tuple[Real, float]:
-    """Return (y, 0), where y is the value of the variable of ``side.form`` for Q = `x`, or (`TINY`, log(y / `TINY`)).
+    """Return (y, 0) with y = ``side.scaled(x)`` or, for some tiny y in a lower tail, (`TINY`, log(y / `TINY`)).
 
     The second pair is returned for a lower tail with y < `TINY` that is proportional to y^(k/2), where k is the sum of
     the degrees of freedom. The caller computes this tail at `TINY`, and adds k/2 times the second number to its log.
