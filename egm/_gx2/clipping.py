@@ -79,7 +79,7 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
         If `x` is not a single number that is finite and > 0, or if `weights`, `dof` or `nc` are
         outside their ranges.
     AccuracyError
-        If a quadrature fails, as it does for less than 1e-6 degrees of freedom in total.
+        If a quadrature fails, as it mostly does if the largest weight has less than 1e-6 degrees of freedom.
 
     See Also
     --------

@@ -315,7 +315,8 @@ class rv:
         Raises
         ------
         AccuracyError
-            If a search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
+            If a search or a quadrature fails, as it mostly does if the largest positive or negative
+            weight has less than 2e-6 degrees of freedom.
 
         Notes
         -----

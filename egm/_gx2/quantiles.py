@@ -69,7 +69,8 @@ def isf(
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
+        If the search or a quadrature fails, as it mostly does if the largest positive or negative
+        weight has less than 2e-6 degrees of freedom.
 
     See Also
     --------
@@ -135,7 +136,8 @@ def ppf(
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
+        If the search or a quadrature fails, as it mostly does if the largest positive or negative
+        weight has less than 2e-6 degrees of freedom.
 
     See Also
     --------
@@ -192,7 +194,8 @@ def ilogsf(
     ValueError
         If `logp` is positive or NaN, or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
+        If the search or a quadrature fails, as it mostly does if the largest positive or negative
+        weight has less than 2e-6 degrees of freedom.
 
     See Also
     --------

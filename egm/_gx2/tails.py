@@ -81,8 +81,9 @@ def sf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails. It may fail near `shift` for weights of both signs if their `dof` sum to less than
-        about 0.25, and elsewhere if the `dof` of the weights on which the tail depends sum to less than 0.005.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
 
     See Also
     --------
@@ -180,8 +181,9 @@ def logsf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails. It may fail near `shift` for weights of both signs if their `dof` sum to less than
-        about 0.25, and elsewhere if the `dof` of the weights on which the tail depends sum to less than 0.005.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
 
     See Also
     --------
@@ -258,8 +260,9 @@ def cdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails. It may fail near `shift` for weights of both signs if their `dof` sum to less than
-        about 0.25, and elsewhere if the `dof` of the weights on which the tail depends sum to less than 0.005.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
 
     See Also
     --------
@@ -340,8 +343,9 @@ def logcdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails. It may fail near `shift` for weights of both signs if their `dof` sum to less than
-        about 0.25, and elsewhere if the `dof` of the weights on which the tail depends sum to less than 0.005.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
 
     See Also
     --------
@@ -395,8 +399,9 @@ def pdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails. It may fail near `shift` for weights of both signs if their `dof` sum to less than
-        about 0.25, and elsewhere if the `dof` of the weights on which the tail depends sum to less than 0.005.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
@@ -452,8 +457,9 @@ def logpdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails. It may fail near `shift` for weights of both signs if their `dof` sum to less than
-        about 0.25, and elsewhere if the `dof` of the weights on which the tail depends sum to less than 0.005.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
