@@ -210,7 +210,7 @@ class Basis:
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
         """Return `rows`, each multiplied by a matrix along every axis, where a row is an array of the shape `shape`.
 
-        For each axis, `factors` has a matrix F, which makes v F of a vector v, or None.
+        For each axis, `factors` has a matrix F, which makes v F of a vector v, or None if the axis stays as it is.
         """
         rows = finite(rows=rows)
         if rows.shape[-1:] != (self.size,):
@@ -380,7 +380,7 @@ def checked(basis: object) -> BasisLike | str:
 
 
 def _of_any_size(basis: object) -> BasisLike:
-    """Return `basis`, an argument of a mechanism that is no name, as a `Basis` or an `Operator` of any size."""
+    """Return `basis`, an argument of a mechanism that is not a name, as a `Basis` or an `Operator` of any size."""
     if isinstance(basis, Basis | Operator):
         found: BasisLike = basis
     elif hasattr(basis, "matvec") and hasattr(basis, "rmatvec"):

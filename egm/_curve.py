@@ -153,7 +153,7 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
 
 
 def margin_below(delta: Array) -> Array:
-    """Return a factor > 1 that makes a noise multiplier for `delta` large enough in spite of rounding errors.
+    """Return a factor > 1 that makes a noise multiplier or an epsilon for `delta` large enough despite rounding errors.
 
     The factor grows as `delta` approaches 1, because a computed delta near 1 has few correct digits of 1 - delta.
     """

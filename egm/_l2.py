@@ -54,7 +54,7 @@ __all__ = ["coordinate_quantile", "l2_delta", "l2_noise_scale", "log_delta_at", 
 
 _NODES, _WEIGHTS = ((v + shift) / 2 for v, shift in zip(roots_legendre(96), (1.0, 0.0), strict=True))
 _REACH = 45.0  # the integrals end where their terms are below exp(-45) of the largest one
-_WIDER = 1.3  # share by which an interval is wider than that of a normal density with the same curvature
+_WIDER = 1.3  # factor by which an interval is wider than that of a normal density with the same curvature
 _LARGEST_LOSS = 2e9  # with a larger loss 1 / s, delta is 1 for every epsilon that is allowed
 _SURE = 1 - 1e-11  # the computed delta is kept below this share of the allowed one, as it has relative errors of 1e-12
 _STEP = 1 + 1e-12  # one step towards privacy
@@ -159,7 +159,7 @@ def l2_noise_scale(epsilon: ArrayLike, delta: ArrayLike, d: ArrayLike) -> Floats
     -----
     The noise has a density proportional to :math:`e^{-\|x\| / s}` [1]_, and each coordinate has the
     standard deviation :math:`s \sqrt{d + 1}`. This is less than the standard deviation of Gaussian
-    noise for the same epsilon and delta, unless delta is large compared with epsilon.
+    noise for the same epsilon and delta, unless delta is above about a hundredth of epsilon.
 
     References
     ----------
@@ -204,7 +204,8 @@ def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
     top = 2 * z / (power + np.hypot(power, 2 * z))
     mode = np.arctan2(np.sqrt(power * top / z), top)
     fall = _REACH + np.log1p(z)
-    # The second derivative at the mode, but for small powers the least one up to pi, since 1 - cos(x) >= 0.4 x^2 / 2.
+    # Minus the second derivative of the log density at the mode or, for small powers, a lower bound that holds for all
+    # angles up to pi, since 1 - cos(x) >= 0.4 x^2 / 2.
     bend = np.where(power < 4, power + 0.4 * z * top, z * (1 / top + top))
     half = _WIDER * np.sqrt(2 * fall / bend)
     ratio = _ratio(d, z)

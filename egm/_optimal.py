@@ -22,7 +22,7 @@ from egm._validate import probability, scalar, vector
 
 _WINDOW = 6  # iterates that the extrapolation uses
 _LONGEST = 1.0  # largest correction of log w by the extrapolation
-_SETTLED = 1e-20  # bound on log F above its minimum; then the shares agree within 1e-10, near the rounding of egm.gx2
+_SETTLED = 1e-20  # accepted bound on log F minus its minimum; the shares in `excess_of_shares` then differ by < 1e-10
 _MOST_ROUNDS = 100
 _MOST = 4096  # more standard deviations than this are first replaced by fewer ones
 _RULE, _GRID = 4, 4000  # nodes of the Gauss rule for a cluster of standard deviations; points of the spline
@@ -180,9 +180,9 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
     """Bound how far the logarithm of a scaling's noise factor is above its minimum, from two shares of each coordinate.
 
-    With the shares tau = `noise_share` in the variance of the noise and pi = `ratio` * tau in the squared norm of a row
-    at the clipping radius, the bound is log(1 + sum((pi - tau)**2 / tau)). It is accurate even if pi and tau nearly
-    agree.
+    `noise_share` has the share tau of each coordinate in the variance of the noise. Let pi be its share in the squared
+    norm of a row at the clipping radius; `ratio` is pi / tau. The bound is log(1 + sum((pi - tau)**2 / tau)). It is
+    accurate even if pi and tau nearly agree.
     """
     return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 

@@ -34,9 +34,9 @@ class Tape(np.random.Generator):
 
     `replay` learns in this way how a release depends on its noise. `noises` has the prescribed numbers in their order,
     and `gammas` those in place of gamma variables, the random variances of l2 noise. If there are too few, a noise is
-    zero and a gamma variable is its mean. `asked` has a tuple for each number: the law and the scale of the noise, and
-    the number (from 1) of its gamma variable, or 0 if it has none. `shapes` has the shapes of these variables. `secure`
-    says whether the release has no generator, and draws by secure samplers. `pending` is the number of a gamma variable
+    zero and a gamma variable is its mean. `asked` has a tuple for each noise: its law, its scale, and the index (from
+    1) of its gamma variable, or 0 if it has none. `shapes` has the shape parameters of the gamma variables. `secure`
+    says whether the release has no generator, and draws by secure samplers. `pending` is the index of a gamma variable
     that has just been drawn, and that belongs to the next vector of noise.
     """
 
@@ -54,7 +54,7 @@ class Tape(np.random.Generator):
         return super().__getattribute__(name)
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return a prescribed number, or by default `shape`, the mean, in place of a gamma variable; record `shape`."""
+        """Return the next number of `gammas` or, if none is left, the mean of a gamma variable; record its `shape`."""
         if np.ndim(shape) or np.ndim(scale) or scale != 1 or size is not None:
             raise _cannot("rng.gamma for other numbers than single ones of scale 1")
         self.shapes.append(float(shape))
@@ -71,14 +71,14 @@ class Tape(np.random.Generator):
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Return `loc` plus the next prescribed numbers in place of normal noise with the standard deviations `scale`.
 
-        The scales are recorded. The shape of the result is `size` or, by default, that to which the others broadcast.
+        The scales are recorded. The result has the shape `size` or, by default, that of `loc` and `scale` broadcast.
         """
         return self._next("normal", loc, scale, size)
 
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Return `loc` plus the next prescribed numbers in place of Laplace noise with the scales in `scale`.
 
-        The scales are recorded. The shape of the result is `size` or, by default, that to which the others broadcast.
+        The scales are recorded. The result has the shape `size` or, by default, that of `loc` and `scale` broadcast.
         """
         return self._next("laplace", loc, scale, size)
 
@@ -140,7 +140,7 @@ def played(
     Where `noises` has too few numbers, the noise is zero. `gammas` has the numbers in place of gamma variables (random
     variances); by default each is replaced by its mean. `release` gets a substitute for `rng`; if `rng` is None, it
     gets None, and the secure samplers are replaced. Three results are returned: the release, shape (k,); a tuple
-    `Asked`, with an entry for each number; and a tuple with the shapes of the gamma variables that were drawn.
+    `Asked`, with an entry for each noise; and a tuple with the shape parameters of the gamma variables that were drawn.
     """
     tape = Tape(noises, gammas, rng is None)
     with (
@@ -155,9 +155,10 @@ def played(
 def simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> tuple[Array, Array, Array]:
     """Draw `size` times the noise of one release from the Generator `rng`.
 
-    asked[j] has the law and the scale of a number, and the number of its gamma variable, or 0. If it has one, g, with
-    the shape k, the number is multiplied by sqrt(g / k), to give l2 noise. Three results are returned, with one row for
-    each release: the numbers, the gamma variables, and the multiplied numbers.
+    asked[j] has the law and the scale of noise j, and the index (from 1) of its gamma variable, or 0 if it has none.
+    Noise with a gamma variable g, whose shape parameter k is in `shapes`, is multiplied by sqrt(g / k), to give l2
+    noise. Three results are returned, with one row for each release: the noise as it was drawn, the gamma variables,
+    and the noise after the multiplication.
     """
     drawn = [rng.gamma(shape, size=size) for shape in shapes]
     numbers = _columns([getattr(rng, str(law))(0.0, scale, size) for law, scale, _ in asked], size)
@@ -168,10 +169,11 @@ def simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> t
 def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, Array, Array]:
     """Draw `size` times the noise of one release from the secure samplers.
 
-    asked[j] has the law and the scale of a number, and the number of its gamma variable, or 0. If it has one, g, with
-    the shape k, the number is multiplied by sqrt(g / k), to give l2 noise, and rounded to an integer. Three results are
-    returned, with one row for each release: the integers; the means of the gamma variables, because the release is to
-    be compared for these; and the integers again. A second call with equal arguments returns the same draws.
+    asked[j] has the law and the scale of noise j, and the index (from 1) of its gamma variable, or 0 if it has none.
+    Noise with a gamma variable g, whose shape parameter k is in `shapes`, is multiplied by sqrt(g / k), to give l2
+    noise, and rounded to an integer. Three results are returned, with one row for each release: the integers; the means
+    of the gamma variables, because the integers contain the random factors; and the integers again. A second call with
+    equal arguments returns the same draws.
     """
     least = min((scale for _, scale, own in asked if own), default=math.inf)
     if least < _LEAST_L2:  # the product of an integer and a factor, rounded, would have another law
@@ -185,9 +187,9 @@ def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, A
 
 
 def _factors(asked: Asked, shapes: tuple[float, ...], drawn: list[Array], size: int) -> Array:
-    """Return the factors that make l2 noise of normal noise, 1 where there are none, in the shape (size, len(asked)).
+    """Return the factors that turn normal noise into l2 noise (1 for other noise), in the shape (size, len(asked)).
 
-    `drawn` has `size` draws for each gamma variable; its shape is in `shapes`.
+    `drawn` has, for each gamma variable, a vector of `size` draws, and `shapes` has its shape parameter.
     """
     factors = [np.ones(size), *(np.sqrt(each / shape) for each, shape in zip(drawn, shapes, strict=True))]
     return _columns([factors[own] for _, _, own in asked], size)

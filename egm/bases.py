@@ -14,9 +14,9 @@ It is least for the eigenvectors of :math:`\Sigma` (by the theorem of Schur and 
 variance of the noise is not proportional to the product, because the clip norm is larger than the
 root of the mean squared length by a factor that depends on the basis. By default the clip norm is
 computed as if the coordinates were independent. For correlated columns it is then too small, so
-more rows are clipped than intended. The eigenvectors avoid this, and reduce the noise by less than
-the product. If equal shares of the rows are clipped with and without the basis, they often reduce
-the noise by more than the product. `compare` gives the whole error.
+more rows are clipped than intended. With the eigenvectors as the basis this does not happen, and the
+variance of the noise falls less than the product. If as many rows are clipped with the basis as
+without it, the variance often falls more than the product. `compare` gives the whole error.
 
 A basis must be public, unless it is found privately (`egm.adaptive`). It comes from public rows,
 from a known covariance matrix, or from the structure of the rows, as the transforms of images and
@@ -39,7 +39,7 @@ from egm.mechanisms import GaussianDataMechanism
 
 __all__ = ["Basis", "compare", "dct", "from_covariance", "from_public", "haar"]
 
-_SHARES = 0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0  # weights of the diagonal that are tried
+_SHARES = 0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0  # weights s of diag(S) that `from_public` tries
 _FOLDS = 6  # parts of the public rows, each of which tests a basis from the others
 _RANGE = 1e-100, 1e100  # standard deviations, and entries, whose squares and products are doubles
 _GAIN = 0.95  # largest expected noise, over that of the columns, for which another basis than the columns is taken

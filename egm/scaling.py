@@ -225,7 +225,7 @@ def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
     Notes
     -----
     The radius is exact for normal rows with independent coordinates and mean zero. A coordinate
-    whose scaled standard deviation is 1e150 times smaller than the largest one does not affect C in
+    whose scaled standard deviation is 1e162 times smaller than the largest one does not affect C in
     double precision and is left out.
 
     Examples

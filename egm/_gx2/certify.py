@@ -160,7 +160,7 @@ class _Variable:
         return np.broadcast_to(array.reshape(-1)[0] if array.size == 1 else array, self.weights.shape)
 
     def law(self, mirrored: bool) -> Law:
-        """Return the law of Q - shift or, if `mirrored` is true, of shift - Q, divided by 2 ** exponent."""
+        """Return the `Law` (parameters in balls) of Q - shift or, if `mirrored`, of shift - Q, over 2 ** exponent."""
         bits = ball_arithmetic().ctx.prec
         if (mirrored, bits) not in self.laws:
             weights = -self.weights if mirrored else self.weights
@@ -232,7 +232,7 @@ class _Variable:
     def quantile(self, of: Function, given: float) -> Enclosure:
         """Enclose the lower quantile if `of` is "ppf", and otherwise the upper one, for the probability `given`.
 
-        For "ilogsf", `given` is its logarithm.
+        For "ilogsf", `given` is the logarithm of the probability.
         """
         flint = ball_arithmetic()
         log = of == "ilogsf"
@@ -262,7 +262,7 @@ class _Quantile:
     """Search the number x at which Q has given tails, and prove that it lies between two doubles."""
 
     def __init__(self, variable: _Variable, tails: tuple[Ball, Ball], bits: int) -> None:
-        """Keep the `variable` Q, the given `tails` P[Q > x] and P[Q <= x] as balls, and the precision in `bits`."""
+        """Keep the `variable` Q, the given `tails` P[Q > x] and P[Q <= x] as balls, and the precision, `bits`."""
         self.variable, self.tails, self.bits = variable, tails, bits
         signs = np.sign(variable.weights)
         self.one_sided = variable.normal == 0 and bool(np.all(signs == signs[0]))
@@ -333,9 +333,10 @@ class _Quantile:
         raise ArithmeticError("no start was found for the search of a quantile")
 
     def plan(self, y: Ball) -> None:
-        """Set `contour` for the searched tail of Q at `y` or, because contours need y >= 0, of -Q at -`y` if `y` < 0.
+        """Choose the attribute `contour`, along which the searched tail of Q at the point `y` is computed.
 
-        Here Q is shifted and scaled, as `y` is. An upper tail of Q is a lower tail of -Q, and the other way round.
+        Contours need y >= 0. So for `y` < 0, the contour is for the other tail of -Q at -`y`, which is the same number.
+        Here Q is shifted and scaled, as `y` is.
         """
         mirrored = bool(y < 0)
         if mirrored != self.mirrored:

@@ -18,9 +18,9 @@ from egm._gx2.balls import Ball, Law
 from egm._gx2.enclosed import BOUND_BITS, MOST_STEPS, STEEPEST, Contour, Edge
 from egm._types import Array
 
-_ANGLES = (1.25, 0.9, 0.6, 0.3)  # largest angle of a strip
+_ANGLES = (1.25, 0.9, 0.6, 0.3)  # largest angles of a strip that are tried
 _LEAST_ANGLE = 0.03  # least angle of a strip for y > 0: every contour bends
-_RISES = (1.0, 4.0, 12.0, 40.0)  # rise of log |F| from the saddle point to both ends of a strip
+_RISES = (1.0, 4.0, 12.0, 40.0)  # rises of log |F| from the saddle point to both ends of a strip that are tried
 _NEAREST = 4.0  # the strip keeps exp(-NEAREST) of the saddle point's distance from 0 and from the cut
 _POINTS = 49  # points of a contour at which |f| is computed to choose the parameters
 _DEPTH = 12.0  # the grid of an edge ends where log |f| is so far below its largest value
@@ -97,8 +97,8 @@ class _Axis:
     def point(self, t: float) -> float:
         """Return the point s(t) on the real axis for the real number `t`.
 
-        It is next to 0 for small t. For large t it is next to the singularity of the integrand or, if there is none,
-        far away.
+        It is next to 0 for t = `near`. For t = `far` it is next to the singularity of the integrand or, if there is
+        none, far away.
         """
         size = math.exp(t) if self.bound == math.inf else self.bound / (1 + math.exp(-t))
         return self.sign * size

@@ -79,7 +79,7 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
         If `x` is not a single number that is finite and > 0, or if `weights`, `dof` or `nc` are
         outside their ranges.
     AccuracyError
-        If a quadrature fails, as it does for less than 1e-6 degrees of freedom in total.
+        If a quadrature fails, as it mostly does if the largest weight has less than 1e-6 degrees of freedom.
 
     See Also
     --------
@@ -196,7 +196,7 @@ def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
 
 
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
-    """Compute means of the share that a row loses by clipping, as `lost_in_tail` returns them, from quadratures.
+    """Compute the array that `lost_in_tail` returns, means of the share that a row loses by clipping, from quadratures.
 
     `pieces` are the quadratures that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`,
     the point c where the contour crosses the real axis; the array of the nodes minus c; and arrays with the masses of
@@ -239,7 +239,7 @@ def _in_tail(form: Form, x: Real) -> Piece:
 
 
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
-    """Yield quadratures that together compute the means of `_in_tail`, for an `x` that Q is rarely below.
+    """Yield quadratures to be used together in place of the one of `_in_tail`, for an `x` below which Q rarely is.
 
     L, the share that clipping to the squared norm `x` removes, is 1 - u with u = sqrt(x / Q), or 0 for Q < x. `form`
     holds the parameters of Q, and `x` is divided by its unit. First the means are taken with 1 - u in place of L for

@@ -21,8 +21,8 @@ from egm._types import Array, Complex, Indices
 EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
 _WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
-VAST = 1e20  # beside a logarithm of this size, that of an integral along a contour, without its height, is negligible
-_CLEAR = 2.0  # most h of a hyperbola, in distances of c from the cut; 3 to 7 were worse for few degrees of freedom
+VAST = 1e20  # beside a height (a logarithm) below -VAST, the log of the rest of the integral is negligible
+_CLEAR = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
 _REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
 _GROWTH = 1e3  # largest factor by which an integrand may grow along a contour, where h is not made smaller
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
@@ -162,8 +162,8 @@ class Crossing:
     def _rounding(self, size: float, roughness: float) -> float:
         """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
 
-        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration; `roughness` is from
-        `kernel.height_at`.
+        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration; `roughness` is the
+        last result of `kernel.height_at`.
         """
         return EPS * (64 + 5 * size + 6 * self._turns + roughness)
 

@@ -109,7 +109,7 @@ class Contour:
     `count`, and `bits` is the precision in which they are computed. The integral of |f| is bounded along both edges of
     the strip, the hyperbolas with the angles `low` and `high`. `Edge.rest` bounds the part with |u| above `ends[0]` on
     the first edge, and `ends[1]` on the second one; if that bound is not small, the end is moved outwards. Each whole
-    bound is improved until it is at most exp(`level`).
+    bound is improved until it is at most exp(`level`), or hardly falls any more.
     """
 
     law: Law

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from egm._types import Array, ArrayLike, Indices
 from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 
-_EXACT = 2048  # more weights than this are clustered; fewer take no longer one by one
-_MOST = 4096  # clusters
-ORDER = 10  # moments kept of each cluster
+_EXACT = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
+_MOST = 4096  # largest number of clusters
+ORDER = 10  # number of moments kept of each cluster
 Long: TypeAlias = NDArray[Any]  # of np.longdouble
 Real: TypeAlias = Any  # a float or a np.longdouble
 
@@ -103,9 +103,9 @@ class Form:
 
 @dataclass(frozen=True)
 class Side:
-    """Say how one tail of Q is computed: as a tail of sign * (Q - shift) / unit, whose parameters `form` holds.
+    """Say how one tail of Q is computed: as a tail of the variable sign * (Q - shift) / form.unit.
 
-    The tail of this variable is the lower one if `lower` is true, and otherwise the upper one.
+    `form` holds the parameters of this variable. Its tail is the lower one if `lower` is true, otherwise the upper one.
     """
 
     form: Form

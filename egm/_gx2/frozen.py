@@ -15,8 +15,8 @@ from egm._gx2.tails import log_densities, lower_tails, upper_tails
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import finite, matrix, probability, scalar
 
-_STRAIGHT = 2.0**-56  # an eigenvalue below this share of a linear coefficient changes no tail above 1e-300 by 1e-12
-_CANCELED = 2.0**18  # constants of squares may be so much larger than the form: 1e-16 of them is 3e-11 of the form
+_STRAIGHT = 2.0**-56  # eigenvalues below this part of a linear coefficient are taken as 0 (see `from_quadratic_form`)
+_CANCELED = 2.0**18  # largest S / M in the Notes of `from_quadratic_form`: 1e-16 S is then at most 3e-11 M
 _POLE = -320.0  # log of the distance from a pole of the density below which the density counts as a power
 _REACH = 45.0  # largest absolute value of the logit of the probability, in the integral for the entropy
 
@@ -315,7 +315,8 @@ class rv:
         Raises
         ------
         AccuracyError
-            If a search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
+            If a search or a quadrature fails, as it mostly does if the largest positive or negative
+            weight has less than 2e-6 degrees of freedom.
 
         Notes
         -----
@@ -422,7 +423,7 @@ def from_quadratic_form(
     M the largest of all :math:`|\beta_i|` and :math:`|\omega_i|`. Tails get a relative error of
     about 1e-16 S / M; k standard deviations away from the mean, the error may be k times as large.
     A ValueError is raised if S is above :math:`2^{18} M` and above twice the absolute value of the
-    form at m. If that value is larger, its rounding costs as many digits.
+    form at m. If this absolute value is larger, its own rounding costs as many digits.
 
     References
     ----------
@@ -479,8 +480,8 @@ def _integral(function: Callable[[float], float], start: float, stop: float) -> 
 def _near_pole(law: rv, sign: int) -> float:
     """Integrate minus the density times its logarithm over sign * x from 0 to 1, for a density with a pole at 0.
 
-    `law` has fewer than two degrees of freedom in total, k, and neither a normal term nor a constant. Below
-    exp(`_POLE`), the density is proportional to |x|^(k/2 - 1), and the integral has a closed form.
+    `law` has k < 2 degrees of freedom in total, and neither a normal term nor a constant. `sign` is 1 or -1. For |x|
+    below exp(`_POLE`), the density is proportional to |x|^(k/2 - 1), and its part of the integral has a closed form.
     """
 
     def integrand(log_x: float) -> float:
@@ -494,7 +495,7 @@ def _near_pole(law: rv, sign: int) -> float:
 
 
 def _copy(values: Array) -> Array:
-    """Return a copy of a vector; a number that was broadcast stays one number in memory (see `form.distinct`)."""
+    """Return a copy of the vector `values`, which takes the memory of one number if `values` was broadcast."""
     own = distinct(values).copy()
     return own if own.size == values.size else np.ndarray(values.size, float, own, strides=(0,))
 
@@ -521,8 +522,8 @@ def _vector_of(d: int, **named: ArrayLike) -> Array:
 def _root(cov: Array) -> Array:
     """Return a matrix L with L L' = `cov`, or raise a ValueError if `cov` is not a covariance matrix.
 
-    The eigenvalues are those of the correlation matrix. The error of those of `cov` would be that of the largest
-    variance, and so L would depend on the units of the variables.
+    L follows from the eigenvectors of the correlation matrix. The eigenvalues of `cov` itself would all have rounding
+    errors as large as that of the largest variance, and so L would depend on the units of the variables.
     """
     if cov.shape[0] != cov.shape[1] or not np.allclose(cov, cov.T, rtol=1e-12, atol=0):
         raise ValueError(f"cov must be a symmetric matrix with {cov.shape[1]} rows, got shape {cov.shape}")

@@ -33,15 +33,15 @@ _NEAR = 0.01  # most distance of a contour from the saddle point, in units in wh
 _EXACT = 1e-12  # least tolerance of the search for a saddle point
 CLOSE = 10.0  # theta from which c is so near 1 that 1 - c is not computed from the rounded c
 FAR = 100.0  # largest theta of an upper tail; beyond it, powers of 1 / (1 - c) would overflow
-_HALVINGS = 5
+_HALVINGS = 5  # largest number of times that the step is halved
 _RTOL = 1e-13  # relative error at which the quadrature aims; the rounding of the exponent comes on top
 TOP = 1 - 0.5 * math.log(2 * math.pi)  # largest logarithm of a tail that the saddlepoint formula can give
 _ROUNDING = 2e-14  # relative error of a sum over the nodes, for an integrand that is largest at the saddle point
 _TURN = 2.8  # most turn of the integrand in one step, in radians
-_SMALL = 64.0  # factors are multiplied only if degrees of freedom times the root of their number is at most this
+_SMALL = 64.0  # n factors, each of k degrees of freedom, are multiplied only if k sqrt(n) is at most this
 _FRACTION = 200.0  # number of terms of the continued fraction, times |z| + Re z
 _BESIDE = 64  # groups whose sums over the nodes are computed at a time
-# Where the parts of their vector begin, after the numbers q: each has `_BESIDE` entries.
+# Where the parts of `block` in `sums_of_inverses` begin, after the numbers q: each part has `_BESIDE` entries.
 _SLACK, _INVERSE, _INVERSE_IMAG, _SERIES, _SERIES_IMAG, _POWER, _POWER_IMAG = (_BESIDE * part for part in range(1, 8))
 _TOGETHER = 16  # nodes for which factors are multiplied at a time
 # Where the parts of the vector of nodes begin, after the real parts of the nodes: for the imaginary parts, the
@@ -107,9 +107,10 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float, float]:
     """Compute K(c) as if all weights of a cluster were equal to its center, and two numbers that bound rounding errors.
 
-    K is the cumulant function. The first number is the sum of the absolute values of the terms of K(c), plus k min(|y|,
-    1) for each group, with y = r c and the degrees of freedom k. The second one is the root of the sum of k^2, but at
-    most 64: the rounding errors of a quadrature grow with it. `cross` filled `at` for the point c.
+    K is the cumulant function of the distribution in `table` and `normal`. The first number is the sum of the absolute
+    values of the terms of K(c), in which the normal term counts twice, plus k min(|r c|, 1) for each group with k
+    degrees of freedom. The second one is the root of the sum of k^2, but at most 64: the rounding errors of a
+    quadrature grow with it. `cross` filled `at` for c.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height, squares = size / 2, 0.0
@@ -126,10 +127,10 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
     """Compute K(c) - K'(0) c as if all weights of a cluster were equal to its center, and the size of the added terms.
 
-    K is the cumulant function, and K'(0) is the mean. For a central group with k degrees of freedom, the term is k / 2
-    times -log(1 - y) - y, with y = r c. Near y = 0, the two parts of it would cancel. There -log(1 - y) is replaced by
-    the series of 2 artanh(z) with z = y / (2 - y), which is the same function. The size is the sum of the absolute
-    values of the terms. `cross` filled `at` for the point c.
+    K is the cumulant function of the distribution in `table` and `normal`, and K'(0) is the mean. For a central group
+    with k degrees of freedom, the term is (-log(1 - y) - y) k / 2 with y = r c. Near y = 0 the logarithm and y would
+    cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with z = y / (2 - y), which is the same function.
+    The size is the sum of the absolute values of the terms. `cross` filled `at` for the point c.
     """
     bend = size = normal * c * (normal * c) / 2 if normal else 0.0
     for j in range(table.shape[1]):
@@ -203,12 +204,12 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     """Return the logarithm of a tail at a point x, by the saddlepoint approximation, and its derivative by `theta`.
 
     The number `theta` gives a point c of the real axis, and x is the number for which c is the saddle point of
-    exp(K(s) - s x) / s, where K is the cumulant function.
+    exp(K(s) - s x) / s, where K is the cumulant function of the distribution in `table` and `normal`.
 
     The tail is the lower one if `lower` is true, and otherwise the upper one. `at` is filled as by `cross`. Let f be
     the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
     derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction 1 + f4 / (8 f2^2) - 5
-    f3^2 / (24 f2^3). The derivative of the logarithm is computed without the correction.
+    f3^2 / (24 f2^3), for which at least 1/2 is taken. The derivative of the logarithm is that without the correction.
     """
     c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
     height, _, _ = height_at(table, normal, c, at)
@@ -395,7 +396,8 @@ def growth_at(
 ) -> Complex:
     """Compute K(s) - K(c) without cancellation, for the cumulant function K and every entry s - c of `shift`.
 
-    `cross` filled `at` for the point c. `beyond` is what the differences of the weights within clusters add to K(c).
+    K belongs to the distribution in `table`, `normal` and `series`. `cross` filled `at` for the point c. `beyond` is
+    what the differences of the weights within clusters add to K(c).
     """
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
@@ -429,6 +431,7 @@ def quadrature(
 ) -> tuple[int, int, float, float, float, float]:
     """Integrate f(s) times c / s, 1 and (s - c) / c along a contour through c; f(s) is exp(K(s) - K(c) - (s - c) x).
 
+    K is the cumulant function; the docstring of the module explains `table`, `normal`, `series` and `x`.
     `cross` filled `at` for the point c. `beyond` is what the differences of the weights within clusters add to K(c).
     `shape` holds h, reach and tilt, the constants of a hyperbola, and the factor by which the integrand may grow along
     it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is
@@ -441,8 +444,8 @@ def quadrature(
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
     relative error, and the three integrals, each divided by 2 i |c|. The first two rows of `kept` are filled with s - c
     and with the mass f(s) ds/du times the step, for the nodes with u >= 0; at u = 0 the mass is half of that. The
-    caller makes the arrays: `nodes` has `WHOLE` entries, and `kept` three rows with a column for each node that may be
-    needed, `MOST_NODES` or fewer.
+    caller makes the arrays: `ends` has an entry for each group, `nodes` has `WHOLE` entries, and `kept` has three rows
+    with a column for each node that may be needed, `MOST_NODES` or fewer.
     """
     h, reach, tilt, most = shape
     together = _prepare(table, at, series.shape[0] > 0, ends)
@@ -635,11 +638,11 @@ def at_weights(rows: Array, group: Indices, e: Array) -> Array:
 
 @compiled()
 def lost_shares(z: Complex) -> Complex:
-    """Compute 1/z - J_1 and 1/z - 2 J_1 + J_2, the integrals of `clipping._lost_shares`, for all entries of `z`.
+    """Compute 1/z - J_1 (row 0 of the result) and 1/z - 2 J_1 + J_2 (row 1) for every entry of the complex vector `z`.
 
     J_m is the integral of t^(-m/2) exp(-z (t - 1)) over t from 1 to infinity, and |z| >= 1. By parts, J_m is
     (1 - m/2 J_(m+2)) / z. So the two numbers are J_3 / (2 z) and (J_3 - J_4) / z = (2 J_6 - 3/2 J_5) / z^2, where
-    hardly anything cancels.
+    hardly anything cancels. `clipping._lost_shares` needs them.
     """
     result = np.empty((2, z.size), np.complex128)
     for i in range(z.size):
@@ -792,9 +795,10 @@ def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Arr
 def _recenter(cluster: Array, order: int) -> None:
     """Move the center of `cluster`, a row of the result of `gather`, to the mean of its weights; update its sums.
 
-    Here a weight counts dof_j + nc_j times. A saddle point is found as if all weights of a cluster were equal
-    to its center, and the mean represents them best. If t is the relative distance of the new center from the old one,
-    that of a weight changes from e to (e - t) / (1 + t). `order` is the largest power of e in the sums.
+    In this mean the weight j counts dof_j + nc_j times. A saddle point is found as if all weights of a cluster were
+    equal to its center, and the mean represents them best. If t is the relative distance of the new center from the old
+    one, and e that of a weight, the weight is at (e - t) / (1 + t) from the new center. `order` is the largest power of
+    e in the sums.
     """
     old = cluster[1]
     cluster[1] = old * (1 + (cluster[5] + cluster[5 + order]) / (cluster[3] + cluster[4]))

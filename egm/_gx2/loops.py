@@ -46,17 +46,17 @@ def kernel() -> ModuleType:
 def loops(form: Form | None = None) -> Any:
     """Return the functions of `kernel`, compiled or run by Python, for the tails of the distribution in `form`.
 
-    Without `form` they are for numbers alone. A distribution with many groups of weights, or with clusters, is left to
-    compiled code.
+    They are compiled if Python has run them for `_PAYS` seconds already, or if `form` has many groups of weights or has
+    clusters. Without `form`, they are for functions such as `newton`, which take only numbers.
     """
     few = form is None or (form.k.size <= _FEW and form.moments.shape[1] == 0)
     return _python if _python.seconds < _PAYS and few else kernel()
 
 
 class _Python:
-    """Functions and constants of `kernel` as attributes; Python runs the functions, and `seconds` is their time.
+    """Functions and constants of `kernel` as attributes; Python runs the functions, and `seconds` adds up their times.
 
-    Compiled code repeats what Python cannot do.
+    If a function fails in Python, or a quadrature needs many nodes, compiled code computes the result instead.
     """
 
     def __init__(self) -> None:
@@ -70,19 +70,19 @@ class _Python:
         return found
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """Call the function with the name `name`."""
+        """Call the function `name` of `kernel` in Python or, if it fails there, in compiled code."""
         result = self._try(name, *arguments)
         return getattr(kernel(), name)(*arguments) if result is None else result
 
     def quadrature(self, *arguments: Any) -> Any:
-        """Call the quadrature, whose last argument decides how many nodes there may be; Python makes only a few."""
+        """Call `kernel.quadrature` in Python, with few nodes, or in compiled code if `_MOST_NODES` are too few."""
         result = self._try("quadrature", *arguments[:-1], arguments[-1][:, :_MOST_NODES])
         if result is None or (result[0] != self.DIED and 2 * result[1] > _MOST_NODES):
             result = kernel().quadrature(*arguments)
         return result
 
     def _try(self, name: str, *arguments: Any) -> Any:
-        """Call a function and add its time to `seconds`; return None if it fails where compiled code has infinities."""
+        """Call the function `name` in Python, and add its time to `seconds`; return None if Python raises an error."""
         start = time.perf_counter()
         try:
             with np.errstate(all="ignore"):
@@ -95,7 +95,7 @@ class _Python:
 
 
 def _number(value: Any) -> Any:
-    """Return a number of Python, as compiled code does, in place of a number of NumPy."""
+    """Return `value`, but a number of NumPy as a number of Python, because compiled code returns such numbers."""
     return value.item() if isinstance(value, np.generic) else value
 
 

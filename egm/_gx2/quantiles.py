@@ -18,10 +18,10 @@ from egm._validate import real
 
 _FEW = 48  # up to this number of quantiles are computed one by one
 _NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
-_SLOPE = 1e-4  # share of the density's error that counts: the density only leads the last, small step
-_LEAST = 1e-13  # least tolerance of the search: near the zero of a huge logarithm, theta moves by such steps
+_SLOPE = 1e-4  # factor by which the density's error counts: the density only gives the last, small step
+_LEAST = 1e-13  # least tolerance of the search, whose theta may be near 690, where doubles are 1e-13 apart
 _ROUND_TRIP = 1e-12  # largest error of the logarithm of a tail at a quantile, relative if that logarithm is above 1
-_BESIDE = 1e-9  # distance from the constant term, in units of twice the largest weight
+_BESIDE = 1e-9  # distance from the constant term, in units of twice the largest weight (see `_log_upper_at_mean`)
 _NEAREST = -320.0  # log of the least distance from the constant term at which a quantile is searched between bounds
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight
 
@@ -69,7 +69,8 @@ def isf(
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
+        If the search or a quadrature fails, as it mostly does if the largest positive or negative
+        weight has less than 2e-6 degrees of freedom.
 
     See Also
     --------
@@ -126,15 +127,17 @@ def ppf(
     -------
     float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`. ``p = 0`` and ``p = 1``
-        give the least and the largest value that Q can have. Without a shift, the result is 0 where the exact quantile
-        would underflow, or if it is below 1e-300 and other weights below 1e-270 of the largest weight.
+        give the least and the largest value that Q can have. For positive weights without a normal term and a shift,
+        the result is 0 if the exact quantile would underflow. It is also 0 if the quantile is below about 2e-300 times
+        the largest weight and another weight is below 1e-270 times the largest one.
 
     Raises
     ------
     ValueError
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
+        If the search or a quadrature fails, as it mostly does if the largest positive or negative
+        weight has less than 2e-6 degrees of freedom.
 
     See Also
     --------
@@ -191,7 +194,8 @@ def ilogsf(
     ValueError
         If `logp` is positive or NaN, or if another argument is outside its range.
     AccuracyError
-        If the search or a quadrature fails, as it mostly does if the sum of `dof` is below 1e-5.
+        If the search or a quadrature fails, as it mostly does if the largest positive or negative
+        weight has less than 2e-6 degrees of freedom.
 
     See Also
     --------
@@ -227,15 +231,16 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     if logs.size > _FEW:
         try:
             return _many(logs, law, lower)
-        except AccuracyError:  # one quantile may be found by a slower search
+        except AccuracyError:  # a slower search may still find the quantiles one by one
             pass
     return at_each(lambda law, log_p: quantile(law, log_p, lower), logs, law)
 
 
 def _many(logs: Array, law: Law, lower: bool) -> Array:
-    """Compute many quantiles as `_at_all` does: those above the mean of Q are interpolated together, as those below it.
+    """Compute many quantiles by interpolation, the ones above the mean of Q together, and then the ones below it.
 
-    `logs`, `law` and `lower` are the arguments of `_at_all`.
+    `logs` has the log probabilities of the lower tail if `lower` is true, otherwise of the upper tail. `law` has the
+    parameters of Q. The result has the shape of `logs`.
     """
     flat = np.ravel(logs)
     x = np.empty(flat.size)
@@ -334,9 +339,9 @@ def _searched(law: Law, log_upper: float, log_lower: float) -> float:
 def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
     """Find the quantile at which the tails have the logarithms `log_upper` and `log_lower`, between two bounds.
 
-    `law` holds the parameters of Q. This search takes some hundred tails, and is for forms with few degrees of freedom,
-    for which the faster one may fail. It is over the logarithm of the distance from the constant term of Q, because the
-    density may have a pole there.
+    `law` holds the parameters of Q. This search computes some hundred tails. It is for few degrees of freedom, where
+    the faster search, `_searched`, may fail. The variable of the search is the logarithm of the distance from the
+    constant term of Q, because the density may have a pole at this term.
     """
     centered, which = Law(law.weights, law.dof, law.nc, law.normal), int(log_upper >= log_lower)
     unit, target = centered.upper.form.unit, log_lower if which else log_upper
@@ -356,11 +361,11 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
 
 
 def _near_end(side: Side, log_p: float) -> float:
-    """Return the quantile with a lower tail of the logarithm `log_p`, for which `search` has returned 0.
+    """Return the quantile of Q at which a lower tail has the logarithm `log_p`, if `search` has returned 0 for it.
 
     The tail is proportional to y^(k/2), where y is the quantile divided by the unit of its `Form`, and k is the sum of
-    the degrees of freedom. The result is the end of the support if the exact quantile would underflow, or if weights
-    are so small that this power is not known.
+    the degrees of freedom. The result is the end of the support if the exact quantile would underflow, or if some
+    weights are so small that the tail may not be such a power (see `is_power`).
     """
     form = side.form
     if not is_power(form):
@@ -370,9 +375,10 @@ def _near_end(side: Side, log_p: float) -> float:
 
 
 def _beyond(form: Form, log_p: float) -> float:
-    """Return log(`TINY` / y) for the y whose lower tail has the logarithm `log_p`, if it is proportional to y^(k/2).
+    """Return log(`TINY` / y) for the y at which the lower tail has the logarithm `log_p`.
 
-    k is the sum of the degrees of freedom, and y is divided by the unit of `form`.
+    The tail is taken to be proportional to y^(k/2), where k is the sum of the degrees of freedom. y is divided by the
+    unit of `form`.
     """
     return (log_tail_at(saddle(form, TINY, True), TINY)[0] - log_p) * 2 / float(form.k.sum())
 
@@ -392,13 +398,14 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 
 
 def _log_upper_at_mean(law: Law) -> float:
-    """Return about the logarithm of the upper tail of Q at its mean, but at most -0.001.
+    """Return an estimate of the logarithm of P[Q > mean of Q], at most -0.001 unless all weights are negative.
 
     A quantile whose upper tail has a larger logarithm than this is searched by its lower tail, because a tail that is
     close to 1 makes the search inaccurate. If all weights are negative, the result is log(1 - p) with the tail p of -Q,
-    so that the quantiles of Q and of -Q are found by the same search. The saddlepoint formula gives the tail. For less
-    than one degree of freedom, where it may be wrong by a factor of two, an integral does. That is computed beside the
-    constant term of Q if the mean lies there, because at this term the integrand falls too slowly.
+    so that the quantiles of Q and of -Q are found by the same search. The tail is computed by the saddlepoint formula
+    or, for less than one degree of freedom, where this formula may be wrong by a factor of two, by an integral. With
+    weights of both signs the integrand falls too slowly at the constant term of Q. If the mean is nearer to this term
+    than `_BESIDE`, the tail at the distance `_BESIDE` is computed instead.
     """
     side = law.lower if law.signs == (True, False) else law.upper
     few, y = side.form.k.sum() < 1, side.form.mean

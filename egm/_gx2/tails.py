@@ -81,8 +81,9 @@ def sf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
-        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
 
     See Also
     --------
@@ -180,8 +181,9 @@ def logsf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
-        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
 
     See Also
     --------
@@ -258,8 +260,9 @@ def cdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
-        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
 
     See Also
     --------
@@ -340,8 +343,9 @@ def logcdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
-        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
 
     See Also
     --------
@@ -395,10 +399,11 @@ def pdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
-        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
-        The density also fails nearer to `shift` than about 1e-145 times the largest weight, if there are weights of
-        both signs, no normal term, and less than two degrees of freedom in total.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
+        The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
+        of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
     See Also
     --------
@@ -452,10 +457,11 @@ def logpdf(
     ValueError
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
-        If the quadrature fails, as it may for few degrees of freedom: near `shift` for less than 0.25 in total, with
-        weights of both signs; elsewhere where the tail depends on weights with less than 0.003.
-        The density also fails nearer to `shift` than about 1e-145 times the largest weight, if there are weights of
-        both signs, no normal term, and less than two degrees of freedom in total.
+        If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
+        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
+        of one sign, to less than 0.005).
+        The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
+        of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
     See Also
     --------
@@ -512,10 +518,10 @@ def tail_on(side: Side, x: Real) -> Estimate:
 
 
 def _from_end(side: Side, x: Real) -> tuple[Real, float]:
-    """Return (y, 0), where y is the value of the variable of ``side.form`` for Q = `x`, or (`TINY`, log(y / `TINY`)).
+    """Return (y, 0) with y = ``side.scaled(x)`` or, for some tiny y in a lower tail, (`TINY`, log(y / `TINY`)).
 
-    The second pair is for a lower tail with y < `TINY` for which `is_power` is true. So it can be computed at `TINY`,
-    and k/2 times the second number be added to its logarithm, where k is the sum of the degrees of freedom.
+    The second pair is returned for a lower tail with y < `TINY` that is proportional to y^(k/2), where k is the sum of
+    the degrees of freedom. The caller computes this tail at `TINY`, and adds k/2 times the second number to its log.
     """
     y, form = side.scaled(x), side.form
     if not side.lower or y >= TINY or form.normal or not is_power(form):
@@ -526,8 +532,8 @@ def _from_end(side: Side, x: Real) -> tuple[Real, float]:
 def is_power(form: Form) -> bool:
     """Return whether the lower tail at y < `TINY` is proportional to y^(k/2), for positive weights and no normal term.
 
-    k is the sum of the degrees of freedom. It is so if all weights are far larger than `TINY`. `form` holds the
-    parameters of Q, and y is a value of Q divided by the unit of `form`.
+    k is the sum of the degrees of freedom. The result is True if every weight is at least 1e20 * `TINY` times the
+    largest one. `form` holds the parameters of Q, and y is a value of Q divided by the unit of `form`.
     """
     return bool(form.r.min() >= 1e20 * TINY)
 
