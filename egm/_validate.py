@@ -59,10 +59,8 @@ class DeltaWarning(UserWarning):
 def _read(name: str, value: object) -> Array:
     """Return the argument `value` as float64, or raise a TypeError that calls it `name` if it is not of real numbers.
 
-    The usual cases, a number and an array of float64, are recognized first, because they need no conversion.
+    The usual case, an array of float64, is recognized first, because it needs no conversion.
     """
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST:
-        return np.array(float(value))
     if type(value) is np.ndarray and value.dtype == np.float64:
         return value
     return _doubles(_numeric(name, value))
@@ -73,15 +71,19 @@ def _without_nan(name: str, array: Array) -> Array:
     return _require(~np.isnan(array), "must not be NaN", name, array)
 
 
-def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
+def _rule(rule: str, passes: Callable[[Any], Any]) -> Check:
     """Return a check: a function that returns its one keyword argument as float64, or raises ValueError.
 
-    The check accepts the argument if the function `passes` returns true for all its numbers. The text `rule`, for
-    example "must be finite", becomes a part of the error message.
+    The check accepts the argument if the function `passes` returns true for all its numbers; it takes an array or a
+    single float. The text `rule`, for example "must be finite", becomes a part of the error message.
     """
 
     def check(**named: object) -> Array:
         ((name, value),) = named.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST:
+            number = float(value)
+            if passes(number):
+                return np.array(number)
         array = _read(name, value)
         passed = passes(array)
         return (
@@ -93,11 +95,11 @@ def _rule(rule: str, passes: Callable[[Array], NDArray[np.bool]]) -> Check:
     return check
 
 
-real = _rule("must not be NaN", lambda array: ~np.isnan(array))
-finite = _rule("must be finite", np.isfinite)
-nonzero = _rule("must be finite and not 0", lambda array: np.isfinite(array) & (array != 0))
-positive = _rule("must be finite and > 0", lambda array: np.isfinite(array) & (array > 0))
-nonnegative = _rule("must be finite and >= 0", lambda array: np.isfinite(array) & (array >= 0))
+real = _rule("must not be NaN", lambda x: x == x)
+finite = _rule("must be finite", lambda x: abs(x) <= _LARGEST)
+nonzero = _rule("must be finite and not 0", lambda x: (abs(x) <= _LARGEST) & (x != 0))
+positive = _rule("must be finite and > 0", lambda x: (x > 0) & (x <= _LARGEST))
+nonnegative = _rule("must be finite and >= 0", lambda x: (x >= 0) & (x <= _LARGEST))
 probability = _rule("must lie strictly between 0 and 1", lambda array: (array > 0) & (array < 1))
 
 

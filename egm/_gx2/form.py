@@ -254,7 +254,8 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
         return Form(normal, weights, weights, weights, weights, np.zeros((2, 0, 0)), 1.0)
     descending = (weights[1:] < weights[:-1]).all()  # as eigenvalues often are; otherwise it takes longer to sort them
     order = np.arange(weights.size)[::-1] if descending else np.argsort(weights)
-    values, dof, nc = weights[order], dof[order], nc[order]
+    places: Any = slice(None, None, -1) if descending else order
+    values, dof, nc = weights[places], dof[places], nc[places]
     new = values[1:] > values[:-1]
     single = bool(new.all())
     if not single:
