@@ -44,8 +44,8 @@ class EllipticalGaussianMechanism(Mechanism):
         is put into this order.
     noise : {"gaussian", "l2", "best"}, default "gaussian"
         Law of the noise. The density of l2 noise falls exponentially with the norm. l2 noise has a
-        smaller error than Gaussian noise unless delta is large compared with epsilon; the gain is
-        largest for few coordinates. "best" takes the one of these two laws that has the smaller
+        smaller error than Gaussian noise unless delta is above about a hundredth of epsilon; the gain
+        is largest for few coordinates. "best" takes the one of these two laws that has the smaller
         error, or Gaussian noise if rounding the scale of l2 noise would cost a quarter of delta or
         more. For few coordinates this is so from an epsilon of about 18 on for delta = 1e-6, and
         from about 4 on for delta = 1e-12.

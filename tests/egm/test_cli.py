@@ -1216,7 +1216,7 @@ BAD_FILES = [
     (on("holes.csv"), r"holes.csv: row 2 \(line 3\), column 'mass': missing"),
     (on("point.csv"), r"point.csv: row 1 \(line 2\), column 'pay': missing"),
     ((*SUM, "--missing", "mean"), "--missing: invalid choice: 'mean'"),
-    ((*ADAPTIVE, "--missing", "center"), "unrecognized arguments: --missing center"),
+    ((*ADAPTIVE, "--missing", "center"), "--missing: invalid choice: 'center'"),
     (on("cut.csv.gz"), "cut.csv.gz: the gzip file ends too early"),
     (on("cut.csv.gz", "--rows", "50000"), "cut.csv.gz: the gzip file ends too early"),
     (on("head.csv.gz"), "head.csv.gz: the gzip file ends too early"),

@@ -416,7 +416,7 @@ def test_there_is_one_pass_for_each_question(kind, mode, tmp_path, monkeypatch, 
     asked, number = [], []
     total, of_passes = PrivateRows._total, Passes.total
     monkeypatch.setattr(PrivateRows, "_total", lambda it, *given: asked.append(given) or total(it, *given))
-    monkeypatch.setattr(Passes, "total", lambda it, function: number.append(it) or of_passes(it, function))
+    monkeypatch.setattr(Passes, "total", lambda it, *given, **how: number.append(it) or of_passes(it, *given, **how))
     X = people()
     mechanism(**MODES[mode]).release(X if kind == "an array" else HELD[kind](X, tmp_path), rng=np.random.default_rng(2))
     assert len(number) == number[-1].number == 1 + len(asked)
