@@ -147,9 +147,10 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
 
 
 def _counted(function: Callable[[Array], T], block: Any, gaps: bool, whole: bool) -> tuple[T, int]:
-    """Return a pair: the result of `function` for the rows of a block that are kept, and the number of these rows.
+    """Apply `function` to the rows of `block` that are kept; return its result and the number of these rows.
 
-    If `gaps` is true, rows with a missing entry (NaN) are not kept. If `whole` is true, the function gets all rows.
+    If `gaps` is true, rows with a missing entry (NaN) are not kept. If `whole` is true, `function` is applied to all
+    rows of the block, but the number is still that of the rows that are kept.
     """
     block = doubles(block)
     kept = block[~np.isnan(block).any(axis=1)] if gaps else block
