@@ -34,7 +34,7 @@ class Length:
     code_lines: int = 0
 
     def __add__(self, other):
-        """Return the length of two pages together, the sum of each number with that of the page `other`."""
+        """Return the `Length` of this page and the page with the length `other` together: the sums of their numbers."""
         return Length(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property

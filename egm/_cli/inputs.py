@@ -192,9 +192,9 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` if the rows of `table` are not sorted by the person that the option --person names.
 
-    Without --by, raise one also if the number of persons is public and is not `n`. A `Mistake` is an error for the
-    user. Only the labels of the persons are read, before the release is charged to a budget. The order of the rows
-    counts as public. A wrong label, such as a missing one, does not, and so it raises an error only after the charge.
+    Without --by, raise a `Mistake` also if the number of persons is public and is not `n`. A `Mistake` is an error for
+    the user. Only the labels of the persons are read, before the release is charged to a budget. The order of the rows
+    counts as public. That a label is wrong, for example missing, is not public; its error is raised after the charge.
     """
     if args.person is None or table.labels is None:
         return
@@ -301,9 +301,9 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the number of rows for the mechanism: the value of --rows or, without this option, that of `table`.
 
     With --person or --by, return the value of --rows without a check. Otherwise raise a `Mistake`, an error for the
-    user, if --rows is missing although the number is private, if there are no rows, or if the number is public and
-    differs from that in the file. If the file does not say how many rows it has, they are counted if --rows is missing,
-    or if a public number is to be checked before a charge to a budget; otherwise its number is not checked.
+    user, if --rows is missing although the number is private, or if there are no rows. Raise it also if the number is
+    public and the file has another number of rows. A CSV file does not say how many rows it has: its rows are counted
+    if --rows is missing, or if the number is public and a budget will be charged. Otherwise they are not checked here.
     """
     if labels_of(args):
         return int(args.rows)

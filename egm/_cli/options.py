@@ -510,7 +510,7 @@ def _seed(text: str) -> int:
 
 
 def _delimiter(text: str) -> str:
-    """Return a tab for "tab" or the escape of a tab, or `text` if it is one character; otherwise raise an error."""
+    """Return a tab if `text` is "tab" or a backslash and "t", or `text` if it is one character; else raise an error."""
     return "\t" if text in ("tab", "\\t") else _character(text, ", or tab")
 
 

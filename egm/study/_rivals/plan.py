@@ -47,7 +47,7 @@ def plan(
         budget of the search is then spent on the center. By default the standard deviations are
         estimated privately.
     search_share : float, default 0.25
-        Share of `rho` that is spent to find the center and the spread, in (0, 1).
+        Share of `rho` that is spent to find the center and the standard deviations, in (0, 1).
     center_share : float, default 0.25
         Share of the budget of the search that is spent on the center, in (0, 1). It has no effect if
         `sigma` is given.
