@@ -16,12 +16,12 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Draw standard normal rows; with probability `share`, `apart` is added to all entries of a row."""
+    """Draw `n` standard normal rows of `d` entries; with probability `share`, `apart` is added to a whole row."""
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 
 def _outliers(rng, n, d, share, factor):
-    """Draw standard normal rows; with probability `share`, all entries of a row are multiplied by `factor`."""
+    """Draw `n` standard normal rows of `d` entries; with probability `share`, a row is multiplied by `factor`."""
     return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
 
 

@@ -72,10 +72,10 @@ def _without_nan(name: str, array: Array) -> Array:
 
 
 def _rule(rule: str, passes: Callable[[Any], Any]) -> Check:
-    """Return a check: a function that returns its one keyword argument as float64, or raises ValueError.
+    """Return a check: a function that returns its one keyword argument as float64, or raises an error.
 
-    The check accepts the argument if the function `passes` returns true for all its numbers; it takes an array or a
-    single float. The text `rule`, for example "must be finite", becomes a part of the error message.
+    The check accepts the argument if the function `passes`, which is called with an array or a single float, returns
+    true for each of its numbers. The text `rule`, for example "must be finite", becomes a part of the error message.
     """
 
     def check(**named: object) -> Array:

@@ -177,7 +177,7 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
     """Return a list of pairs: a code cell of `notebook`, and the hidden cell below that records its results, or None.
 
-    The hidden cell has the tag `record`, and no pair of its own.
+    The hidden cell has the tag `record`, and is not the first cell of a pair.
     """
     pairs: list = []
     for cell in code_cells(notebook):

@@ -190,10 +190,11 @@ def add_grouped(
 ) -> int:
     """Clip and round the rows of `X`, and add each row to the row of `total` for its group.
 
-    As in `add_rows`, a row x is replaced by (x - center) * scaling and shortened to the norm `clip_norm`. Then it is
-    multiplied by target / clip_norm, and rounded towards zero. `codes` has the index of the group of each row; a row
-    with a negative index is left out, and not read. `total` is int64 (groups, d + 1) and written in place; its last
-    column counts the rows. The result is -1 or, as for `add_rows`, the index of an entry of X that is not finite.
+    As in `add_rows`, a row x is replaced by (x - center) * scaling, and shortened to the norm `clip_norm` if it is
+    longer. Then it is multiplied by target / clip_norm, and rounded towards zero. `codes` has the index of the group of
+    each row; a row with a negative index is left out, and not read. `total` is int64 (groups, d + 1) and written in
+    place; its last column counts the rows. The result is -1 or, as for `add_rows`, the index of an entry of X that is
+    not finite.
     """
     n, d = X.shape
     y, square = np.zeros((4, d)), np.zeros(4)
