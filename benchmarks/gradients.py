@@ -109,7 +109,7 @@ class Model:
         return np.hstack(parts[::-1])
 
     def accuracy(self, theta, X, Y):
-        """Return the share of the rows `X` whose most probable class, for the parameters `theta`, is that in `Y`."""
+        """Return the fraction of the rows `X` whose most probable class, for the parameters `theta`, is that in `Y`."""
         return np.mean(self.forward(theta, X)[1].argmax(axis=1) == Y.argmax(axis=1))
 
 
@@ -173,8 +173,8 @@ class AdaCliP(Transform):
 class Noisy(Transform):
     """Transform of gradients by standard deviations that are estimated from the noisy gradients of earlier steps.
 
-    A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is its standard deviation. A step gives a
-    term for each coordinate: the square of the noisy mean gradient, minus the variance of its noise. The estimate of
+    A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is its standard deviation. A step gives
+    a term for each coordinate: the square of the noisy mean gradient, minus the variance of its noise. The estimate of
     s**2 is the mean of the terms over the steps, or the standard error of this mean if that is larger. `steps` counts
     the steps, `squares` is the sum of the terms, and `errors` the variance of the sum due to the noise.
     """

@@ -30,9 +30,10 @@ RUNS, MUCH = 20, (1.1, 1.2)
 
 
 def drawn(law, half, n, d, rng):
-    """Return `n` rows with `d` columns from the law `law`, and the range (low, high) of all columns.
+    """Draw `n` rows of `d` columns from the distribution `law`; return them and the range (low, high) of all columns.
 
-    Half of the range is `half` times the distance from the median within which nine tenths of the entries lie.
+    Half of the width of the range is `half` times the distance from the median within which nine tenths of the entries
+    lie. `law` is a name in `laws.LAWS` or `OUTLIERS`, and `rng` is the random generator.
     """
     X = laws.LAWS.get(law, laws.LAWS["normal"])(rng, n, d)
     middle = float(np.median(X))

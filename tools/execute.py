@@ -213,7 +213,8 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 def wait(process: subprocess.Popen, stop: Event) -> bool:
     """Wait until `process` ends; return False if it had to be ended, because it was silent or `stop` was set.
 
-    It is silent if it and its descendants use less than a hundredth of the time of a processor for `SILENT` seconds.
+    A process is silent if, for `SILENT` seconds, it and its descendants use less than a hundredth of the time of one
+    processor.
     """
     since, before = time.monotonic(), 0.0
     while process.poll() is None:
