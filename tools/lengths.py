@@ -39,7 +39,7 @@ class Length:
 
     @property
     def minutes(self):
-        """Return how many minutes it takes to read the page, by the rates in the header of this file."""
+        """Return how many minutes it takes to read the page, by the rates in the docstring of this module."""
         return self.words / 200 + (12 * self.displays + 2 * self.inlines + 5 * self.code_lines) / 60
 
 

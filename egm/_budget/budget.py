@@ -243,7 +243,8 @@ class Budget:
     def left(self) -> Spent:
         """Largest cost that one more release may have: a rho if the total is a rho, else a `Loss` (epsilon, delta).
 
-        A `GaussianMechanism` (for the delta 0, a `LaplaceMechanism`) with this `Loss` fits; another one may cost more.
+        A `GaussianMechanism` with the epsilon and delta of this `Loss` fits (a `LaplaceMechanism` if delta
+        is 0). Another mechanism with this epsilon and delta may cost more, and then it is refused.
         """
         return self._terms.left(self.history)
 

@@ -274,8 +274,8 @@ def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
 def _warn_of_ranges(path: str, content: dict[str, Any]) -> None:
     """Warn if sigma and center in `content`, the content of the file of a release at `path`, are not estimates.
 
-    This is so if the release clipped the rows to their declared ranges, without a search for center and spread. Then
-    its center has the middles of the ranges, and its sigma has half of their lengths.
+    They are no estimates if the release clipped the rows to their declared ranges, without a search. Then center has
+    the middles of the ranges, and sigma has half of their lengths.
     """
     if content.get("method") == "ranges":
         told = "its method is ranges, so its center and sigma are only the middle and half of each declared range"
@@ -451,7 +451,7 @@ def explained(names: Sequence[str]) -> Iterator[None]:
     """Reword errors of egm within a `with` block for the user: a parameter is called by the name of its option.
 
     An error about a parameter, or a MemoryError, becomes a `Mistake`, the exception that the command reports in one
-    line. If it is about an entry of a vector, the message has the name of the column, one of `names`.
+    line. If the error is about an entry of a vector, the message has the name of the column, one of `names`.
     """
     try:
         yield

@@ -89,10 +89,10 @@ class Passes:
 class Reopened:
     """Represent a function `X`, which returns a new iterator over blocks of rows at each call, as a table.
 
-    A block is an array or a data frame. `names` has the column names of the first block, or "1", "2" and so on if it
-    has no names; `named` says whether it has. `count` is None, because the number of rows is not known. Entries may be
-    missing if `gaps` is true. Raise TypeError if the function returns one iterator twice, and ValueError if there is no
-    block.
+    A block is an array or a data frame. `names` has the column names of the first block, or "1", "2" and so on if that
+    block has no names; `named` says whether it has names. `count` is None, because the number of rows is not known.
+    Entries may be missing if `gaps` is true. Raise TypeError if the function returns one iterator twice, and ValueError
+    if there is no block.
     """
 
     count = None

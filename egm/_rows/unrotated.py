@@ -100,7 +100,10 @@ class Unrotated:
 
     @cached_property
     def rule(self) -> tuple[Any, ...]:
-        """Return the arguments `alpha` to `often` of `egm._rows.unrotated_kernel.add_unrotated`, which adds up rows."""
+        """Return a tuple of the arguments `alpha` to `often` with which `add_unrotated` adds up rows of this mechanism.
+
+        `egm._rows.unrotated_kernel.add_unrotated` describes them.
+        """
         d, relative, U, (entries, plan) = self.scaling.size, self.relative, self.basis.matrix, self.basis.plan
         # More directions than these would cost more than the rotation of a row, or add nothing to the bound.
         most = min(np.count_nonzero(relative < 1), np.sum(plan[:, 1]))
