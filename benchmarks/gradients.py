@@ -109,7 +109,7 @@ class Model:
         return np.hstack(parts[::-1])
 
     def accuracy(self, theta, X, Y):
-        """Return the share of the rows `X` whose most probable class, for the parameters `theta`, is that in `Y`."""
+        """Return the fraction of the rows `X` whose most probable class, for the parameters `theta`, is that in `Y`."""
         return np.mean(self.forward(theta, X)[1].argmax(axis=1) == Y.argmax(axis=1))
 
 
@@ -171,11 +171,12 @@ class AdaCliP(Transform):
 
 @dataclass
 class Noisy(Transform):
-    """Scaling by 1 / sqrt(s), where s are standard deviations estimated from the noisy gradients of earlier steps.
+    """Transform of gradients by standard deviations that are estimated from the noisy gradients of earlier steps.
 
-    A step gives a term for each coordinate: the square of the noisy mean gradient, minus the variance of its noise. The
-    estimate of s**2 is the mean of the terms over the steps, or the standard error of this mean if that is larger.
-    `steps` counts the steps, `squares` is the sum of the terms, and `errors` the variance of the sum due to the noise.
+    A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is its standard deviation. A step gives
+    a term for each coordinate: the square of the noisy mean gradient, minus the variance of its noise. The estimate of
+    s**2 is the mean of the terms over the steps, or the standard error of this mean if that is larger. `steps` counts
+    the steps, `squares` is the sum of the terms, and `errors` the variance of the sum due to the noise.
     """
 
     steps: int = 0
@@ -191,7 +192,10 @@ class Noisy(Transform):
 
 
 class Public(Transform):
-    """Scaling by 1 / sqrt(s), where s are the root mean squares of the coordinates of the gradients of public rows."""
+    """Transform of gradients by the root mean square s of each coordinate of the gradients of public rows.
+
+    The coordinate is multiplied by a factor proportional to 1 / sqrt(s).
+    """
 
     def prepare(self, gradients, private, public):
         """Compute the factors `b` before a step of the training, from the gradients of the rows `public`."""
@@ -199,7 +203,7 @@ class Public(Transform):
 
 
 class Exact(Transform):
-    """Scaling by 1 / sqrt(s), where s are the root mean squares of gradients of training rows, which is not private."""
+    """Transform of gradients as in `Public`, but by gradients of training rows, so that the training is not private."""
 
     def prepare(self, gradients, private, public):
         """Compute the factors `b` before a step of the training, from the gradients of 300 of the rows `private`."""

@@ -103,7 +103,10 @@ CELLS = {
 
 
 def ours(X, cell, rng):
-    """Estimate the mean of `X` by egm's AdaptiveDataMechanism; the declared spreads cover eight powers of ten."""
+    """Estimate the mean of `X` by egm's AdaptiveDataMechanism, with a wide declared range of standard deviations.
+
+    The range covers eight powers of ten.
+    """
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
     return mechanism.release(X, rng=rng).estimate / len(X)

@@ -353,10 +353,11 @@ def over_davies(p, weights, quick):
 
 
 def first_calls():
-    """Return the times in seconds of the first tail in a new process, and of the slowest of all tails.
+    """Measure the first and the slowest of 2000 tails in a new process; return their times in seconds as an array.
 
-    Each is a pair, with and without compiled code in a cache, and the median of three processes. The slowest tail is
-    the one at which it pays to load compiled code, or to compile the loops.
+    The array has the shape (2, 2): the first row is for the first tail, and the second for the slowest. The columns
+    are with and without compiled code in a cache. Each time is the median of three processes. The slowest tail is the
+    one at which egm.gx2 loads or compiles its loops, which it does only after some tails.
     """
     code = (
         "import time; from egm import gx2; times = [time.perf_counter()]\n"

@@ -128,9 +128,11 @@ def over_least(found):
 
 
 def table(kind, runs, d, names=tuple(laws.LAWS)):
-    """Yield lines of text about the intervals of a mechanism: one for each law, and lists of laws that miss a goal.
+    """Yield lines of text about the intervals of a mechanism: one for each law (distribution), and the failures.
 
-    A law misses a goal if too few intervals contain the mean, or if the intervals are too long.
+    The failures are lists of laws for which too few intervals contain the mean, or for which intervals are too long.
+    `kind` is one of MECHANISMS, `runs` is the number of releases for each law, `d` is the number of columns, and
+    `names` are the names of the laws.
     """
     columns = [f"{of} {level:.0%}" for of in OF for level in LEVELS]
     yield f"{kind}: share inside (standard error), length over the shortest; - for too few, + for too long"

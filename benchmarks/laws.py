@@ -16,12 +16,12 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Draw standard normal rows; with probability `share`, `apart` is added to all entries of a row."""
+    """Draw `n` standard normal rows of `d` entries; with probability `share`, `apart` is added to a whole row."""
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 
 def _outliers(rng, n, d, share, factor):
-    """Draw standard normal rows; with probability `share`, all entries of a row are multiplied by `factor`."""
+    """Draw `n` standard normal rows of `d` entries; with probability `share`, a row is multiplied by `factor`."""
     return rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < share, factor, 1.0)
 
 
@@ -51,7 +51,10 @@ def _trend(rng, n, d):
 
 
 def _flags(p):
-    """Return the law of columns of 0 and 1; `p` is the probability of 1, or an array with one for each column."""
+    """Return a function (rng, n, d) that draws n rows of d entries 0 and 1; 1 has the probability `p`.
+
+    `p` is a number, or an array with one number for each column.
+    """
     return lambda rng, n, d: 1.0 * (rng.random((n, d)) < p)
 
 
@@ -112,7 +115,7 @@ INFINITE = "Pareto 1.5", "t, 2"  # laws of infinite variance
 
 
 class Mixed(NamedTuple):
-    """Describe a law of rows whose first columns follow another law than the others, which are standard normal.
+    """Describe a distribution of rows: the first columns have the distribution `law`, the others are standard normal.
 
     The entries of the first columns are moved and scaled to the mean 0 and the standard deviation `factor`.
     """
@@ -122,7 +125,7 @@ class Mixed(NamedTuple):
     factor: float = 1.0
 
     def columns(self, d):
-        """Return how many of the `d` columns follow the law `law`."""
+        """Return how many of the `d` columns have the distribution `law`, and so are not normal."""
         return d // 2 if self.half else 1
 
     def __call__(self, rng, n, d):
@@ -155,7 +158,7 @@ def draw(law, n, d, alpha, rng):
 
 
 class Table(NamedTuple):
-    """Describe data on which `AdaptiveDataMechanism` is tested, and what is declared to it about them."""
+    """Describe data on which `AdaptiveDataMechanism` is tested, and the ranges that are declared for these data."""
 
     make: object  # function of (random generator, n, d) that draws the data
     n: int
@@ -194,17 +197,20 @@ def _constant(value):
 
 
 def _mostly(share, low, high):
-    """Return the law of rows in which all entries are `high` with probability `share`, and `low` otherwise."""
+    """Return a function (rng, n, d) that draws n rows of d equal entries: `high` with probability `share`, or `low`."""
     return lambda rng, n, d: np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
 
 
 def _bimodal(share, low, high):
-    """Return the law of the rows of `_mostly`, to whose entries standard normal numbers are added."""
+    """Return a function (rng, n, d) that draws rows as `_mostly` does, and adds standard normal numbers to them."""
     return lambda rng, n, d: _standard(rng, n, d) + _mostly(share, low, high)(rng, n, d)
 
 
 def _with(law, rows, values):
-    """Return `law` with the number `values` in place of all entries of each of the first `rows` rows."""
+    """Return a function that draws rows by `law`, and then sets all entries of the first `rows` rows to `values`.
+
+    `law` and the result are functions (rng, n, d) that draw n rows of d columns.
+    """
 
     def changed(rng, n, d):
         X = law(rng, n, d)
@@ -215,7 +221,10 @@ def _with(law, rows, values):
 
 
 def _column(law, j, entries):
-    """Return `law` with column `j` replaced by the entries that the function `entries` of (rng, n) draws."""
+    """Return a function that draws rows by `law`, and then replaces column `j` by what ``entries(rng, n)`` draws.
+
+    `law` and the result are functions (rng, n, d) that draw n rows of d columns.
+    """
 
     def changed(rng, n, d):
         X = law(rng, n, d)

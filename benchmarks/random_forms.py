@@ -47,8 +47,8 @@ def finer_tail(crossing, y):
     """Compute the logarithm of a tail with sixteen times as many nodes as `egm._gx2.tails.log_tail_at` takes.
 
     `crossing`, a result of `egm._gx2.contour.saddle`, holds a weighted chi-square sum, `crossing.form`, and the point
-    at which the contour of integration crosses the real axis. The tail is that of this sum at `y`, in its units: the
-    lower one if `crossing.lower` is true, and else the upper one.
+    at which the contour of integration crosses the real axis. The tail is the probability that the sum is
+    at most `y` if `crossing.lower` is true, and otherwise that it is above `y`. `y` has the units of the sum.
     """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at

@@ -30,9 +30,10 @@ RUNS, MUCH = 20, (1.1, 1.2)
 
 
 def drawn(law, half, n, d, rng):
-    """Return `n` rows with `d` columns from the law `law`, and the range (low, high) of all columns.
+    """Draw `n` rows of `d` columns from the distribution `law`; return them and the range (low, high) of all columns.
 
-    Half of the range is `half` times the distance from the median within which nine tenths of the entries lie.
+    Half of the width of the range is `half` times the distance from the median within which nine tenths of the entries
+    lie. `law` is a name in `laws.LAWS` or `OUTLIERS`, and `rng` is the random generator.
     """
     X = laws.LAWS.get(law, laws.LAWS["normal"])(rng, n, d)
     middle = float(np.median(X))
@@ -44,10 +45,10 @@ def drawn(law, half, n, d, rng):
 
 
 def cell(law, half, n, d, reach, runs):
-    """Return the mean squared error of `runs` releases over that of a clipped sum, its standard error, and a share.
+    """Compare `runs` releases with a clipped sum; return the ratio of their errors, its standard error, and a fraction.
 
-    The share is that of the releases that searched. `law`, `half`, `n` and `d` are those of `drawn`, and `reach` is
-    n sqrt(rho) for the budget rho.
+    The ratio is the mean squared error of the releases over that of the clipped sum, and the fraction says how many of
+    the releases searched. `law`, `half`, `n` and `d` are those of `drawn`; `reach` is n sqrt(rho) for the budget rho.
     """
     rho, errors, searched = (reach / n) ** 2, [], []
     for run in range(runs):
@@ -62,9 +63,11 @@ def cell(law, half, n, d, reach, runs):
 
 
 def table(names, runs):
-    """Yield a line for each cell of the laws `names` with a high ratio, and a summary for each width of the ranges.
+    """Yield lines of text: one for each case in which releases have a larger error than a clipped sum, and summaries.
 
-    The ratio, see `cell`, is high if it is above 1.1 by more than two standard errors. It is that of `runs` releases.
+    A case is one of the distributions `names`, a width of the range, a size of the data, and a budget. It gets a line
+    if the ratio of the errors (see `cell`), from `runs` releases, is above 1.1 by more than two standard errors. There
+    is a summary for each width.
     """
     for half in HALF:
         ratios = []

@@ -39,13 +39,13 @@ def davies(qf, acc, lim=10**8):
 
 
 def fastlmmclib():
-    """Return Davies' algorithm in C from the package fastlmmclib with two accuracies, as {name: function}."""
+    """Return {name: function of x and weights} for Davies' algorithm of the package fastlmmclib, at two accuracies."""
     qf = import_module("fastlmmclib.quadform").qf
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
 
 
 def chi2comb():
-    """Return Davies' algorithm in C from the package chi2comb as a dictionary {name: function} with one entry."""
+    """Return {name: function of x and weights}, with one entry: Davies' algorithm in C from the package chi2comb."""
     module = import_module("chi2comb")
 
     def tail(x, weights):
@@ -71,14 +71,17 @@ def gx2_calls(function):
 
 
 def gx2():
-    """Return {name: function of x and weights} for the upper tail by four methods of the package gx2 from PyPI."""
+    """Return {name: function of x and weights} for the four methods of the package gx2 from PyPI in `GX2`.
+
+    A function returns P[sum_j weights_j Z_j**2 > x] for standard normal Z_j.
+    """
     return gx2_calls(import_module("gx2").cdf)
 
 
 def momentchi2():
-    """Return the four approximations of the package momentchi2 as a dictionary {name: function of x and weights}.
+    """Return {name: function of x and weights} for the four approximations of the package momentchi2.
 
-    Each function approximates the sum by a variable with the same first moments.
+    A function approximates P[sum_j weights_j Z_j**2 > x]. It replaces the sum by a variable with equal first moments.
     """
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")
@@ -100,9 +103,10 @@ def missing():
 
 
 def available():
-    """Return {name: function of x and weights} for the upper tail by all methods that can be compared here.
+    """Return {name: function of x and weights} for all methods that can be compared on this machine.
 
-    The methods are those of the installed packages in PACKAGES, and the saddlepoint formula.
+    A function returns P[sum_j weights_j Z_j**2 > x] for standard normal Z_j. The methods are those of the installed
+    packages in PACKAGES, and the saddlepoint formula.
     """
     methods = {}
     for name in (name for name in PACKAGES if name not in missing()):

@@ -385,10 +385,10 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
 
     The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An object without names
     is returned unchanged. Columns of `X` that are not in `columns` are left out. If `gaps` is true, a missing entry of
-    a data frame becomes NaN. Names that only number the columns are accepted; for other names raise ValueError
-    if one of the `columns` is not among them, or if `columns` is None and there are two or more. Also raise ValueError
-    for a data frame with an infinite entry or, unless `gaps` is true, a missing one, and TypeError if a column of a
-    data frame holds neither numbers nor booleans.
+    a data frame becomes NaN. If the names in `X` are more than mere numbers of the columns, raise ValueError if `X`
+    lacks one of the `columns`, or if `columns` is None and `X` has two or more columns. Also raise ValueError for a
+    data frame with an infinite entry or, unless `gaps` is true, a missing one, and TypeError if a column of a data
+    frame holds neither numbers nor booleans.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)

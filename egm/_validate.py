@@ -72,10 +72,10 @@ def _without_nan(name: str, array: Array) -> Array:
 
 
 def _rule(rule: str, passes: Callable[[Any], Any]) -> Check:
-    """Return a check: a function that returns its one keyword argument as float64, or raises ValueError.
+    """Return a check: a function that returns its one keyword argument as float64, or raises an error.
 
-    The check accepts the argument if the function `passes` returns true for all its numbers; it takes an array or a
-    single float. The text `rule`, for example "must be finite", becomes a part of the error message.
+    The check accepts the argument if the function `passes`, which is called with an array or a single float, returns
+    true for each of its numbers. The text `rule`, for example "must be finite", becomes a part of the error message.
     """
 
     def check(**named: object) -> Array:
@@ -252,7 +252,7 @@ def unread(**named: object) -> tuple[int, ...] | None:
     """Check the type of an argument that may be private, and return its shape, without reading a value.
 
     The argument is passed by keyword, and errors show its name. Raise TypeError if the type shows that it does not hold
-    real numbers. The result is (length,) for a list, even one of rows, and None if the shape is not yet known.
+    real numbers. The result is (length,) for a list, even for a list of rows, and None if the shape is not known.
 
     No value is read, so this check can come before a budget records the cost of a release. (The type of an array or
     of a column can depend on the values, too, if a library has inferred the type from them.)

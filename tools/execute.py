@@ -177,7 +177,7 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
     """Return a list of pairs: a code cell of `notebook`, and the hidden cell below that records its results, or None.
 
-    The hidden cell has the tag `record`, and no pair of its own.
+    The hidden cell has the tag `record`, and is not the first cell of a pair.
     """
     pairs: list = []
     for cell in code_cells(notebook):
@@ -213,7 +213,8 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 def wait(process: subprocess.Popen, stop: Event) -> bool:
     """Wait until `process` ends; return False if it had to be ended, because it was silent or `stop` was set.
 
-    It is silent if it and its descendants use less than a hundredth of the time of a processor for `SILENT` seconds.
+    A process is silent if, for `SILENT` seconds, it and its descendants use less than a hundredth of the time of one
+    processor.
     """
     since, before = time.monotonic(), 0.0
     while process.poll() is None:

@@ -260,10 +260,10 @@ def labels_of(source: str) -> list[str]:
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Return a hash of what somebody compares: the text of the statement, all code of its check, and that of `entry`.
+    """Return a hash of all that somebody compares who accepts `entry`, an entry of `ledger`: its text and its check.
 
-    The text of the entry is in the fields `WORDS`. The code is that of the notebook cells that the entry of `ledger`
-    names, and of all cells and imports on which they depend. The hash is a text of 12 characters.
+    The text is that of the fields `WORDS` of the entry, and of the notebook cells that state it. The check is the code
+    of the cells that the entry names, and of all cells and imports on which they depend. The hash has 12 characters.
     """
     names, imports = [*entry.cells], []
     for stem, _, cell in (name.partition("#") for name in entry.cells):

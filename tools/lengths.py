@@ -34,12 +34,12 @@ class Length:
     code_lines: int = 0
 
     def __add__(self, other):
-        """Return the length of two pages together, the sum of each number with that of the page `other`."""
+        """Return the `Length` of this page and the page with the length `other` together: the sums of their numbers."""
         return Length(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def minutes(self):
-        """Return how many minutes it takes to read the page, by the rates in the header of this file."""
+        """Return how many minutes it takes to read the page, by the rates in the docstring of this module."""
         return self.words / 200 + (12 * self.displays + 2 * self.inlines + 5 * self.code_lines) / 60
 
 

@@ -85,10 +85,11 @@ def composed_epsilon(
 ) -> float:
     """Return an epsilon for which releases from Poisson samples and other releases are together private with `delta`.
 
-    `steps` describes the releases from samples. For the other releases, the distribution of the privacy loss needs
-    `mu_squared`, the sum of 1 / z**2 over those with Gaussian noise of multiplier z, and `private`, a pair (epsilon,
-    delta) for each of the rest. Rényi divergences need `rho`, the sum of the zCDP costs of all other releases. What is
-    not known is given as infinite. The smaller epsilon is taken. All mechanisms must be fixed before the first release.
+    The epsilon is computed in two ways, and the smaller one is returned. `steps` describes the releases from samples,
+    for both ways. For the other releases, the first way (the distribution of the privacy loss) uses `mu_squared`, the
+    sum of 1 / z**2 over those with Gaussian noise of multiplier z, and `private`, a pair (epsilon, delta) for each of
+    the rest. The second way (Rényi divergences) uses `rho`, the sum of their zCDP costs. A cost that is not known is
+    given as infinite. All mechanisms must be fixed before the first release.
     """
     found = [_by_renyi(steps, rho, delta), _by_privacy_loss(steps, mu_squared, private, delta)]
     return min(found) * _UP
@@ -152,13 +153,19 @@ def _by_privacy_loss(
 
 @functools.lru_cache(maxsize=16)
 def _composed(steps: tuple[Steps, ...], interval: float) -> Any:
-    """Return the distribution of the privacy loss of all `steps` together, on a grid of points `interval` apart."""
+    """Return the distribution of the privacy loss of all releases that `steps` describes together.
+
+    The distribution is an object of dp-accounting, on a grid of points `interval` apart.
+    """
     parts = [_distribution(one, interval).self_compose(one.number) for one in steps]
     return functools.reduce(lambda total, part: total.compose(part), parts)
 
 
 def _distribution(one: Steps, interval: float) -> Any:
-    """Return the distribution of the privacy loss of one release of `one`, on a grid of points `interval` apart."""
+    """Return the distribution of the privacy loss of a single release of those that `one` describes.
+
+    The distribution is an object of dp-accounting, on a grid of points `interval` apart.
+    """
     pld = _dp_accounting().pld.privacy_loss_distribution
     return pld.from_gaussian_mechanism(
         _noise_multiplier(one.mu_squared), value_discretization_interval=interval, sampling_prob=one.probability
@@ -171,9 +178,9 @@ def _parameters(epsilon: float, delta: float) -> Any:
 
 
 def _width(one: Steps) -> float:
-    """Return the approximate length of an interval that contains the privacy loss of one release of `one` in practice.
+    """Return about how long the grid must be for the privacy loss of a single release of those that `one` describes.
 
-    The privacy loss is outside with a probability below exp(-50), so a grid need not be longer.
+    The privacy loss is outside an interval of this length with a probability below exp(-50).
     """
     largest = one.mu_squared / 2 + 10 * math.sqrt(one.mu_squared)
     if one.probability == 1:

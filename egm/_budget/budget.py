@@ -243,7 +243,8 @@ class Budget:
     def left(self) -> Spent:
         """Largest cost that one more release may have: a rho if the total is a rho, else a `Loss` (epsilon, delta).
 
-        A `GaussianMechanism` (for the delta 0, a `LaplaceMechanism`) with this `Loss` fits; another one may cost more.
+        A `GaussianMechanism` with the epsilon and delta of this `Loss` fits (a `LaplaceMechanism` if delta
+        is 0). Another mechanism with this epsilon and delta may cost more, and then it is refused.
         """
         return self._terms.left(self.history)
 
@@ -259,11 +260,12 @@ class Budget:
         -------
         float or Loss
             Cost rho of each release, or its `Loss`. The rule "basic" divides what is left of
-            epsilon and delta by `parts`. The other rules do not add up deltas: they give that of a
-            `GaussianMechanism` with the whole delta or that of a `LaplaceMechanism` (for "planned",
-            that of "basic"), whichever has the larger epsilon. The Gaussian epsilon is found by
-            bisection: it is too small by at most 1e-12 of the total epsilon, and 0 if the exact
-            epsilon is less than about 1e-9 times the total epsilon / `parts`.
+            epsilon and delta by `parts`. The other rules do not add up deltas. They compare two
+            losses, and return the one with the larger epsilon: the loss of a `GaussianMechanism`
+            with the whole delta, and that of a `LaplaceMechanism` (for "planned", the result of
+            "basic"). The Gaussian epsilon is found by bisection: it is too small by at most 1e-12
+            of the total epsilon, and 0 if the exact epsilon is less than about 1e-9 times the total
+            epsilon / `parts`.
 
         Raises
         ------

@@ -266,7 +266,7 @@ class Journal:
     def _remove_drafts(self) -> None:
         """Remove the temporary name under which the journal's file was made, if the file still has it as a second name.
 
-        This is so if the process that made the file was killed before it could remove the name.
+        The name is left over if the process that made the file was killed before it could remove the name.
         """
         for draft in self.path.resolve().parent.glob(".egm-*.part"):
             with contextlib.suppress(OSError):

@@ -517,7 +517,7 @@ class Terms:
         """Return whether releases with the costs `charges` are together within the total.
 
         For a total (epsilon, delta) and several releases, Gaussian noise that egm draws is counted as larger by the
-        factor 1 + `excess`; `_fits` says why.
+        factor 1 + `excess`, so that rounding errors do not refuse releases that just fit (see `_fits`).
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
@@ -576,9 +576,9 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return the part of the total delta that pays for the difference between Gaussian and discrete Gaussian noise.
+        """Return the part of the total delta that pays for discrete noise, for any releases within the total.
 
-        `_by_gaussian` subtracts it from the total delta.
+        `_by_gaussian` subtracts this part from the total delta; `_reserve_for` has the part for given releases.
         """
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
@@ -592,7 +592,7 @@ class Terms:
         return self._reserve_for(float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2)
 
     def _reserve_for(self, mu_squared: float) -> float:
-        """Return the part of the total delta that pays for discrete noise in the place of Gaussian noise.
+        """Return the part of delta that pays for drawing discrete Gaussian noise instead of Gaussian noise.
 
         `mu_squared` is the sum of mu^2 over the releases; mu is the sensitivity divided by the standard deviation.
         """
@@ -613,9 +613,9 @@ class Terms:
     def _by_privacy_loss(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
 
-        `egm._budget.amplified` computes it. The delta is the total one, minus the part that `_reserve_for` reserves for
-        the difference between discrete and Gaussian noise in releases from all rows. This part is enough for samples,
-        too, because drawing a sample first does not increase the difference.
+        `egm._budget.amplified` computes this epsilon from the total delta minus `_reserve_for`. That part of delta pays
+        for the difference between discrete and Gaussian noise in releases from all rows. It is enough for samples, too,
+        because drawing a sample first does not increase the difference.
         """
         steps: list[Steps] = []
         others: list[float] = []

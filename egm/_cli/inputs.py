@@ -192,9 +192,9 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` if the rows of `table` are not sorted by the person that the option --person names.
 
-    Without --by, raise one also if the number of persons is public and is not `n`. A `Mistake` is an error for the
-    user. Only the labels of the persons are read, before the release is charged to a budget. The order of the rows
-    counts as public. A wrong label, such as a missing one, does not, and so it raises an error only after the charge.
+    Without --by, raise a `Mistake` also if the number of persons is public and is not `n`. A `Mistake` is an error for
+    the user. Only the labels of the persons are read, before the release is charged to a budget. The order of the rows
+    counts as public. That a label is wrong, for example missing, is not public; its error is raised after the charge.
     """
     if args.person is None or table.labels is None:
         return
@@ -274,8 +274,8 @@ def _refuse_basis(path: str, name: str, content: dict[str, Any]) -> None:
 def _warn_of_ranges(path: str, content: dict[str, Any]) -> None:
     """Warn if sigma and center in `content`, the content of the file of a release at `path`, are not estimates.
 
-    This is so if the release clipped the rows to their declared ranges, without a search for center and spread. Then
-    its center has the middles of the ranges, and its sigma has half of their lengths.
+    They are no estimates if the release clipped the rows to their declared ranges, without a search. Then center has
+    the middles of the ranges, and sigma has half of their lengths.
     """
     if content.get("method") == "ranges":
         told = "its method is ranges, so its center and sigma are only the middle and half of each declared range"
@@ -301,9 +301,9 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the number of rows for the mechanism: the value of --rows or, without this option, that of `table`.
 
     With --person or --by, return the value of --rows without a check. Otherwise raise a `Mistake`, an error for the
-    user, if --rows is missing although the number is private, if there are no rows, or if the number is public and
-    differs from that in the file. If the file does not say how many rows it has, they are counted if --rows is missing,
-    or if a public number is to be checked before a charge to a budget; otherwise its number is not checked.
+    user, if --rows is missing although the number is private, or if there are no rows. Raise it also if the number is
+    public and the file has another number of rows. A CSV file does not say how many rows it has: its rows are counted
+    if --rows is missing, or if the number is public and a budget will be charged. Otherwise they are not checked here.
     """
     if labels_of(args):
         return int(args.rows)
@@ -451,7 +451,7 @@ def explained(names: Sequence[str]) -> Iterator[None]:
     """Reword errors of egm within a `with` block for the user: a parameter is called by the name of its option.
 
     An error about a parameter, or a MemoryError, becomes a `Mistake`, the exception that the command reports in one
-    line. If it is about an entry of a vector, the message has the name of the column, one of `names`.
+    line. If the error is about an entry of a vector, the message has the name of the column, one of `names`.
     """
     try:
         yield

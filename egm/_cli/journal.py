@@ -38,9 +38,9 @@ def make(args: Namespace) -> None:
 def opened(args: Namespace) -> Budget | None:
     """Return the budget that the options `args` name, or None if they name none.
 
-    Raise a `Mistake` if the file is not a journal, if the budget is for simulations and --simulate is missing or the
-    other way round, if --label or --sample is given without --budget, or if --sample is given for neighbors that differ
-    by a replacement.
+    Raise a `Mistake` if there is no such file or it is not a journal, if only one of the budget and the command is for
+    simulations (option --simulate), if --label or --sample is given without --budget, or if --sample is given without
+    --neighbors add_remove.
     """
     share = getattr(args, "sample", None)
     if args.budget is None:

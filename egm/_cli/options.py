@@ -326,7 +326,7 @@ def _charged(it: _Parser) -> None:
 def _data(it: _Parser, condition: str) -> None:
     """Add the options about the data file to `it`, the parser of a command.
 
-    The text `condition` says in a help text when the first line of a CSV file is taken for names.
+    `condition` is a part of a help text: it says when the first line of a CSV file is taken for names.
     """
     text = """the rows: .csv or .tsv (with a header or without; also .csv.gz and .tsv.gz), .npy (two axes), .parquet, or
         a folder of .parquet files; or -, for CSV from standard input, which is held in an unnamed temporary file that
@@ -510,7 +510,7 @@ def _seed(text: str) -> int:
 
 
 def _delimiter(text: str) -> str:
-    """Return a tab for "tab" or the escape of a tab, or `text` if it is one character; otherwise raise an error."""
+    """Return a tab if `text` is "tab" or a backslash and "t", or `text` if it is one character; else raise an error."""
     return "\t" if text in ("tab", "\\t") else _character(text, ", or tab")
 
 

@@ -67,10 +67,10 @@ def _enough(
 ) -> tuple[dict[str, float], float]:
     """Set the budget in `args` to a number that meets the target of `egm plan`, with three significant digits or more.
 
-    `least` is what `egm.planning.solve` has found for the field of `mechanism` that `budget` names. A rho becomes an
-    epsilon if `args` has a delta. Then the number is rounded up. If the error is then too large, because it does not
-    fall with the budget everywhere, the number is rounded up to more digits, so that it is nearer to `least`.
-    `question` has the arguments of `egm.planning.curve`. The results are a dictionary with the budget by its name, and
+    `least` is the budget that `egm.planning.solve` has found for the field of `mechanism` that `budget` names. If this
+    is a rho, and `args` has a delta, it is converted to an epsilon. Then it is rounded up to three digits. The error
+    may rise where the budget rises, so if it is too large after rounding, more digits are kept. `question` has further
+    arguments of `egm.planning.curve`, which computes the error. Return a dictionary with the budget by its name, and
     the error with this budget.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None

@@ -77,7 +77,8 @@ def in_csv(name: str) -> str:
     """Return `name`, that of a column or the key of a group, as text for a CSV file that a spreadsheet may open.
 
     A name that begins like a formula, and is not a whole number, gets an apostrophe in front, and so does a name that
-    begins with one. Unprintable characters become Python escapes, and a backslash becomes two. `from_csv` undoes this.
+    begins with an apostrophe. Unprintable characters become Python escapes, and each backslash is doubled. The function
+    `from_csv` undoes all of this.
     """
     is_formula = name.lstrip()[:1] in tuple(_FORMULA) and not re.fullmatch(r"-\d+", name, re.ASCII)
     return visible("'" * (is_formula or name[:1] == "'") + name.replace("\\", r"\\"))

@@ -53,13 +53,14 @@ def results(X: Any, partial: Callable[[Any], Sum]) -> list[Sum]:
 def shuffled(
     X: Any, of_part: Callable[[Any], T], divided: Callable[[T, int], list[T]] | None, together: Callable[[list[T]], Sum]
 ) -> list[Sum]:
-    """Divide each block of rows of `X` into numbered pieces; for each number, sum the pieces from all blocks.
+    """Divide each block of rows of `X` into pieces, and sum the k-th pieces of all blocks together, for each k.
 
-    If `divided` puts all rows of a person into pieces with the same number, these rows are summed together. `X` is a
-    dask array (n, d) or a dask frame. ``of_part(block)`` converts a block to an object that ``divided(object, count)``
-    can divide into a list of `count` pieces, at most 64. `together` takes the list of all pieces with the same number,
-    and returns their sum as a pair (total, number of rows); the result is the list of these pairs. If `divided` is
-    None, each object is summed alone. The functions must be picklable, and depend on their arguments alone.
+    `X` is a dask array (n, d) or a dask frame. ``of_part(block)`` converts a block to an object, and
+    ``divided(object, count)`` divides this object into a list of `count` pieces, at most 64. `together` takes the list
+    of the k-th pieces of all blocks, and returns their sum as a pair (total, number of rows). The result is a list of
+    one pair for each k. If `divided` puts all rows of a person into k-th pieces for one k, they are summed together. If
+    `divided` is None, blocks are not divided, and the list has one pair for each block. All functions must be
+    picklable, and depend on their arguments alone.
     """
     import dask
 
@@ -78,8 +79,8 @@ def in_blocks(X: Any, numbers: int) -> Any:
     """Return the dask array `X`, shape (n, d), in blocks of whole rows, each with at most `numbers` entries.
 
     A block has at least one row. Its number of rows depends on d and `numbers` alone; only the last block may have
-    fewer. To find unknown sizes of chunks, all rows are read once. Raise TypeError or ValueError for an object that is
-    no such array, as `results` does.
+    fewer. To find unknown sizes of chunks, all rows are read once. Raise TypeError if `X` is no dask array, and
+    ValueError if it does not have two axes, or has its columns in several chunks of unknown size.
     """
     X = _whole_rows(X)
     if any(map(np.isnan, X.chunks[0])):

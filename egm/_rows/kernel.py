@@ -28,7 +28,10 @@ FAR = 1e290  # size to which larger entries of a row are cut, so that its rotati
 
 @compiled(inline="always")
 def _load_ahead(X: NDArray[Any], i: int) -> None:
-    """Make the processor load entries of `X` early: 384 places after the entries of row `i`, unless rows are long."""
+    """Make the processor load entries of `X` before they are needed: those that are `_AHEAD` places after row `i`.
+
+    If rows have more than `_MOST` entries, nothing is loaded early.
+    """
     if X.shape[1] <= _MOST:
         for j in range(i * X.shape[1] + _AHEAD, (i + 1) * X.shape[1] + _AHEAD, _LINE):
             prefetch(X, j)
@@ -105,11 +108,11 @@ def _first_nan(y: Array) -> int:
 
 @compiled()
 def _rough(row: Array, y: Array) -> tuple[int, float]:
-    """Return the index of the first entry of `row` that is not finite, or -1, and the norm of `y`.
+    """Return two numbers: the index of the first entry of `row` that is not finite, or -1, and the norm of `y`.
 
-    `y` is the row after centering and scaling, and its computed squared norm is rough, because squares overflow or
-    underflow. If an entry is not finite, the norm is returned as 0. NaN in `y` counts as such an entry, too, because
-    another thread may have changed the row.
+    `y` is the row after centering and scaling. The function is for a `y` whose squares overflow or underflow. If all
+    entries of `row` are finite, it also looks for NaN in `y`, because another thread may have changed the row. If it
+    finds an entry that is not finite, the second number is 0.
     """
     place = _first_not_finite(row)
     if place < 0:
@@ -187,10 +190,11 @@ def add_grouped(
 ) -> int:
     """Clip and round the rows of `X`, and add each row to the row of `total` for its group.
 
-    As in `add_rows`, a row x is replaced by (x - center) * scaling and shortened to the norm `clip_norm`. Then it is
-    multiplied by target / clip_norm, and rounded towards zero. `codes` has the index of the group of each row; a row
-    with a negative index is left out, and not read. `total` is int64 (groups, d + 1) and written in place; its last
-    column counts the rows. The result is -1 or, as for `add_rows`, the index of an entry of X that is not finite.
+    As in `add_rows`, a row x is replaced by (x - center) * scaling, and shortened to the norm `clip_norm` if it is
+    longer. Then it is multiplied by target / clip_norm, and rounded towards zero. `codes` has the index of the group of
+    each row; a row with a negative index is left out, and not read. `total` is int64 (groups, d + 1) and written in
+    place; its last column counts the rows. The result is -1 or, as for `add_rows`, the index of an entry of X that is
+    not finite.
     """
     n, d = X.shape
     y, square = np.zeros((4, d)), np.zeros(4)
@@ -320,11 +324,11 @@ def rotate(X: Array, entries: Array, plan: NDArray[np.int64]) -> Array:
 
 @compiled()
 def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width: int) -> tuple[Array, Array]:
-    """Multiply `width` rows by the matrix of a basis; return (array with the products, other array).
+    """Multiply `width` rows by the matrix of a basis; return `z` and `y`, first the one that holds the products.
 
-    The vector `z` holds a matrix (d, width) in C order, whose columns are the rows, and `y` is a vector of the same
-    size for intermediate results. Both are overwritten, and one of them is the first result, in the form of `z`; the
-    second result is the other one. `entries` and `plan` are the results of `egm._basis.Basis.plan`.
+    The vector `z` holds a matrix (d, width) in C order, whose columns are the rows. The vector `y` has the same size,
+    and is for intermediate results. Both vectors are overwritten. At the end one of them holds the products, in the
+    order in which `z` held the rows. `entries` and `plan` are the results of `egm._basis.Basis.plan`.
     """
     done = 0
     for step in range(plan.shape[0]):

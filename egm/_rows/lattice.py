@@ -101,10 +101,10 @@ class Lattice:
 
     @property
     def rounded(self) -> int:
-        """Return how many entries of a sum are rounded once more after all rows have been added.
+        """Return how many entries of a sum are rounded after all rows have been added: d or 0.
 
-        These are all d entries if rows are summed before they are rotated along a basis, and otherwise none. This
-        rounding adds to the sensitivity.
+        All d entries are rounded if rows are summed before they are rotated along a basis. Otherwise none is rounded.
+        The rounding of a sum increases its sensitivity.
         """
         return self.unrotated.scaling.size if self.unrotated else 0
 
@@ -229,10 +229,10 @@ class Lattice:
         return add
 
     def _part(self, X: NDArray[Any], part: range, add: Callable[..., int], as_it_is: bool) -> NDArray[np.int64]:
-        """Sum the integer vectors of the rows of `X` with indices in `part`, and count the clipped rows among them.
+        """Sum the integer vectors of those rows of `X` whose indices are in `part`; count the clipped ones of them.
 
-        `add` is a result of `_adder`. If `as_it_is` is false, the rows are converted to doubles in C order. The result
-        has shape (d + 1,): the sum, and then the number of clipped rows.
+        `add` is a result of `_adder`. If `as_it_is` is true, `add` gets the rows as they are; otherwise the rows are
+        first converted to doubles in C order. The result has shape (d + 1,): the sum, then the number of clipped rows.
         """
         joint = np.zeros(X.shape[1] + 1, dtype=np.int64)
         total, clipped = joint[:-1], joint[-1:]
@@ -251,7 +251,7 @@ class Lattice:
 def _group_part(
     X: NDArray[Any], codes: NDArray[Any], groups: int, part: range, add: Callable[..., int]
 ) -> NDArray[np.int64]:
-    """Sum the integer vectors of the rows of `X` with indices in `part` for each group, and count these rows.
+    """Add up, for each group, the integer vectors of those rows of `X` whose indices are in `part`; count these rows.
 
     `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that is left out.
     ``add(rows, codes, total)`` adds rows as `egm._rows.kernel.add_grouped` does. The result has the shape (groups, d +
@@ -383,10 +383,10 @@ def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
 
 
 def l2_distance(d: int) -> float:
-    """Return a bound on how much the law of l2 noise with `d` entries changes by the rounding of its random scale.
+    """Return a bound on the change of the distribution of l2 noise that is due to the rounding of its random scale.
 
-    The noise is normal with a random standard deviation, which `egm.samplers.secure_l2` rounds to a double. The change
-    is measured by the total variation distance.
+    l2 noise with `d` entries is normal with a random standard deviation (its scale), which `egm.samplers.secure_l2`
+    rounds to a double. The change is measured by the total variation distance.
     """
     return math.sqrt(d) * 2.0**-49
 
@@ -394,7 +394,7 @@ def l2_distance(d: int) -> float:
 def delta_of(distance: float, epsilon: float) -> float:
     """Return by how much delta grows if the noise that is drawn is not the exact noise: (1 + exp(epsilon)) * distance.
 
-    `distance` is the total variation distance between the law of the drawn noise and that of the exact noise.
+    `distance` is the total variation distance between the distributions of the drawn noise and of the exact noise.
     """
     return (1 + math.exp(min(epsilon, 700.0))) * distance
 
@@ -402,7 +402,7 @@ def delta_of(distance: float, epsilon: float) -> float:
 def _left(epsilon: float, delta: float, distance: float) -> float:
     """Return `delta` minus the part that is lost because the noise that is drawn is not the exact noise.
 
-    `distance` is the total variation distance between the law of the drawn noise and that of the exact noise, and the
+    `distance` is the total variation distance between the distributions of the drawn noise and of the exact noise. The
     part is `delta_of(distance, epsilon)`. Raise ValueError if this part is half of delta or more.
     """
     charge = delta_of(distance, epsilon)

@@ -89,10 +89,10 @@ class Passes:
 class Reopened:
     """Represent a function `X`, which returns a new iterator over blocks of rows at each call, as a table.
 
-    A block is an array or a data frame. `names` has the column names of the first block, or "1", "2" and so on if it
-    has no names; `named` says whether it has. `count` is None, because the number of rows is not known. Entries may be
-    missing if `gaps` is true. Raise TypeError if the function returns one iterator twice, and ValueError if there is no
-    block.
+    A block is an array or a data frame. `names` has the column names of the first block, or "1", "2" and so on if that
+    block has no names; `named` says whether it has names. `count` is None, because the number of rows is not known.
+    Entries may be missing if `gaps` is true. Raise TypeError if the function returns one iterator twice, and ValueError
+    if there is no block.
     """
 
     count = None
@@ -147,9 +147,10 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
 
 
 def _counted(function: Callable[[Array], T], block: Any, gaps: bool, whole: bool) -> tuple[T, int]:
-    """Return a pair: the result of `function` for the rows of a block that are kept, and the number of these rows.
+    """Apply `function` to the rows of `block` that are kept; return its result and the number of these rows.
 
-    If `gaps` is true, rows with a missing entry (NaN) are not kept. If `whole` is true, the function gets all rows.
+    If `gaps` is true, rows with a missing entry (NaN) are not kept. If `whole` is true, `function` is applied to all
+    rows of the block, but the number is still that of the rows that are kept.
     """
     block = doubles(block)
     kept = block[~np.isnan(block).any(axis=1)] if gaps else block

@@ -64,11 +64,12 @@ class Block(NamedTuple):
 
 
 def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the rows `X` with the columns to be summed alone, and the shape of these rows; no value is read.
+    """Return the table `X` with only the columns that are to be summed, and the shape of this table; read no value.
 
-    `columns` and `labels` are those of `label_names`. A number in the shape is NaN if it is known only when rows are
-    read. Raise the errors of `label_names`, TypeError for columns of anything but real numbers, and ValueError if the
-    names in `X` are not those in `columns`. If `columns` is None, the names are left to the caller.
+    `columns` has the names of the columns to be summed, or is None for all that hold no labels; then names are not
+    checked. The keyword arguments `labels` are the labels of the rows: each is the name of a column of `X`, an array or
+    None. A number in the shape is NaN if it is known only when rows are read. Raise the errors of `label_names`,
+    TypeError for columns of anything but real numbers, and ValueError if the names in `X` are not those in `columns`.
     """
     names = label_names(X, columns, **labels)
     if _tables.is_read_later(X):
@@ -97,12 +98,13 @@ def _shape_of_row(row: Any) -> tuple[Any, ...]:
 
 
 def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable]:
-    """Return those of the keyword arguments `labels` that are names of columns of `X`; others may be arrays or None.
+    """Check the keyword arguments `labels`, and return a list of those that are names of columns of the table `X`.
 
-    Raise TypeError for a name if `X` has no names, for an array if `X` is read in blocks, and for labels of a type that
-    is neither numbers nor texts nor dates. Raise ValueError for a name in `columns`, which are summed, for an array
-    without one entry for each row of `X`, for a Series with another index, and for a name that is no column of a file.
-    No row is read.
+    The labels say, for example, to which person each row belongs. Each argument is the name of a column of `X`, an
+    array with one entry for each row, or None. Raise TypeError for a name if `X` has no names, for an array if `X` is
+    read in blocks, and for labels of a type that is neither numbers nor texts nor dates. Raise ValueError for a name in
+    `columns`, which are summed, for an array without one entry for each row of `X`, for a Series with another index,
+    and for a name that is no column of a file. No row is read.
     """
     names: list[Hashable] = []
     for key, label in labels.items():
@@ -526,12 +528,12 @@ def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
 
 
 def _pairs(number: Labels, groups: Labels, most: int | None) -> tuple[Labels, Labels, Labels]:
-    """Sort rows by their pairs of person and group, and leave out all but the first `most` groups of each person.
+    """Sort rows by person and group, and leave out all but the first `most` groups of each person.
 
     `number` has, for each row, the number of its person, in ascending order, and `groups` the number of its group. The
-    groups of a person are taken in the order in which they first occur. The result has three vectors with an entry for
-    each row that is kept: the number of its pair, its index, and the number of its group. If `most` is None, all groups
-    are kept.
+    groups of a person are taken in the order in which they first occur; if `most` is None, all are kept. The result has
+    three vectors with an entry for each row that is kept: a number that is equal for all rows of one person in one
+    group, the index of the row, and the number of its group.
     """
     span = int(groups.max()) + 1
     _, first, pair = np.unique(number * span + groups, return_index=True, return_inverse=True)

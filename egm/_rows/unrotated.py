@@ -22,8 +22,8 @@ directions
 
     \|A y\|^2 \le \|y\|^2 - \sum_{j \in J} \Bigl( 1 - \frac{b_j^2}{m^2} \Bigr) \langle v_j, y \rangle^2 .
 
-If J has the directions of the largest spread, where b is small, a few of them are enough for nearly all rows. The
-products are computed in single precision, and the bound allows for its rounding errors.
+If J has the directions of the largest standard deviations, where b is small, a few of them are enough for nearly all
+rows. The products are computed in single precision, and the bound allows for its rounding errors.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ class Unrotated:
 
     @cached_property
     def rule(self) -> tuple[Any, ...]:
-        """Return the arguments `alpha` to `often` of `egm._rows.unrotated_kernel.add_unrotated`, which adds up rows."""
+        """Return a tuple of the arguments `alpha` to `often` with which `add_unrotated` adds up rows of this mechanism.
+
+        `egm._rows.unrotated_kernel.add_unrotated` describes them.
+        """
         d, relative, U, (entries, plan) = self.scaling.size, self.relative, self.basis.matrix, self.basis.plan
         # More directions than these would cost more than the rotation of a row, or add nothing to the bound.
         most = min(np.count_nonzero(relative < 1), np.sum(plan[:, 1]))
@@ -128,11 +131,12 @@ class Unrotated:
 
 
 def unrotated(basis: BasisLike | None, scaling: Array, clip_norm: float) -> Unrotated | None:
-    """Return the `Unrotated` for a mechanism with this basis, scaling and clip norm, or None if there is none.
+    """Return the `Unrotated` for a mechanism with this basis, scaling and clip norm, or None if it is not possible.
 
-    There is none without a basis. There is also none, and rows are rotated one by one, if the basis is an operator or
-    has many vectors, if its matrix is not orthogonal up to rounding, if the entries of `scaling` differ so much that
-    integer vectors would need too many digits, or if the largest is extreme in comparison with the clip norm.
+    If the result is None although there is a basis, rows must be rotated one by one. This is so if the basis is not
+    given by a matrix or has many vectors, if its matrix is not orthogonal up to rounding, if the entries of `scaling`
+    differ so much that integer vectors would need too many digits, or if the largest of these entries, divided by the
+    clip norm, is very large or very small.
     """
     if not isinstance(basis, Basis) or basis.size > _MOST_COLUMNS:
         return None

@@ -28,20 +28,20 @@ class SentenceWarning(UserWarning):
 def check_sentence(sentence: str, holds: object) -> None:
     """Warn of a sentence in the text of a chapter if it does not hold with the parameters of this run.
 
-    An assertion would stop the chapter. It suits a law, which holds for all parameters; a sentence that
-    describes a result may be true of some parameters only.
+    An assertion, which would stop the chapter, suits a statement that holds for all parameters. A
+    sentence that describes a result may be true for some parameters only.
 
     Parameters
     ----------
     sentence : str
-        What the text says.
+        The sentence, in words that can follow "it is not true that".
     holds : bool
-        Whether it holds.
+        Whether the sentence holds.
 
     Warns
     -----
     SentenceWarning
-        If it does not hold.
+        If the sentence does not hold.
 
     Examples
     --------

@@ -217,13 +217,13 @@ def _persons(mechanism: GaussianDataMechanism, groups: str = "") -> tuple[Any, .
 
 
 def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Draw:
-    """Return a function that draws many releases of `mechanism` by `replay`: they must be linear in their noise.
+    """Return a function that draws many releases of `mechanism`, each of which must be linear in its noise.
 
-    Its arguments are a data set, the number of releases, and a random generator, or None for secure noise. A data set
-    is an array, or a pair of an array and a dictionary of further arguments of `mechanism.release`. The result is an
-    array with one row for each release: the estimate and, if it is released, the noisy number of rows; for groups,
-    those of each group in turn. Releases are made within ``with setting():``, so `setting` can change how rows are
-    rounded, as `_coarse` does.
+    The arguments of the function are a data set, the number of releases, and a random generator, or None for secure
+    noise. A data set is an array, or a pair of an array and a dictionary of further arguments of `mechanism.release`.
+    The function returns an array with one row for each release. The row has the estimate and, if it is released, the
+    noisy number of rows; if there are groups, it has these numbers for each group in turn. Releases are made within
+    ``with setting():``, so `setting` can change how rows are rounded, as `_coarse` does.
     """
 
     def once(data: Any, rng: Rng | None) -> Array:
@@ -239,8 +239,8 @@ def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] 
 def _noisy_mean(epsilon: float, delta: float) -> Draw:
     """Return a function that draws noisy means of rows clipped to norm 1, as AdaptiveDataMechanism computes them.
 
-    Its arguments are the rows, the number of means, and a random generator, or None for secure noise. A mean is
-    (`epsilon`, `delta`)-differentially private, with the least Gaussian noise that is enough for this.
+    The arguments of the function are the rows, the number of means, and a random generator, or None for secure noise.
+    A mean is (`epsilon`, `delta`)-differentially private, with the least Gaussian noise that is enough for this.
     """
     rho = 1 / (2 * analytic_noise_multiplier(epsilon, delta) ** 2)
 
@@ -264,8 +264,8 @@ def _ranks() -> tuple[Array, Array]:
 def _quantile(epsilon: float) -> Draw:
     """Return a function that draws private medians of some values, each `epsilon`-differentially private.
 
-    Its arguments are an array of values, the number of medians, and a random generator, or None for secure randomness.
-    The medians are points from 0 to 10.
+    The arguments of the function are an array of values, the number of medians, and a random generator, or None for
+    secure randomness. The medians are points from 0 to 10.
     """
 
     def draw(values: Array, size: int, rng: Rng | None) -> Any:

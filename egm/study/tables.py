@@ -371,7 +371,8 @@ def searches() -> StructuredArray:
       `beyond`: in how many runs this ratio was above 5.
     - `above`: in how many runs the forecast was more than 5 times the root mean square error of all
       runs, where each of them is first divided by the sampling error of its run.
-    - `outside`: how many runs estimated a mean or a spread outside the ranges that the mechanism was given.
+    - `outside`: how many runs estimated a mean or a standard deviation outside the ranges that the mechanism
+      was given, or had a result that is not finite.
     - `coverage`: the share of the entries of the sum that were within their confidence intervals for 95 % (of
       mixed columns, only those that are not normal), and `coverage_se`: the standard error of this share, from
       its variance between runs.

@@ -116,11 +116,11 @@ def _errors(n: int, d: int, rho: float, trace: float, beta: float) -> tuple[floa
 
 
 def _lost(squares: Array, norms: Array) -> Array:
-    """Return, for each norm t in `norms`, an upper estimate of what clipping to t takes from the second moments.
+    """Return, for each norm t in `norms`, a bound on the error of the sum of x x.T over rows x that are clipped to t.
 
-    It is the sum of max(s - t**2, 0) over the squared norms s of the rows, given as `squares`, which are at most 1. The
-    norms are 1, 1/2, 1/4, ..., and each s is rounded up to the square of one of them. So a replaced row changes each of
-    the estimates by at most 1.
+    The bound is the sum of max(s - t**2, 0) over the squared norms s of the rows, given as `squares`, which are at
+    most 1. The norms t are 1, 1/2, 1/4, ..., and each s is first rounded up to the square of one of them. So a replaced
+    row changes each of the bounds by at most 1.
     """
     bins = np.clip(np.floor(-np.log2(np.maximum(squares, 1e-300)) / 2), 0, len(norms) - 1).astype(int)
     counts = np.bincount(bins, minlength=len(norms))

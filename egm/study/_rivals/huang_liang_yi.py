@@ -26,8 +26,8 @@ def huang_liang_yi(
 
     The rows are rotated at random, centered at private medians of the rotated coordinates, and clipped to a private
     quantile of their norms. Their mean, with Gaussian noise, is rotated back. After the rotation all coordinates have
-    about the same spread. So the error depends only on the sum of the variances of all coordinates, and the method
-    does not benefit from coordinates with a small spread.
+    about the same variance. So the error depends only on the sum of the variances of all coordinates, and the method
+    does not benefit from coordinates with a small variance.
 
     Parameters
     ----------

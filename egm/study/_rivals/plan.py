@@ -47,7 +47,7 @@ def plan(
         budget of the search is then spent on the center. By default the standard deviations are
         estimated privately.
     search_share : float, default 0.25
-        Share of `rho` that is spent to find the center and the spread, in (0, 1).
+        Share of `rho` that is spent to find the center and the standard deviations, in (0, 1).
     center_share : float, default 0.25
         Share of the budget of the search that is spent on the center, in (0, 1). It has no effect if
         `sigma` is given.
@@ -85,11 +85,11 @@ def plan(
 
     The shares and constants are those of the authors' experiments, but the search of their code
     costs 12 times the stated amount. First, to spread equal values, that code uses three copies of
-    each row, 0.1 apart. If a row is replaced, all copies are, which multiplies the cost by 9; the
-    code multiplies it by 3. Second, the code counts the medians for a row that is added or removed.
-    For a row that is replaced, as in its count of the noise, they cost 4 times as much. With a
-    nominal budget of rho, that code spends 3.75 rho, and its errors on normal data are those of
-    ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
+    each row, 0.1 apart. If a row is replaced, all three copies are, which multiplies the cost by 9;
+    the code multiplies it by 3. Second, the code computes the cost of the medians for neighbors that
+    add or remove a row. For neighbors that replace a row, for which it computes the noise of the
+    mean, the medians cost 4 times as much. With a nominal budget of rho, that code spends 3.75 rho,
+    and its errors on normal data are those of ``plan(X, 3.75 * rho, search_share=0.8, ...)``.
 
     References
     ----------
