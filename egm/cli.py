@@ -159,11 +159,11 @@ def _warn_of_a_refusal(mechanism: GaussianDataMechanism | GroupedDataMechanism) 
 
 
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
-    """Return what `release` says about the numbers of rows and of clipped rows, as a dictionary from name to number.
+    """Return the noisy numbers of rows and of clipped rows in `release`, as a dictionary from name to number.
 
-    The noisy number of rows is in the dictionary if it was released. If the noisy number of clipped rows was released,
-    it is there with the standard deviation of its noise and its excess over the number that `mechanism`
-    expects, in standard deviations. The dictionary is empty for a release of groups: `document` writes their numbers.
+    "count" is the number of rows. "clipped" is the number of clipped rows, "clipped_std" the standard deviation of its
+    noise, and "excess" what `mechanism.excess_clipped` returns. What was not released is left out; for a release of
+    groups the dictionary is empty.
     """
     if isinstance(release, GroupedRelease):
         return {}

@@ -95,10 +95,10 @@ class _Axis:
         self.near, self.far = -690.0, 34.0 if self.bound < math.inf else 690.0
 
     def point(self, t: float) -> float:
-        """Return the point s(t) on the real axis for the real number `t`.
+        """Return s(t), a point on the real axis that moves away from 0 as the real number `t` grows.
 
-        It is next to 0 for t = `near`. For t = `far` it is next to the singularity of the integrand or, if there is
-        none, far away.
+        For t = self.near it is next to 0. For t = self.far it is next to the singularity of the integrand or, if there
+        is none, far away.
         """
         size = math.exp(t) if self.bound == math.inf else self.bound / (1 + math.exp(-t))
         return self.sign * size

@@ -165,9 +165,9 @@ class Contour:
             return (scale if self.upper else -scale) * tail, scale * density
 
     def enclose(self, y: Ball, density: bool = False) -> Ball:
-        """Return a real ball that contains the tail at `y` or, if `density` is true, the density.
+        """Return a real ball that contains the tail of Q at `y` or, if `density` is true, the density of Q at `y`.
 
-        `y` is a real ball of numbers >= 0.
+        The tail is P[Q > y] if `upper` is true, otherwise P[Q <= y]. `y` is a real ball of numbers >= 0.
         """
         flint = ball_arithmetic()
         value = self.sums(y)[density]

@@ -103,9 +103,9 @@ class Form:
 
 @dataclass(frozen=True)
 class Side:
-    """Say how one tail of Q is computed: as a tail of the variable sign * (Q - shift) / form.unit.
+    """Say how one tail of Q, the variable of a `Law`, is computed: as a tail of R = sign * (Q - shift) / form.unit.
 
-    `form` holds the parameters of this variable. Its tail is the lower one if `lower` is true, otherwise the upper one.
+    The tail of R is the lower one if `lower` is true, otherwise the upper one. `form` holds the parameters of R.
     """
 
     form: Form

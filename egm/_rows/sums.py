@@ -74,10 +74,10 @@ def _of_block(
 def _of_incomplete(
     X: ArrayLike, of_complete: Callable[[Array], tuple[Whole, int]], center: Array, missing: Missing
 ) -> tuple[Whole, int]:
-    """Return the sum of the rows of one array or list `X`, which may have missing entries, and the number of rows.
+    """Return the sum and the number of the rows of one array or list `X`, as `clipped_sum` does if NaN is allowed.
 
-    The function `of_complete` computes the sum and the number for rows without missing entries. `center` and `missing`
-    are the arguments of `clipped_sum`, which say what becomes of missing entries.
+    `of_complete` does the same for rows without NaN. If `missing` is "center", NaN becomes the entry of `center` for
+    its column; if it is "drop_row", rows with NaN are neither summed nor counted.
     """
     X, step = unread_matrix(center.size, X=X), max(1, _FILLED // center.size)
     _tables.require_finite(X, gaps=True)  # also in rows that are left out

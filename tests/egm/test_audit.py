@@ -1,4 +1,4 @@
-"""Test `egm.audit`: `lower_bound` returns valid bounds of epsilon; `replay` draws many releases from few calls."""
+"""Test `egm.audit`: `lower_bound` returns valid bounds of epsilon; `replay` makes many releases from few real ones."""
 
 import functools
 import math

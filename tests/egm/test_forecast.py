@@ -486,10 +486,10 @@ def test_a_scaling_that_hides_a_column_does_not_change_the_forecast(narrow, targ
 
 @pytest.mark.parametrize("seed", range(20))
 def test_correlated_rows_lose_as_much_as_forecast(seed):
-    """For correlated rows, `error` forecasts the variance and the bias by clipping that 20,000 simulated rows show.
+    """For correlated rows, the error apart from noise has the variance and the bias that `error` forecasts.
 
-    `seed` determines covariance matrix, mean and scaling. In every third case the matrix has the rank 1. The tolerance
-    is five standard errors.
+    Both are estimated from 20,000 simulated rows; the tolerance is five standard errors. `seed` determines the mean,
+    the scaling and the covariance matrix, which has the rank 1 in every third case.
     """
     rng = np.random.default_rng(seed)
     d, n = 2 + seed % 4, 20_000

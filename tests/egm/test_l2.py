@@ -303,8 +303,8 @@ def test_confidence_radius_covers(count_clipped):
 def test_noise_is_scaled_like_gaussian_noise(make):
     """The standard deviations of l2 noise are those of Gaussian noise, times one factor for all coordinates.
 
-    The function `make` takes the option noise and returns a mechanism. The option "best" takes the smaller noise, here
-    l2.
+    The function `make` takes a value of the option `noise` and returns a mechanism. With "best", the mechanism adds the
+    smaller of the two noises, here l2 noise.
     """
     normal, l2, best = map(make, ("gaussian", "l2", "best"))
     ratio = math.sqrt(5) * l2_noise_scale(1.0, 1e-6, 4) / analytic_noise_multiplier(1.0, 1e-6)

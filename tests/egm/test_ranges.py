@@ -411,7 +411,8 @@ def test_without_names_a_table_has_its_own_order(tmp_path):
 def test_there_is_one_pass_for_each_question(kind, mode, tmp_path, monkeypatch, small_blocks):
     """A release reads all rows once to check them, and once for each private query, fewer than 60 times in all.
 
-    With few rows there is one query.
+    `kind` says what holds the rows, and `mode` is a key of MODES, the options of the mechanism. For "few rows" there is
+    one query, otherwise there are more.
     """
     asked, number = [], []
     total, of_passes = PrivateRows._total, Passes.total

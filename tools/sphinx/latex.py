@@ -155,7 +155,7 @@ class Arrange(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Rearrange the document if it is the book, and leave the document unchanged if it is the article."""
+        """In the book, put the landing page first, as a chapter, and then the parts; leave the article unchanged."""
         if is_paper():
             return
         book, root = self.document[0], self.config.root_doc
