@@ -95,9 +95,14 @@ def _rule(rule: str, passes: Callable[[Any], Any]) -> Check:
     return check
 
 
+def _is_limited(x: Any) -> Any:
+    """Return whether `x`, a float, is finite, or an array with this answer for each number of the array `x`."""
+    return np.isfinite(x) if isinstance(x, np.ndarray) else abs(x) <= _LARGEST
+
+
 real = _rule("must not be NaN", lambda x: x == x)
-finite = _rule("must be finite", lambda x: abs(x) <= _LARGEST)
-nonzero = _rule("must be finite and not 0", lambda x: (abs(x) <= _LARGEST) & (x != 0))
+finite = _rule("must be finite", _is_limited)
+nonzero = _rule("must be finite and not 0", lambda x: _is_limited(x) & (x != 0))
 positive = _rule("must be finite and > 0", lambda x: (x > 0) & (x <= _LARGEST))
 nonnegative = _rule("must be finite and >= 0", lambda x: (x >= 0) & (x <= _LARGEST))
 probability = _rule("must lie strictly between 0 and 1", lambda array: (array > 0) & (array < 1))
