@@ -7,6 +7,9 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from egm._threads import CORES, in_parallel
 
 __all__ = ["index_sampler", "vector_noise"]
@@ -16,24 +19,24 @@ _PARTS = 8  # parts of a long list for each core, so that no core waits long for
 
 
 @functools.lru_cache(maxsize=8)
-def vector_noise(maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-    """Return a sampler of OpenDP that adds noise of scale `scale` to each entry of a list of 64-bit integers.
+def vector_noise(maker: str, metric: str, scale: float) -> Callable[[int], list[int]]:
+    """Return a function that draws as many 64-bit integers as it is told, by a sampler of OpenDP of scale `scale`.
 
     `maker` is the name of OpenDP's constructor, such as "make_gaussian", which decides the law of
-    the noise. `metric` is the name of the distance that this constructor needs, such as
-    "l2_distance". Parts of a long list get their noise in parallel threads.
+    the integers. `metric` is the name of the distance that this constructor needs, such as
+    "l2_distance". Many integers are drawn in parallel threads.
     """
     from opendp import measurements, metrics
 
     distance = getattr(metrics, metric)(T=float if metric == "l2_distance" else "i64")
-    sampler: Callable[[list[int]], list[int]] = getattr(measurements, maker)(_integers(), distance, scale=scale)
+    sampler: Callable[[NDArray[np.int64]], list[int]] = getattr(measurements, maker)(_integers(), distance, scale=scale)
 
-    def noisy(numbers: list[int]) -> list[int]:
-        """Return the integers in the list `numbers` plus independent noise, which `vector_noise` describes."""
-        step = max(_EACH, -(-len(numbers) // (_PARTS * CORES)))
-        return list(chain(*in_parallel(sampler, [numbers[i : i + step] for i in range(0, len(numbers), step)])))
+    def draw(size: int) -> list[int]:
+        """Return `size` independent integers: the noise that OpenDP adds to zeros."""
+        parts = -(-size // max(_EACH, -(-size // (_PARTS * CORES))))
+        return list(chain(*in_parallel(sampler, np.array_split(np.zeros(size, dtype=np.int64), parts))))
 
-    return noisy
+    return draw
 
 
 @functools.lru_cache(maxsize=8)

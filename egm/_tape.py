@@ -86,16 +86,15 @@ class Tape(np.random.Generator):
         """Return the result of `normal` for the mean 0 and the standard deviation 1, in the shape `size`."""
         return self.normal(0.0, 1.0, *size, **named)
 
-    def discrete(self, maker: str, metric: str, scale: float) -> Callable[[list[int]], list[int]]:
-        """Return a function that replaces a list of zeros by as many of the next prescribed numbers.
+    def discrete(self, maker: str, metric: str, scale: float) -> Callable[[int], list[int]]:
+        """Return a function that gives as many of the next prescribed numbers as it is told.
 
-        The method takes the place of `egm.samplers.vector_noise`, which returns a function that adds noise to integers;
-        the samplers pass zeros. OpenDP's names `maker` and `metric` are recorded as the law of each number, with
-        `scale`.
+        The method takes the place of `egm.samplers.vector_noise`, which returns a function that draws noise. OpenDP's
+        names `maker` and `metric` are recorded as the law of each number, with `scale`.
         """
         if not self.secure:
             raise ValueError("release must take its noise from the rng that it gets, and it used a secure sampler")
-        return lambda zeros: [int(noise) for noise in self._next((maker, metric), 0.0, scale, len(zeros))]
+        return lambda size: [int(noise) for noise in self._next((maker, metric), 0.0, scale, size)]
 
     def _next(self, law: Law, loc: ArrayLike, scale: ArrayLike, size: int | tuple[int, ...] | None) -> Array:
         """Return `loc` plus the next prescribed numbers, and record `law` and `scale` for each of them."""
@@ -181,7 +180,7 @@ def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, A
             f"release must draw secure l2 noise with a standard deviation of at least {_LEAST_L2:.0f}, got {least!r}"
         )
     drawn = [_random_bits.half_gamma(round(2 * shape), size) for shape in shapes]
-    numbers = _columns([vector_noise(*law, scale)([0] * size) for law, scale, _ in asked], size)
+    numbers = _columns([vector_noise(*law, scale)(size) for law, scale, _ in asked], size)
     noises = np.rint(numbers * _factors(asked, shapes, drawn, size))
     return noises, np.tile(shapes, (size, 1)), noises
 

@@ -98,7 +98,7 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     >>> all(abs(y - count) < 200 for y, count in zip(noisy, counts))
     True
     """
-    return vector_noise("make_gaussian", "l2_distance", fitting(2.0**58, std=std))([0] * count(size=size))
+    return vector_noise("make_gaussian", "l2_distance", fitting(2.0**58, std=std))(count(size=size))
 
 
 def secure_l2(scale: float, size: int) -> list[int]:
@@ -194,7 +194,7 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     >>> abs(noisy - 1234) < 200
     True
     """
-    return vector_noise("make_laplace", "l1_distance", fitting(2.0**54, scale=scale))([0] * count(size=size))
+    return vector_noise("make_laplace", "l1_distance", fitting(2.0**54, scale=scale))(count(size=size))
 
 
 def secure_sample(size: int, probability: float) -> NDArray[np.bool]:

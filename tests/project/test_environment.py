@@ -79,12 +79,12 @@ def test_requirements_are_the_constraints_with_hashes():
 
 
 def test_samplers_are_those_whose_laws_were_tested(pins):
-    """pyproject.toml allows OpenDP from 0.14.2 on, but not yet the minor version after the tested one.
+    """pyproject.toml allows OpenDP from 0.15 on, but not yet the minor version after the tested one.
 
-    OpenDP's samplers, which draw secure noise, have a bias in earlier versions, and have not been tested in later minor
-    versions. The tested version is that in constraints.txt.
+    OpenDP's samplers, which draw secure noise, have a bias before version 0.14.2, take no arrays before 0.15, and have
+    not been tested in later minor versions than that in constraints.txt.
     """
     opendp, tested = direct_dependencies()["opendp"], Version(str(pins["opendp"]).removeprefix("=="))
-    assert not any(opendp.contains(version) for version in ("0.14.0", "0.14.1"))
-    assert opendp.contains("0.14.2")
+    assert not any(opendp.contains(version) for version in ("0.14.1", "0.14.2"))
+    assert opendp.contains("0.15.0")
     assert not opendp.contains(f"{tested.major}.{tested.minor + 1}.0")
