@@ -26,9 +26,9 @@ def error_and_slopes(
 ) -> tuple[float, Array]:
     """Compute the expected squared error by clipping, and its derivatives with respect to the logarithms of semi-axes.
 
-    The rows are clipped to the ellipsoid with the semi-axes `axes`. The error is the sum of the two results of
-    `egm.forecast.clipping`, which explains the other arguments: `n` is the number of rows, `sigma` has the standard
-    deviations, `offset` is the mean minus the center, and the error is averaged over the `factors` of `sigma`.
+    The `n` rows are clipped to the ellipsoid with the semi-axes `axes`, shape (d,). The error is the sum of the two
+    results of `egm.forecast.clipping`. The arguments `sigma` (standard deviations of a row), `offset` (mean minus
+    center) and `factors` (of `sigma`, over which the error is averaged) are those of that function.
     """
     error, slopes = 0.0, np.zeros(axes.size)
     for factor in factors:
@@ -56,9 +56,9 @@ def best_axes(
     """Find the semi-axes of the ellipsoid to which rows are clipped for the least expected squared error.
 
     ``noise(axes)`` returns the total variance of the noise, and its derivative with respect to the sum of the squared
-    semi-axes. The error at the result is never larger than at `start`, where the search begins. The other arguments are
-    those of `egm.forecast.clipping`: the number `n` of rows, the standard deviations `sigma`, the `offset` of the mean
-    from the center, and the `factors` of `sigma`, over which the error is averaged.
+    semi-axes. The search begins at the semi-axes `start`, and the result never has a larger error. The other arguments
+    are those of `egm.forecast.clipping`: the number `n` of rows, the standard deviations `sigma`, the `offset` of the
+    mean from the center, and the `factors` of `sigma`, over which the error is averaged.
 
     The search is a quasi-Newton method for the coordinates p_j log a_j, where a_j are the semi-axes and p_j is a_j /
     ||a|| at the start. In these coordinates the variance of the noise is equally curved in every direction. The search
@@ -81,10 +81,10 @@ def _descended(
     offset: Array,
     factors: Sequence[float],
 ) -> tuple[Array, float]:
-    """Search once for the semi-axes of least expected squared error, with the arguments of `best_axes`.
+    """Search once, from the semi-axes `start`, for the semi-axes of least expected squared error.
 
-    The search begins at the semi-axes `start`. Return the changes of their logarithms, and the relative decrease of the
-    error.
+    Return the changes of the logarithms of the semi-axes, shape (d,), and the relative decrease of the error. All
+    arguments are those of `best_axes`.
     """
     pace = start / np.linalg.norm(start)
     down = np.log(_LEAST_NORM * min(factors) * np.linalg.norm(sigma / start))

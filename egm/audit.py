@@ -7,12 +7,12 @@ procedure. Then
 
 for every event S, and likewise with P and Q exchanged. So each event gives a lower bound of
 epsilon, :math:`\log((P(S) - \delta) / Q(S))`, and many releases give confidence limits of P(S) and
-Q(S). The event is chosen by means of some of the releases and counted in the others. Therefore the
-bound is above the true epsilon with probability at most 1 - `confidence` (see `lower_bound`), for any
-procedure and however the event is chosen. A bound above the promised epsilon shows that the promise
-is broken. A bound below the promised epsilon is not a proof of privacy.
+Q(S). Some of the releases are used to choose the event, and the others to count how often it occurs.
+Therefore the bound is above the true epsilon with probability at most 1 - `confidence` (see
+`lower_bound`), for any procedure and for any way to choose the event. A bound above the promised
+epsilon shows that the promise is broken. A bound below the promised epsilon is not a proof of privacy.
 
-`egm.study.planted` makes mechanisms with known bugs, and such bounds find these bugs.
+`egm.study.planted` makes mechanisms with known bugs, and the bounds of this module find these bugs.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from egm._validate import count, exact, generator, probability, real, scalar
 __all__ = ["lower_bound", "project", "replay"]
 
 _CHOOSING = 0.2  # share of the releases by which the event is chosen
-_FEWEST = 10  # releases, of which two choose the event: their variance needs two
+_FEWEST = 10  # least number of releases: a fifth of them, two, choose the event, and a variance needs two numbers
 _SHARES = np.linspace(0.005, 0.995, 199)  # shares of the releases that lie beyond the thresholds
 _USUAL = 0.995  # share of the releases that are not suspected to be outliers; rarer events are not chosen anyway
-_FAR = 1e3  # an outlier is so many times as far away as these
+_FAR = 1e3  # an outlier is more than so many times as far from the median as this share of the releases
 _LARGEST = 2.0**500  # its square and the sum of many squares do not overflow
 _NOISELESS = 1e-13  # a variance that is smaller, relative to the largest variance, comes from rounding alone
 _COMPARED = 5  # replayed releases that are compared with calls of the release
@@ -53,8 +53,8 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     one : array_like, shape (m,) or (m, k)
         Releases for a data set, finite and independent of each other, with m >= 10.
     other : array_like, shape (m,) or (m, k)
-        Releases for a neighboring data set, likewise. ``one[i]`` and ``other[i]``
-        may depend on each other.
+        Releases for a neighboring data set, finite and independent of each other. ``one[i]`` and
+        ``other[i]`` may depend on each other.
     delta : float
         Delta for which the procedure is (epsilon, delta)-private, in [0, 1).
     confidence : float, default 1 - 1e-6
@@ -72,16 +72,17 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
         If `delta` or `confidence` is outside its range, if `one` and `other` differ in shape or have
         fewer than 10 releases, or if a release is not finite.
     TypeError
-        If `delta` or `confidence` is not a real number, or if `one` or `other` is not made of real
-        numbers or truth values, for example a masked array.
+        If `delta` or `confidence` is not a real number, or if `one` or `other` is a masked array or
+        is not made of real numbers or truth values.
 
     Notes
     -----
     The first fifth of the releases is used to choose an event [1]_: a direction (by `project`), a
-    threshold in this direction, and the side of the threshold. The other releases are counted. The
-    bound follows from the exact confidence limits [2]_ of two binomial probabilities, each of which
-    is wrong with probability at most (1 - `confidence`) / 2. At most one release in a hundred is
-    left out when the direction is chosen, if it is far away from all others.
+    threshold in this direction, and the side of the threshold. How often the event occurs is counted
+    in the other releases. The bound follows from exact confidence limits [2]_ of the probabilities
+    of the event for the two data sets. Each limit is wrong with probability at most
+    (1 - `confidence`) / 2. Releases that are far away from all others are not used to choose the
+    direction, if they are fewer than one in a hundred.
 
     References
     ----------
@@ -139,8 +140,8 @@ def project(one: Array, other: Array) -> Array:
     Returns
     -------
     ndarray, shape (k,)
-        Direction. The products ``one @ direction`` and ``other @ direction`` are, for normal noise,
-        the numbers that tell the two data sets apart best; those of `one` have the larger mean.
+        Direction, of any length. For normal noise, no other direction separates the products
+        ``one @ direction`` and ``other @ direction`` better. The former have the larger mean.
 
     Raises
     ------
@@ -198,9 +199,10 @@ def _releases(**named: Any) -> Array:
 
 
 def _scaled(one: Array, other: Array, split: int) -> list[Array]:
-    """Return `one` and `other` with each column multiplied by a power of 2, so that no square overflows.
+    """Return `one` and `other`, shape (m, k), with each column multiplied by a power of 2, so that no square overflows.
 
-    The power, by which nearly all of the first `split` releases are at most 1, does not depend on the others.
+    After the multiplication, nearly all of the first `split` entries of a column are at most 1 in absolute value. The
+    power does not depend on the later entries.
     """
     sizes = np.abs(np.concatenate([one[:split], other[:split]]))
     usual = _ranked(sizes, _USUAL)
@@ -210,10 +212,10 @@ def _scaled(one: Array, other: Array, split: int) -> list[Array]:
 
 
 def _near(releases: Array) -> NDArray[np.bool]:
-    """Return which of the `releases`, shape (2 m, k), are not far away from nearly all others, in the shape (2, m).
+    """Return for each of the `releases`, shape (2 m, k), False if it is far away from nearly all others, or else True.
 
-    The first m are those for one data set. If more than a few are far away, which is so only for a large k, the result
-    is true for all.
+    The result has the shape (2, m): the first m releases are those for one data set, the others those for its neighbor.
+    If one percent or more of either half are far away, which is possible for a large k, all entries are True.
     """
     distances = np.abs(releases - _ranked(releases, 0.5))
     usual = _ranked(distances, _USUAL)
@@ -222,9 +224,9 @@ def _near(releases: Array) -> NDArray[np.bool]:
 
 
 def _ranked(numbers: Array, share: float) -> Array:
-    """Return for each column of `numbers` the smallest entry that is at least as large as this `share` of all others.
+    """Return a quantile of each column: the smallest entry that is at least as large as this `share` of the others.
 
-    It is a quantile, which is found faster than by NumPy's function.
+    `np.quantile` would be slower.
     """
     rank = math.ceil(share * (len(numbers) - 1))
     found: Array = np.partition(numbers, rank, axis=0)[rank]
@@ -242,9 +244,10 @@ def _exceeding(releases: Array, thresholds: ArrayLike) -> NDArray[np.int_]:
 def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
     """Return a lower bound of epsilon from counts of one event in `m` releases of each of two neighboring data sets.
 
-    The event occurred `likely` times for the first data set, and `rare` times for the second. With a lower confidence
-    limit p of its probability for the first and an upper limit q for the second, the bound is log((p - delta) / q), or
-    0 if that is not positive. Each limit is wrong with probability at most `error` / 2. The counts may be arrays.
+    The event occurred `likely` times for the first data set, and `rare` times for the second; both may be arrays. Let p
+    be a lower confidence limit of the probability of the event for the first data set, and q an upper limit for the
+    second. The bound is log((p - delta) / q), or 0 if this is negative. Each limit is wrong with probability at most
+    `error` / 2.
     """
     p = np.where(likely > 0, betaincinv(np.maximum(likely, 0.5), m - likely + 1, error / 2), 0.0)
     q = np.where(rare < m, 1 - betaincinv(np.maximum(m - rare, 0.5), rare + 1, error / 2), 1.0)
@@ -255,7 +258,7 @@ def _bound(likely: Any, rare: Any, m: int, delta: float, error: float) -> Array:
 
 
 def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | None = None) -> Array:
-    """Draw many releases with few calls of `release`, which must add a linear function of noise to a fixed value.
+    """Draw many releases at once from a function that adds a linear function of noise to a fixed value.
 
     Parameters
     ----------
@@ -276,9 +279,9 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     ------
     ValueError
         If the result of `release` is not a fixed value plus a linear function of noise, as far as a
-        few calls show this; if it draws by other functions than those in the Notes; if it takes
-        noise from elsewhere than `rng`, although `rng` is given; if secure l2 noise has a standard
-        deviation below 2**20; or if `size` is not a whole number >= 1.
+        few calls show this; if `release` draws by other functions than those in the Notes, or by a
+        secure sampler although `rng` is given; if secure l2 noise has a standard deviation below
+        2**20; or if `size` is not a whole number >= 1.
     TypeError
         If `size` is not a real number, or if `rng` is neither None nor a NumPy Generator.
 
@@ -289,13 +292,14 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     `gamma` for the random variance of l2 noise. The secure samplers are those of Gaussian, Laplace
     and l2 noise. All randomness of `release` must come from these functions.
 
-    A call with zeros gives the fixed value. Then, for each number in turn, a call with the
-    scale of its law for this number, and zeros for the others, gives its coefficients. The random
-    variance of l2 noise is replaced by its mean in these calls. Then noise is drawn `size` times by
-    the sampler that the release uses, multiplied by the coefficients, and added to the value. The
-    first five results are compared with calls of `release` on this noise, which must also ask for
-    the same laws and scales. For secure noise, a second call of `replay` with equal laws, scales
-    and `size` uses the draws of the first again, as `lower_bound` allows for two data sets.
+    A call in which all noise is zero gives the fixed value. Then there is one call for each number
+    of noise. In this call the number is the scale of its law, and all others are zero; so the call
+    gives the coefficients of the number. The random variance of l2 noise is replaced by its mean in
+    these calls. Then noise is drawn `size` times by the sampler that the release uses, multiplied by
+    the coefficients, and added to the value. The first five results are compared with calls of
+    `release` on this noise, which must also ask for the same laws and scales. For secure noise, a
+    second call of `replay` with equal laws, scales and `size` uses the draws of the first again, as
+    `lower_bound` allows for two data sets.
 
     Examples
     --------
@@ -328,8 +332,8 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
 
 def _unit(law: Law, scale: float) -> float:
-    """Return the size, not 0, of the noise by which `replay` finds a coefficient; `law` and `scale` are the noise's.
+    """Return the number, > 0, that `replay` puts in place of noise of the given `law` and `scale`, to see its effect.
 
-    It is the scale, which is rounded for the noise of secure samplers: these draw integers.
+    The number is `scale`, or 1 if `scale` is 0. For secure samplers, which draw integers, it is rounded to one, >= 1.
     """
     return max(float(round(scale)), 1.0) if isinstance(law, tuple) else scale or 1.0

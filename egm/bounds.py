@@ -33,7 +33,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
     Parameters
     ----------
     p : float or array_like
-        Probability with which Q may exceed the bound, or several, strictly between 0 and 1.
+        Probability or probabilities with which Q may exceed the bound, strictly between 0 and 1.
     weights : array_like, shape (d,)
         Weights w of the terms of Q, finite and > 0.
 
@@ -46,7 +46,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
     Raises
     ------
     ValueError
-        If `p` or `weights` are outside these ranges.
+        If `p` or an entry of `weights` is outside its range.
 
     See Also
     --------
@@ -59,8 +59,8 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
 
     .. math:: \sum_j w_j + \sqrt{8 \ln(1/p) \sum_j w_j^2}.
 
-    It is Lemma 4.2 of [1]_, and follows from Bernstein's inequality ([2]_, Proposition 2.10), whose
-    parameter b is :math:`3 \max_j w_j` here.
+    It is Lemma 4.2 of [1]_, and follows from Bernstein's inequality ([2]_, Proposition 2.10) with the
+    parameter :math:`3 \max_j w_j` of Bernstein's condition.
 
     References
     ----------
@@ -91,7 +91,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
 
 
 def bernstein_limit(weights: ArrayLike) -> float:
-    r"""Return the smallest probability p for which `bernstein`, Lemma 4.2 of Poulsen's report (2023), is finite.
+    r"""Return the smallest probability p for which the bound `bernstein` (Lemma 4.2 of Poulsen's report) is finite.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def bernstein_limit(weights: ArrayLike) -> float:
     Raises
     ------
     ValueError
-        If `weights` are outside this range.
+        If an entry of `weights` is not finite and > 0.
 
     See Also
     --------
@@ -135,7 +135,7 @@ def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Floats:
     Parameters
     ----------
     p : float or array_like
-        Probability with which Q may exceed the bound, or several, strictly between 0 and 1.
+        Probability or probabilities with which Q may exceed the bound, strictly between 0 and 1.
     weights : array_like, shape (d,)
         Weights w of the terms of Q, finite and > 0.
 
@@ -147,7 +147,7 @@ def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Floats:
     Raises
     ------
     ValueError
-        If `p` or `weights` are outside these ranges.
+        If `p` or an entry of `weights` is outside its range.
 
     See Also
     --------
@@ -193,7 +193,7 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
     Parameters
     ----------
     p : float or array_like
-        Probability with which Q may exceed the bound, or several, strictly between 0 and 1.
+        Probability or probabilities with which Q may exceed the bound, strictly between 0 and 1.
     weights : array_like, shape (d,)
         Weights w of the terms of Q, finite and > 0.
 
@@ -205,7 +205,7 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
     Raises
     ------
     ValueError
-        If `p` or `weights` are outside these ranges.
+        If `p` or an entry of `weights` is outside its range.
 
     See Also
     --------
@@ -252,7 +252,8 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
         `sigma`. Here :math:`\eta` is the noise with the scaling of Lemma 4.1
         (`egm.scaling.expected_norm`) and the clip probability 1/n, and :math:`\sigma_\mathrm{opt}`
         is the noise multiplier. The bound is infinite for ``n > theorem4_limit(sigma)``, where the
-        theorem claims nothing, and where it would overflow. It is never below the least double > 0.
+        theorem claims nothing, and if it would overflow. If it would underflow to 0, it is the least
+        double > 0.
 
     Raises
     ------
@@ -262,7 +263,7 @@ def theorem4(sigma: ArrayLike, n: int) -> float:
     See Also
     --------
     theorem4_limit : The largest n for which the theorem holds.
-    egm.scaling.noise_factor : A quarter of the number that is bounded here, exact and for any scaling.
+    egm.scaling.noise_factor : A quarter of the number that `theorem4` bounds, exact and for any scaling.
 
     Notes
     -----
@@ -319,7 +320,7 @@ def theorem4_limit(sigma: ArrayLike) -> float:
     Raises
     ------
     ValueError
-        If `sigma` is outside this range.
+        If an entry of `sigma` is not finite and > 0.
 
     See Also
     --------
@@ -338,9 +339,9 @@ def theorem4_limit(sigma: ArrayLike) -> float:
 
 
 def _scaled(weights: ArrayLike) -> tuple[float, Array]:
-    """Check `weights`, and return the largest of them and all of them divided by it.
+    """Check `weights`, and return the largest weight and a vector of all weights divided by it.
 
-    The sum of the squares of these quotients neither overflows nor is 0.
+    The sum of the squares of the quotients neither overflows nor is 0.
     """
     weights = vector(weights=weights)
     unit = float(np.max(weights))

@@ -35,7 +35,7 @@ from egm._types import Array, Floats, Target
 
 __all__ = ["ErrorForecast", "best_clip_norm", "clipping", "correlated_clipping", "loss_of_a_row"]
 
-_LEAST_WEIGHT = 1e-20  # the squared norm of a row does not show coordinates of smaller relative weight
+_LEAST_WEIGHT = 1e-20  # coordinates of a smaller weight, over the largest weight, do not affect the norm of a row
 _CERTAIN = 1e10  # mean, in standard deviations, of a coordinate that is nearly constant
 
 
@@ -263,11 +263,11 @@ def loss_of_a_row(
     Returns
     -------
     variance : ndarray, shape (d,)
-        Variance of the row's error in each coordinate, summed over its copies, in squared units of
-        the data.
+        Variance of the row's error in each coordinate, summed over the `copies` of the coordinate, in
+        squared units of the data.
     squared_bias : ndarray, shape (d,)
-        Squared mean of the row's error in each coordinate, summed over its copies, in squared units
-        of the data.
+        Squared mean of the row's error in each coordinate, summed over the `copies` of the
+        coordinate, in squared units of the data.
 
     See Also
     --------
@@ -293,7 +293,7 @@ def loss_of_a_row(
 def _loss_of_a_row(
     sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
 ) -> tuple[Array, Array]:
-    """Compute the results of `loss_of_a_row` for `factors` = (1,); the other arguments are the same."""
+    """Compute the two results of `loss_of_a_row` with the same arguments, but for the one factor 1."""
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))
@@ -351,9 +351,9 @@ def best_clip_norm(
 
     Notes
     -----
-    The smallest clip norm that is tried is 0.001 times a row's typical norm, so that nearly
-    everything is clipped. The largest clip norm that is tried is the norm that a row exceeds with
-    probability 0.001/n if the center is the mean, plus the norm of the scaled offset.
+    The smallest clip norm that is tried is 0.001 times a row's typical norm, which clips nearly all
+    rows. The largest clip norm that is tried is the norm that a row exceeds with probability 0.001/n
+    if the center is the mean, plus the norm of the scaled offset.
 
     A local search is enough, because the error is a convex function of C for every offset. For a
     row x let :math:`U = x - \mathrm{center}`, and let y be U times `scaling`. Then the expected
@@ -361,9 +361,10 @@ def best_clip_norm(
 
     .. math:: \text{noise} + n E\|L U\|^2 + (n^2 - n) \|E[L U]\|^2,
 
-    where the lost share :math:`L = \max(0, 1 - C / \|y\|)` is convex in C and not negative. Hence
-    :math:`L^2` is convex in C, and so is :math:`|E[L U_j]|`: it is :math:`|\mathrm{offset}_j|` times
-    the mean of L under another law of x, which does not depend on C (see `egm.gx2.clip_moments`).
+    where :math:`L = \max(0, 1 - C / \|y\|)`, the share of its length that y loses, is convex in C
+    and not negative. Hence :math:`L^2` is convex in C. :math:`|E[L U_j]|` is convex, too, because it is
+    :math:`|\mathrm{offset}_j|` times the mean of L under another law of x, which does not depend on C
+    (see `egm.gx2.clip_moments`).
 
     Examples
     --------

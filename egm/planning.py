@@ -3,7 +3,7 @@ r"""Find the epsilon, or the number of rows, that a release needs for a given ac
 A mechanism forecasts the error of a release for its epsilon and its number of rows. `solve` goes
 the other way, and returns the mechanism with the least epsilon (or number of rows, or rho, the
 budget of an adaptive mechanism) for which the forecast error is at most a target. `curve` computes
-the error for several values of one of these.
+the forecast error for several values of epsilon, of rho, or of the number of rows.
 
 The error is one of four measures, for one column or, with "sum" and "mean", for all columns
 together. The forecast assumes that the user's guesses of the center and the standard deviations are
@@ -47,7 +47,7 @@ from egm.mechanisms import (
 
 __all__ = ["curve", "solve"]
 
-_LEAST_RHO = 1e-9  # smallest rho that is tried if ranges are declared, with which no budget is too small
+_LEAST_RHO = 1e-9  # smallest rho that is tried if ranges are declared, because then no budget is too small
 _MOST_ROWS = 2**53  # every whole number up to this one is a double
 _RATIO = 4.0  # largest ratio of a value to the one before, in the search for the first value that meets the target
 
@@ -98,7 +98,7 @@ def solve(
         They must be given for this mechanism, and for no other.
     center : float or array_like, shape (d,), optional
         Mean of the rows for which an AdaptiveDataMechanism makes its forecast, within the declared
-        ranges; by default the middle of the ranges, which is 0 with `radius`.
+        `ranges` or `radius`; by default the middle of the ranges, or 0 if there are none.
 
     Returns
     -------
@@ -137,13 +137,13 @@ def solve(
     It ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows. For a given clip probability,
     and for ``clip_probability="optimal"`` and all columns together, the error falls with epsilon, so
     that the result is the least solution. This also holds for ``noise="best"``, for which the error
-    rises once, at the epsilon above which l2 noise is not considered: each side is searched for
-    itself. Under "optimal" the error of a single column can grow with epsilon for a while, and the
-    forecast of an AdaptiveDataMechanism has small jumps; there smaller solutions are possible that
-    the search does not see.
+    rises once, at the epsilon above which l2 noise is not considered: the search first finds out
+    whether the least solution is below or above this epsilon. Under "optimal" the error of a single
+    column can grow with epsilon for a while, and the forecast of an AdaptiveDataMechanism has small
+    jumps; there smaller solutions are possible that the search does not see.
 
-    A search takes 8 to 40 forecasts, and up to 80 for very many rows: a few tenths of a second, and
-    some seconds under "optimal" or for an AdaptiveDataMechanism.
+    A search takes at most 40 forecasts, or 80 for very many rows: a few tenths of a second, and some
+    seconds under "optimal" or for an AdaptiveDataMechanism.
 
     The measure "interval" is half of the width of the interval that a release has for
     column j (`egm.mechanisms.DataRelease.interval`), for normal noise and a public number of rows. It
@@ -157,8 +157,9 @@ def solve(
     Here :math:`\mathrm{Var}_j` is the variance and :math:`\text{bias}_j` the mean of the part of a row
     that clipping removes (see `egm.forecast.loss_of_a_row`) if `sigma` is too small by the factor
     `sigma_factor`. For an AdaptiveDataMechanism the interval is the one that a release with the
-    forecast noise and bias would have. For the other measures, the share of a column in this
-    mechanism's squared error is taken to be its share in the variance of the noise.
+    forecast noise and bias would have. For the other measures, the forecast squared error of an
+    AdaptiveDataMechanism is divided between the columns in proportion to the variances of their
+    noise.
 
     Under "add_remove" the error of the mean is that of the sum divided by the declared n; the noisy
     number of rows is not taken into account.
@@ -288,9 +289,9 @@ def _error_of(
 ) -> Callable[[float], float]:
     """Check the arguments of `solve` and `curve`; return a function from the value of a field to the forecast error.
 
-    The name of the field, such as "epsilon", is passed by the keyword `for_` or `of`. `measure`, `column` and
-    `confidence` say which error is meant; `sigma` and `center` are the standard deviations and the mean of the rows for
-    the forecast of an AdaptiveDataMechanism.
+    The one keyword argument in `named`, `for_` or `of`, is the name of the field, such as "epsilon". `measure`,
+    `column` and `confidence` say which error is meant. `sigma` and `center` are the standard deviations and the mean of
+    the rows for the forecast of an AdaptiveDataMechanism.
     """
     ((name, field),) = named.items()
     fields = _fields(mechanism)
@@ -328,7 +329,7 @@ def _error_of(
 
 
 def _fields(mechanism: AnyMechanism) -> tuple[str, ...]:
-    """Return the names of the fields of `mechanism` that can be solved for; raise a TypeError if it is no mechanism."""
+    """Return the names of the fields of `mechanism` that `solve` can find; raise a TypeError if there are none."""
     if isinstance(mechanism, AdaptiveDataMechanism):
         return "rho", "n"
     if isinstance(mechanism, GaussianDataMechanism):
@@ -339,10 +340,11 @@ def _fields(mechanism: AnyMechanism) -> tuple[str, ...]:
 
 
 def _imagined(mechanism: AnyMechanism, sigma: ArrayLike | None, center: ArrayLike | None) -> dict[str, Array]:
-    """Return the arguments of the forecast of an AdaptiveDataMechanism; for another mechanism, an empty dictionary.
+    """Return a dictionary with the arguments for the forecast of an AdaptiveDataMechanism, empty for other mechanisms.
 
     The arguments are the standard deviations `sigma` and the mean `center` of the rows. Raise ValueError if `sigma` is
-    missing for an AdaptiveDataMechanism, if one of the two does not fit it, or if one is given for another mechanism.
+    missing for an AdaptiveDataMechanism, if `sigma` or `center` does not fit this mechanism, or if one of them is given
+    for another mechanism.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         if sigma is None:
@@ -359,8 +361,8 @@ def _imagined(mechanism: AnyMechanism, sigma: ArrayLike | None, center: ArrayLik
 def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
     """Return the index of `column`; if `column` is None, return a slice of all columns, or 0 if there is only one.
 
-    `columns` has the names of the columns, or None: then `column` is an index. `size` is the number of columns. Raise
-    ValueError if there is no such column.
+    `columns` has the names of the columns. If it is None, `column` is itself an index. `size` is the number of columns.
+    Raise ValueError if there is no such column.
     """
     if column is None:
         return slice(None) if size > 1 else 0
@@ -374,9 +376,10 @@ def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
 
 
 def _jumps(mechanism: AnyMechanism, field: str) -> list[float]:
-    """Return the values of `field` just above which the error of `mechanism` may rise, at most one, as a list.
+    """Return a list of the values of `field` just above which the error of `mechanism` may rise, at most one value.
 
-    With the noise "best" this is the largest epsilon for which l2 noise is considered, if some larger epsilon is tried.
+    There is such a value if `field` is "epsilon" and the noise is "best": the largest epsilon for which l2 noise is
+    considered, unless `solve` tries no epsilon on one side of it.
     """
     it: Any = mechanism
     if field != "epsilon" or getattr(it, "noise", None) != "best":
@@ -401,11 +404,11 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
 
 
 def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Array:
-    """Return the expected squared error of each entry of a release of `mechanism`.
+    """Return the expected squared error of each entry of a release of `mechanism`, as a vector.
 
     `imagined` has the standard deviations and the mean of the rows for which an AdaptiveDataMechanism makes its
-    forecast; for other mechanisms it is not used. For a mechanism that does not know its number of entries, the result
-    has one entry.
+    forecast; for other mechanisms it is not used. If a mechanism does not know how many entries its value has, the
+    result has one entry.
     """
     if isinstance(mechanism, GaussianDataMechanism):
         return mechanism.error_by_column()
@@ -422,10 +425,11 @@ def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Arra
 def _half_widths(
     mechanism: GaussianDataMechanism | AdaptiveDataMechanism, tail: float, imagined: dict[str, Array]
 ) -> Array:
-    """Return half of the width of the confidence interval of each mean that `mechanism` would release, times n.
+    """Return, for each column, n times half of the width of the confidence interval for the mean, as a vector.
 
-    The interval may fail with the probability 2 `tail`. `imagined` has the standard deviations and the mean of the rows
-    for which an AdaptiveDataMechanism makes its forecast; for a GaussianDataMechanism it is not used.
+    The interval is that of a release of `mechanism`, and may fail with the probability 2 `tail`. `imagined` has the
+    standard deviations and the mean of the rows for which an AdaptiveDataMechanism makes its forecast; for a
+    GaussianDataMechanism it is not used.
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)

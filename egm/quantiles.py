@@ -28,7 +28,7 @@ from egm._validate import drawn_epsilon, finite, generator, nonnegative, positiv
 
 __all__ = ["epsilon_of_rho", "interval", "quantile", "secure_quantile"]
 
-POINTS = 10**8  # most points of `secure_quantile`: more than fit into memory
+POINTS = 10**8  # largest number of points of `secure_quantile`; they take 0.8 GB of memory
 _BLOCK = 1 << 20  # numbers of `values` handled at a time
 _TINY = np.finfo(float).tiny
 
@@ -83,10 +83,11 @@ def quantile(
 
         \frac{high - low}{g} \exp\Bigl( -\frac{\varepsilon (t - s)}{2} \Bigr),
 
-    where :math:`g` is the total length of those gaps between values whose points have a rank that
-    differs from :math:`q n` by at most :math:`s < t`. So the error in rank grows only with the
-    logarithm of the length of the range. The caller should first move equal values apart a little,
-    because they leave gaps of length zero. A column takes a time of O(n log n).
+    for any :math:`s < t`. Here :math:`g` is the total length of the gaps between values in which the
+    rank differs from :math:`q n` by at most :math:`s`. So the error in rank grows only with the
+    logarithm of the length of the range. Between equal values there is a gap of length zero, from
+    which no point is drawn; so the caller should first move equal values apart a little. A column
+    takes a time of O(n log n).
 
     References
     ----------
@@ -131,8 +132,8 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     epsilon : float
         Privacy parameter of the draw in each column, at least 1e-300.
     step : float
-        Distance of neighboring points, in the units of the values, > 0. Only these points, 1e8 at
-        most, can be drawn, so even the best may differ from the quantile by up to this distance.
+        Distance between neighboring points, in the units of the values, > 0. There may be at most 1e8
+        points. Even the best of them may differ from the quantile by up to `step`.
 
     Returns
     -------
@@ -323,9 +324,9 @@ def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.G
     The result has k points. In each row, the n values leave n + 1 gaps between `low` and `high`, both
     of shape (k, 1). The array `penalty`, shape (n + 1,), has a number for each gap, which is larger the
     further the gap is from the wanted quantile. A gap is drawn with probability proportional to
-    length * exp(-penalty); then a uniform point of this gap is drawn. The drawn gap is the one for
-    which log(length) - penalty + Gumbel noise is largest. The Gumbel noise is minus the logarithm of a
-    standard exponential variable. All randomness comes from the Generator `rng`.
+    length * exp(-penalty); then a uniform point of this gap is drawn. To draw a gap, the function takes
+    the one for which log(length) - penalty + Gumbel noise is largest, where the Gumbel noise is minus
+    the logarithm of a standard exponential variable. All randomness comes from the Generator `rng`.
     """
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
     gaps = np.diff(edges, axis=1)

@@ -14,7 +14,7 @@ from egm._types import Array, ArrayLike, Columns, Floats, NoiseLaw, Whole
 from egm._validate import positive, probability, scalar
 from egm.calibration import analytic_noise_multiplier, l2_noise_scale
 
-L2_EPSILONS = 1e-6, 1e4  # l2 noise is calibrated between them
+L2_EPSILONS = 1e-6, 1e4  # smallest and largest epsilon for which l2 noise can be calibrated
 
 T = TypeVar("T", bound=Floats)
 M = TypeVar("M")
@@ -124,9 +124,9 @@ def match(columns: Columns, **named: Array) -> None:
 def calibrate(mechanism: Any, size: int) -> float:
     """Check epsilon, delta and the argument `noise` of `mechanism`, and return the noise multiplier.
 
-    This is the smallest standard deviation of each of `size` coordinates that suffices for a query of sensitivity 1.
-    If `noise` is "best", the law with the smaller multiplier is taken. The function stores in `mechanism` the fields
-    `epsilon` and `delta` as floats, `noise_law`, the law of the noise, and `noise_size`, which is `size`.
+    The noise multiplier is the smallest standard deviation of the noise, in each of `size` coordinates, that suffices
+    for a query of sensitivity 1. If `noise` is "best", the law with the smaller multiplier is taken. The function
+    stores four fields in `mechanism`: `epsilon` and `delta` as floats, the law `noise_law`, and `size` as `noise_size`.
     """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
@@ -145,16 +145,16 @@ def calibrate(mechanism: Any, size: int) -> float:
 def l2_until(delta: float, size: int) -> float:
     """Return the largest epsilon for which a mechanism with the noise "best" considers l2 noise; -inf if there is none.
 
-    The density of l2 noise at x is proportional to exp(-|x| / s) for a scale s. It is considered if noise with `size`
-    coordinates can be calibrated for epsilon and `delta`, and if rounding costs at most a quarter of `delta`: a secure
-    draw is normal noise with a random standard deviation, which is rounded (see `egm._rows.lattice.delta_of`).
+    l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s, is considered if it can be calibrated
+    for epsilon, `delta` and `size` coordinates, and if rounding costs at most a quarter of `delta`. A secure draw is
+    normal noise with a random standard deviation; the rounding is that of this number (see `lattice.delta_of`).
     """
     ratio = delta / (4 * lattice.l2_distance(size))
     return min(L2_EPSILONS[1], math.log(ratio - 1)) if size <= 10**6 and ratio > 1 else -math.inf
 
 
 def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:
-    """Draw noise of the law `law` from the NumPy Generator `rng`; the array `std` has its standard deviations."""
+    """Draw noise of the law `law` from the NumPy Generator `rng`, with the standard deviations in the array `std`."""
     if law == "gaussian":
         return samplers.simulated_gaussian(std, rng)
     return samplers.simulated_l2(std / math.sqrt(np.size(std) + 1), rng)
@@ -179,10 +179,11 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 
 
 def room(law: NoiseLaw, noise: float) -> float:
-    """Return the standard deviation of normal noise that needs as much room in 64-bit integers as noise of `law`.
+    """Return the standard deviation of normal noise that needs as many bits in integers as noise of the law `law`.
 
     `noise` is the standard deviation of each coordinate, in any unit, and also the result for Gaussian noise. For l2
-    noise the result is 16 times `noise`: l2 noise is normal noise whose standard deviation is random, and can be large.
+    noise the result is 16 times `noise`, because l2 noise is normal noise with a random standard deviation, which can
+    be much larger than `noise`.
     """
     return noise if law == "gaussian" else 16 * noise
 
@@ -221,9 +222,9 @@ def std_on_lattice(mechanism: Any, sensitivity: float, size: int) -> float:
 def std_of_rounded(mechanism: Any, sensitivity: float, size: int) -> float:
     """Return the standard deviation of the discrete noise that makes a rounded value private.
 
-    The value has `size` entries, each rounded to a multiple of a unit, which adds at most sqrt(size) units to the
-    sensitivity. `sensitivity` is the one before rounding; this number and the result are in multiples of the unit.
-    Epsilon, delta and the law of the noise are those of `mechanism`.
+    The value has `size` entries, each rounded to a multiple of a unit. `sensitivity` is the l2-sensitivity of the value
+    before the rounding, which adds at most sqrt(size) units to it. Both `sensitivity` and the result are in multiples
+    of the unit. Epsilon, delta and the law of the noise are those of `mechanism`.
     """
     return std_on_lattice(mechanism, math.ceil(sensitivity) + math.isqrt(size) + 1, size)
 

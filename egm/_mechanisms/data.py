@@ -55,7 +55,7 @@ _RANGE = 1e-100, 1e100  # range of data whose squares, and sums of squares, are 
 
 @dataclass(frozen=True, eq=False)
 class DataRelease(RowSum, Release):
-    """Release of a sum of rows: a `Release` with means, intervals, and a table that has a row for each column.
+    """Release of a sum of rows: a `Release` that also has means, confidence intervals, and a table of all results.
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ class DataRelease(RowSum, Release):
         Noisy number of rows, if the number of rows is not public. Otherwise None.
     clipped : float, optional
         Noisy number of rows that were clipped, if the mechanism counts them. Otherwise None.
-    noise_law : {"gaussian", "l2"}
+    noise_law : {"gaussian", "l2"}, default "gaussian"
         Law of the noise.
     mechanism : GaussianDataMechanism
-        Mechanism that has made the release. It has nothing but public parameters.
+        Mechanism that has made the release. All its parameters are public.
     count_std : float
         Standard deviation of the noise in `count`, or 0 if the number of rows is public.
 
@@ -97,7 +97,7 @@ class DataRelease(RowSum, Release):
 
     @property
     def n(self) -> float:  # type: ignore[override]  # read-only
-        """Return the number of rows: the public one, or the noisy one that was released, but at least 1."""
+        """Return the public number of rows or, if it is private, the released noisy number, but at least 1."""
         return float(self.mechanism.n) if self.count is None else max(self.count, 1.0)
 
     def _noisy_count(self) -> float:
@@ -188,7 +188,8 @@ class GaussianDataMechanism(Mechanism):
     noise_law : {"gaussian", "l2"}
         Law of the noise that is drawn.
     noise_size : int
-        Number of coordinates for which l2 noise is calibrated.
+        Number of coordinates for which l2 noise is calibrated: d, and one for each number of rows
+        that is released with the sum.
     noise_multiplier : float
         Least sufficient standard deviation of each coordinate of the noise for a sum of
         sensitivity 1, by `egm.calibration.analytic_noise_multiplier` or
@@ -439,9 +440,9 @@ class GaussianDataMechanism(Mechanism):
     def _doubts(self) -> tuple[Array, tuple[float, ...]]:
         """Return how wrong the guesses `center` and `sigma` may be, as a pair (distances, factors).
 
-        The distances, shape (d,), are those of the true mean from `center`, as `center_std` declares them. The true
-        standard deviations are `sigma` times one of the factors: `sigma_factor` or 1 / `sigma_factor`, or only 1 if
-        `sigma_factor` is 1.
+        The distances, shape (d,), say how far the true mean may be from `center` in each coordinate. The true standard
+        deviations may be `sigma` times any of the factors, which are `sigma_factor` and 1 / `sigma_factor`, or only 1
+        if `sigma_factor` is 1.
         """
         offset = (
             _CENTER_STD * self.sigma if self.center_std is None else np.broadcast_to(self.center_std, self.sigma.shape)
@@ -449,12 +450,11 @@ class GaussianDataMechanism(Mechanism):
         return offset, (self.sigma_factor, 1 / self.sigma_factor) if self.sigma_factor > 1 else (1.0,)
 
     def _best_clip(self) -> tuple[Array, float, float]:
-        """Return (b, C, p): scaling, clip norm of least forecast error, and probability that a row is clipped.
+        """Return the scaling b, the clip norm C of least forecast error, and the probability that a row is clipped.
 
-        The forecast error is that for guesses `center` and `sigma` that are as wrong as declared; p is the probability
-        for guesses that are right. If `scaling` is "optimal", b and C are chosen together. The search for this pair
-        begins with one of two scalings, those of `egm.scaling.optimal` for the clip probabilities 1/n and 0.1: the one
-        with the smaller error.
+        The forecast assumes that the guesses `center` and `sigma` are as wrong as declared. The probability is that for
+        guesses that are right. If `scaling` is "optimal", b and C are chosen together. The search for this pair begins
+        with the scaling of `egm.scaling.optimal` for the clip probability 1/n or 0.1, whichever has the smaller error.
         """
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
@@ -482,9 +482,9 @@ class GaussianDataMechanism(Mechanism):
         return b, clip_norm, float(gx2.sf(clip_norm**2, (b * self.sigma) ** 2))
 
     def _noise(self, axes: Array) -> tuple[float, float]:
-        """Return the total variance of the noise, and its derivative with respect to the sum of squared semi-axes.
+        """Return the total variance of the noise, and the derivative of this variance by the sum of squared semi-axes.
 
-        The array `axes` has the semi-axes C / b of the ellipsoid to which rows are clipped, with the clip norm C and
+        `axes`, shape (d,), has the semi-axes of the ellipsoid to which rows are clipped: C / b for the clip norm C and
         the scaling b. `egm._clip_region.best_axes` calls this method to find the ellipsoid of least error.
         """
         sensitivity = self._joint.sensitivity(1.0, self._count_weight(1 / axes, 1.0))
@@ -494,7 +494,7 @@ class GaussianDataMechanism(Mechanism):
     def _count_weight(self, b: Array, clip_norm: float) -> float:
         """Return the weight by which the number of rows is multiplied in a release; 0 if that number is not released.
 
-        The mechanism has the scaling `b` and the clip norm `clip_norm`.
+        The weight is the one for the scaling `b` and the clip norm `clip_norm`.
         """
         ratio = np.linalg.norm(np.broadcast_to(self.center, b.shape)) / np.linalg.norm(1 / b)
         return self._joint.weight(clip_norm, float(ratio))
@@ -523,7 +523,7 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _joint(self) -> Joint:
-        """Return a `Joint`, which describes all that is released, and how much one person can change it."""
+        """Return the `Joint` of this mechanism, which computes how much one person can change all that is released."""
         rows = self.per_person if isinstance(self.per_person, int) else 0
         counted = self.neighbors == "add_remove" or rows > 0 or self.missing == "drop_row"
         return Joint(self.neighbors, counted, self.count_clipped, rows**2 or 1)
@@ -712,10 +712,10 @@ class GaussianDataMechanism(Mechanism):
         return float(max(radii))
 
     def _parts(self, noise_std: Array, n: float, count_std: float) -> Parts:
-        """Return a `Parts`: for each column, how much noise and clipping may change the sum of `n` rows.
+        """Return how much noise and clipping may change the sum of `n` rows, for each column, as an object `Parts`.
 
-        The guesses `center` and `sigma` are assumed to be as wrong as declared. `noise_std` and `count_std` are the
-        standard deviations of the noise in the sum and in the number of rows.
+        The guesses `center` and `sigma` are assumed to be as wrong as declared. `noise_std`, shape (d,), and
+        `count_std` are the standard deviations of the noise in the sum and in the number of rows.
         """
         (variance, squared_bias), (_, factors) = self._lost, self._doubts
         spread, bias = factors[0] * self.sigma, np.sqrt(squared_bias)
@@ -785,10 +785,11 @@ class GaussianDataMechanism(Mechanism):
         self._check_rows(X, self._joint.counted or self.per_person is not None, person=person)
 
     def _check_rows(self, X: Any, counted: bool, **labels: Any) -> None:
-        """Raise the errors of `check` for the rows `X` with the `labels` person and by, as `people.layout` takes them.
+        """Raise the errors of `check` that concern the type, the shape and the names of the rows `X`.
 
-        If `counted` is false, there must be `n` rows. Otherwise any number is allowed, because the release itself
-        counts the rows or the persons.
+        If `counted` is false, there must be `n` rows. Otherwise any number of rows is allowed, because the release
+        itself counts the rows or the persons. `labels` has the keyword argument `person` of `release` and, if there are
+        groups, also `by`, the group of each row.
         """
         table, shape = people.layout(X, self.columns, **labels)
         if len(shape) != 2 or not (shape[1] == self.sigma.size or np.isnan(shape[1])):
@@ -895,7 +896,7 @@ class GaussianDataMechanism(Mechanism):
         return self._released(estimate + noise, simulated=True)
 
     def _secure_release(self, grid: lattice.Lattice, total: Whole, rows: int) -> DataRelease:
-        """Return the secure release: the sum and, if released, the numbers of all and of clipped rows, plus noise.
+        """Return the secure release: add noise to the sum of the rows, and to the numbers of rows that are released.
 
         `total` is the sum of the clipped rows, rounded to integers by the `Lattice` `grid`; under `count_clipped` its
         last entry is the number of clipped rows. `rows` is the number of rows, which is released only if it is private.
@@ -917,7 +918,8 @@ class GaussianDataMechanism(Mechanism):
         ------
         ValueError
             If rounding to integers would cost half of `delta` or more, which is possible for a tiny
-            `delta` or a large `epsilon` such as 50; or if the noise is more than 2**36 times the clip norm.
+            `delta` or a large `epsilon` such as 50; or if the standard deviation of the noise is more
+            than 2**36 times the clip norm, or 2**32 times for l2 noise.
 
         Examples
         --------
@@ -931,35 +933,36 @@ class GaussianDataMechanism(Mechanism):
     def _grid(self) -> lattice.Lattice:
         """Return the `Lattice` that says how a secure release rounds clipped rows to integers.
 
-        Its unit, the length that the integer 1 stands for, is at least 2**-40 clip norms. It is larger if the noise, as
-        a multiple of such a small unit, would not fit into 64-bit integers.
+        The unit of the `Lattice`, the length that the integer 1 stands for, is about 2**-40 clip norms. The unit is
+        larger if the noise, divided by such a small unit, would not fit into 64-bit integers.
         """
         sensitivity = float(self._joint.sensitivity(1.0, self.count_weight / self.clip_norm))
         noise = sensitivity * self._joint.stretch * self.noise_multiplier  # in clip norms
         return self._lattice(room(self.noise_law, noise))
 
     def _lattice(self, noise: float) -> lattice.Lattice:
-        """Return the `Lattice` that says how clipped rows are rounded to integers.
+        """Return a `Lattice`, which says how clipped rows are rounded to integers.
 
-        Its unit is so large that normal noise with the standard deviation `noise` times the clip norm fits into 64-bit
-        integers.
+        The unit of the `Lattice`, the length that the integer 1 stands for, is so large that normal noise with the
+        standard deviation `noise` times the clip norm fits into 64-bit integers.
         """
         return lattice.Lattice(self.clip_norm, self.sigma.size, noise, self._unrotated)
 
     @cached_property
     def _unrotated(self) -> Unrotated | None:
-        """Return the object that sums clipped rows and rotates only the sum along the basis, which saves time.
+        """Return an object that adds up clipped rows first and then rotates only the sum along the basis, to save time.
 
-        The result is None if there is no basis, or if every row must be rotated, for the reasons that
-        `egm._rows.unrotated.unrotated` lists.
+        The result is None if there is no basis, or if each row must be rotated before it is added, for one of the
+        reasons that `egm._rows.unrotated.unrotated` lists.
         """
         return unrotated(self.basis, self.b, self.clip_norm)
 
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, int, float]:
-        """Return two weights and the standard deviation of the noise for a secure release, in the unit of `grid`.
+        """Return two weights and the standard deviation of the noise for a secure release, in multiples of a unit.
 
-        `grid` says how rows are rounded to integers. The weights are those by which the number of rows and that of
-        clipped rows are multiplied, each 0 if that number is not released.
+        The unit is ``grid.unit``, the length for which the integer 1 stands. A secure release multiplies the number of
+        rows by the first weight, and the number of clipped rows by the second. A weight is 0 if its number of rows is
+        not released.
         """
         weight = round(self.count_weight / grid.unit)
         clipped_weight, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)
@@ -968,7 +971,7 @@ class GaussianDataMechanism(Mechanism):
     def _simulated_release(
         self, grid: lattice.Lattice, total: Whole, rows: int, rng: np.random.Generator
     ) -> DataRelease:
-        """Return the simulated release: the quantities of `_secure_release`, plus noise from the Generator `rng`.
+        """Return the simulated release: add noise from the Generator `rng` to the sum and to the numbers of rows.
 
         `total` is the sum of the clipped rows, rounded to integers by the `Lattice` `grid`; under `count_clipped` its
         last entry is the number of clipped rows. `rows` is the number of rows, which is released only if it is private.
@@ -982,9 +985,9 @@ class GaussianDataMechanism(Mechanism):
         return self._released(estimate, simulated=True, **counts)
 
     def _released(self, estimate: Array, *, simulated: bool, **counts: float) -> DataRelease:
-        """Make the release from the noisy sum `estimate`.
+        """Make the `DataRelease` with the noisy sum `estimate`; `simulated` says whether its noise is a simulation.
 
-        `counts` may have the entries "count", the noisy number of rows, and "clipped", that of the clipped rows.
+        `counts` may have "count", the noisy number of rows, and "clipped", the noisy number of clipped rows.
         """
         law, std = self.noise_law, self._count_std
         return DataRelease(estimate, self.noise_std, simulated, noise_law=law, mechanism=self, count_std=std, **counts)
@@ -1113,20 +1116,21 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, ...]) -> tuple[Whole, int]:
-    """Replace the rows of each person by their sum, their mean or the first of them, then clip and sum what is left.
+    """Replace the rows of each person by their sum or mean, or keep the first of them; then clip and sum these rows.
 
-    The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism. Return the
-    pair (sum, number of vectors that were summed), which `egm._rows.sums.clipped_sum` computes. The tuple `rule` has
-    the arguments of that function after the first one.
+    The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism. Return the sum
+    of the clipped rows, and how many rows were summed. The function `egm._rows.sums.clipped_sum` computes both, and the
+    tuple `rule` has its arguments after the first one.
     """
     kept = people.gathered(source, how)
     return sums.clipped_sum((block.values for block in kept), *rule)
 
 
 def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:
-    """Return the scaling vector b that the argument `scaling` of the mechanism, here `choice`, stands for.
+    """Return the scaling vector b for `choice`, which is the argument `scaling` of a mechanism.
 
-    If `choice` is a name, b is computed for the standard deviations `sigma` and the clip probability.
+    If `choice` is a name, such as "optimal", b is computed for the standard deviations `sigma` and the clip
+    probability. If `choice` is a vector, it is returned.
     """
     if not isinstance(choice, str):
         return choice

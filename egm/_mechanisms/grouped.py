@@ -250,7 +250,7 @@ class GroupedDataMechanism(Mechanism):
 
     @property
     def _joint(self) -> Joint:
-        """Return a `Joint`, which describes all that is released, and how much one person can change it."""
+        """Return the `Joint` of this mechanism, which computes how much one person can change all that is released."""
         rows = self.mechanism.per_person
         reach_squared = rows**2 if isinstance(rows, int) else self.groups_per_person
         return Joint(self.neighbors, counted=True, reach_squared=reach_squared, groups=True)
@@ -331,8 +331,8 @@ class GroupedDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If rounding to integers would cost half of `delta` or more, or if the noise is more than 2**36
-            times the clip norm.
+            If rounding to integers would cost half of `delta` or more, or if the standard deviation of
+            the noise is more than 2**36 times the clip norm.
 
         Examples
         --------
@@ -434,9 +434,8 @@ class GroupedDataMechanism(Mechanism):
     def _on_lattice(self, grid: lattice.Lattice) -> tuple[int, float]:
         """Return the weight of the numbers of rows, and the standard deviation of the noise in each coordinate.
 
-        The number of rows of a group is multiplied by the weight before noise is added to it. Both results are measured
-        in ``grid.unit``, the length for which the integer 1 stands when a secure release rounds clipped rows to
-        integers.
+        Before noise is added to the number of rows of a group, the number is multiplied by the weight. Both results are
+        in multiples of ``grid.unit``, the length for which the integer 1 stands in a secure release.
         """
         weight = round(self._weight / grid.unit)
         _, sensitivity = self._joint.on_lattice(grid.radius, weight, grid.rounded)
@@ -457,12 +456,12 @@ def _of_groups(
     most: int | None,
     rule: tuple[Any, ...],
 ) -> tuple[Whole, Whole]:
-    """Return the sums (groups, d) of the rows of each group in `keys`, and how many rows of each group were summed.
+    """Return the sums of the rows of each group in `keys`, shape (groups, d), and the number of rows in each sum.
 
-    `egm._rows.sums.group_sums` clips and sums the rows, and `rule` has its arguments after the first two. If `how` is
-    not None, the blocks of `source` are sorted by person, and `egm._rows.people.gathered` first replaces the rows of
-    each person. If `how` is "sum" or "mean", one row is made for each of the person's first `most` groups. If `how` is
-    a number k, the person's first k rows are kept, whatever their groups, and `most` is None.
+    The function `egm._rows.sums.group_sums` clips and sums the rows; `rule` has its arguments after the first two.
+    `how` is the argument `per_person` of the mechanism. If it is not None, the blocks of `source` are sorted by person,
+    and the rows of each person are first replaced: for "sum" or "mean", by one row for each of the person's first
+    `most` groups; for a number k, by the person's first k rows, whatever their groups. Then `most` is None.
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, most)

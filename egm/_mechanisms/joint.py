@@ -43,11 +43,11 @@ _LEAST_WEIGHT = 1 / 10  # of the number of rows over the clip norm, if a person 
 
 @dataclass(frozen=True)
 class Joint:
-    """Compute the sensitivity of what is released at once: a sum of clipped rows, perhaps with numbers of rows.
+    """Compute the sensitivity of a release: a sum of clipped rows, perhaps together with one or two numbers of rows.
 
     `counted` says whether the number of all rows is part of the release, and `clipped` whether the number of shortened
-    rows is. `reach_squared` is k**2 if a person may have k rows, or m for one row in each of m groups. `groups` says
-    whether there are several groups of rows, each with its own sum.
+    rows is. `reach_squared` is k**2 if a person may have k rows, or m if a person may have one row in each of m groups.
+    `groups` says whether there are several groups of rows, each with its own sum.
     """
 
     neighbors: Neighbors
@@ -57,10 +57,10 @@ class Joint:
     groups: bool = False
 
     def sensitivity(self, clip_norm: Any, weight: Any) -> Any:
-        """Return the sensitivity of the sum, together with the number of rows times `weight`, if a person has one row.
+        """Return the sensitivity of the sum of rows and of the number of rows times `weight`, released together.
 
-        Rows are clipped to the norm `clip_norm`. If a person may have several rows, or if the number of clipped rows is
-        released, the result must be multiplied by `stretch`.
+        Rows are clipped to the norm `clip_norm`, and each person has one row. If a person may have several rows, or if
+        the number of clipped rows is released, too, the result must be multiplied by `stretch`.
         """
         joint = np.hypot(clip_norm, weight)
         if self.neighbors == "add_remove":
@@ -68,14 +68,14 @@ class Joint:
         return np.maximum(2.0 * clip_norm, math.sqrt(2) * joint if self.groups else joint)
 
     def weight(self, clip_norm: float, ratio: float) -> float:
-        """Return the weight w, by which the number of rows is multiplied in a release, for the least error of the sum.
+        """Return the weight w by which to multiply the number of rows in a release, for the least error of the sum.
 
         If the number of rows is not released, w is 0. Otherwise the released sum is the noisy sum of centered rows plus
-        the center times the noisy number of rows. With the sensitivity s, the noise in the first term has the variance
-        A s**2, and that in the second B s**2 / w**2. A and B do not depend on w, and `ratio` is sqrt(B / A). Since s**2
-        is proportional to C**2 + w**2 for the clip norm C, w = sqrt(C * ratio) is best. But if a person is added or
-        removed, w is at least C / 10, which increases s**2 by one percent. If a person is replaced, w is at least the
-        largest weight that does not increase s.
+        the center times the noisy number of rows. For the sensitivity s, the variance of the noise in the first term is
+        A s**2, and in the second term B s**2 / w**2. A and B do not depend on w, and `ratio` is sqrt(B / A). Since s**2
+        is proportional to C**2 + w**2 for the clip norm C, which is `clip_norm`, w = sqrt(C * ratio) is best. But if a
+        person is added or removed, w is at least C / 10, which increases s**2 by one percent. If a person is replaced,
+        w is at least the largest weight that does not increase s.
         """
         if not self.counted:
             return 0.0
@@ -85,21 +85,21 @@ class Joint:
 
     @property
     def stretch(self) -> float:
-        """Return the sensitivity of all that is released, divided by the result of `sensitivity`.
+        """Return the factor by which to multiply the result of `sensitivity`, to get the sensitivity of the release.
 
-        This factor is k if a person may have k rows, or sqrt(m) for one row in each of m groups. If the number of
-        clipped rows is released, the factor is larger by about 0.8 percent. `sensitivity` is for one row of each
-        person, and without the number of clipped rows.
+        `sensitivity` assumes that each person has one row, and that the number of clipped rows is not released. The
+        factor is k if a person may have k rows, or sqrt(m) if a person may have one row in each of m groups. If the
+        number of clipped rows is released, the factor is larger by about 0.8 percent.
         """
         return math.sqrt(self.reach_squared) * (math.hypot(1, CLIPPED_SHARE) if self.clipped else 1.0)
 
     def on_lattice(self, radius: int, weight: int, rounded: int = 0) -> tuple[int, float]:
         """Return the integer by which the number of shortened rows is multiplied, and the sensitivity of the release.
 
-        The integer is an eighth of the sensitivity of the rest, or 0 if the number of shortened rows is not released.
         Rows are integer vectors of norm at most `radius`, and the number of all rows is multiplied by the integer
-        `weight`. `rounded` is the number of entries of the sum that are rounded once more, after a rotation along a
-        basis; this can increase the change of each entry by one.
+        `weight`. The first result is an eighth of the sensitivity of the sum and of this product, rounded up, or 0 if
+        the number of shortened rows is not released. `rounded` is the number of entries of the sum that are rounded
+        once more after a rotation along a basis, which can increase the change of each of these entries by one.
         """
         joint = radius**2 + weight**2
         square = joint

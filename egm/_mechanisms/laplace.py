@@ -150,8 +150,8 @@ class LaplaceMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If the noise is more than 2**32 / (1 + k / 2**20) times the sensitivity, for k numbers: then
-            it does not fit into 64-bit integers.
+            If the scale of the noise is more than 2**32 / (1 + k / 2**20) times the sensitivity, where k
+            is the number of entries of `value`. Such noise does not fit into 64-bit integers.
 
         Examples
         --------
@@ -161,7 +161,7 @@ class LaplaceMechanism(Mechanism):
         self._unit(math.prod(unread(value=value) or (1,)))
 
     def _unit(self, size: int) -> float:
-        """Return the unit to whose multiples a secure release rounds a value of `size` numbers; see `unit_of`."""
+        """Return the unit to whose multiples a secure release rounds a value of `size` numbers, in the same units."""
         return unit_of(self.sensitivity, 16 * (1 + 2**-20 * size) / self.epsilon)
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:

@@ -10,10 +10,11 @@ numbers m for which this difference is not too large (Fieller 1954):
     |S - N (m - c)| \le q \sqrt{v_S + (m - c)^2 v_N} + \beta,
 
 where :math:`v_S` and :math:`v_N` are the variances of S and N, and :math:`\beta` bounds the mean of what clipping took.
-Let z be the quantile of the noise for both tails. If :math:`\beta = 0`, or for l2 noise, q is z. For normal noise, q
-falls to the quantile for one tail as :math:`\beta` grows. The function `half_lengths` computes the right side, and
-allows for noise in :math:`\beta`. The interval is right for small numbers of rows, too. It is unbounded if
-:math:`N \le z \sqrt{v_N}`, because the exact number of rows may then be zero.
+If an interval may fail with probability :math:`\alpha`, let z be the upper quantile of the standardized noise for
+:math:`\alpha / 2`. If :math:`\beta = 0`, or for l2 noise, q is z. For normal noise, q falls to the quantile for
+:math:`\alpha` as :math:`\beta` grows. The function `half_lengths` computes the right side, and allows for noise in
+:math:`\beta`. The interval is right for small numbers of rows, too. It is unbounded if :math:`N \le z \sqrt{v_N}`,
+because the exact number of rows may then be zero.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ __all__ = ["Parts", "RowSum", "half_lengths", "table", "with_clipping"]
 
 Of: TypeAlias = Literal["sum", "mean", "population"]
 
-_STEPS = 60  # at most: mostly six of Newton's method, and four of the iteration for a private number of rows
+_STEPS = 60  # largest number of iterations; mostly six are enough in `half_lengths`, and four in `_ratio`
 
 
 class Parts:
     """Describe how far the noisy sum of centered rows may be from the exact sum, for each column.
 
     `center` is subtracted from each row. `noise_std` is the standard deviation of the noise, and `std` that of the
-    noise and of what clipping took, together. `bias` bounds the mean of what clipping took, and `bias_std` is the
-    standard deviation of the noise in this bound. `spread` is the standard deviation of the rows, guessed or estimated.
-    All have the shape (d,). The last four have the shape (2, d) if they differ for the lower and the upper ends of
-    intervals. `count_std` is the standard deviation of the noise in the number of rows, or 0 if this number is public.
-    If `bias` is the number of rows times a bound for one row, `bias_of_row` is that bound; `bias_std` does not include
-    the noise in the number. `shift`, 0 unless it is set, is a noisy estimate of what is missing in the
-    sum; its noise is a part of `std`.
+    noise and of what clipping took, together. `bias` bounds the mean of what clipping took from the sum, and `bias_std`
+    is the standard deviation of the noise in this bound. `spread` is the standard deviation of the rows, guessed or
+    estimated. All have the shape (d,), but `std`, `bias`, `bias_std` and `spread` may also have the shape (2, d): one
+    row for the lower and one for the upper ends of intervals. `count_std` is the standard deviation of the noise in the
+    number of rows, or 0 if this number is public. If `bias` is the number of rows times a bound for one row,
+    `bias_of_row` is the bound for one row. `shift` is a noisy estimate of what clipping took and was not added again,
+    or 0; intervals lie around the noisy sum plus `shift`. The noise in `shift` is a part of `std`.
     """
 
     def __init__(
@@ -79,10 +80,10 @@ class RowSum(ABC):
 
     @abstractmethod
     def _parts(self) -> Parts:
-        """Return the standard deviation and the bias of the noisy sum, and what else an interval needs, as `Parts`."""
+        """Return the standard deviation and the bias of the noisy sum in each column, as an object `Parts`."""
 
     def _law(self) -> tuple[NoiseLaw, int]:
-        """Return the law of the noise, and in how many dimensions it is drawn, a number that only l2 noise needs."""
+        """Return the law of the noise, "gaussian" or "l2", and the number of coordinates of a draw of l2 noise."""
         return "gaussian", 1
 
     @property
@@ -134,11 +135,11 @@ class RowSum(ABC):
         -----
         An interval allows for the noise, and for the mean and the variation of what clipping takes
         from the rows. It assumes that the guesses of center and standard deviations are no worse
-        than was declared to the mechanism; for an adaptive mechanism, no worse than its search has
-        found. The interval for the population also allows for the variation of the rows. If a
-        person may have k rows, these are taken to be equal, which is the worst case. If the number
-        of rows is private, the interval of a mean is that of Fieller (1954), which is right for
-        small numbers of rows, too: if the number of rows may be zero, the interval is unbounded.
+        than was declared to the mechanism. The interval for the population also allows for the
+        variation of the rows. If a person may have k rows, these are taken to be equal, which is
+        the worst case. If the number of rows is private, the interval of a mean is that of Fieller
+        (1954), which is right for small numbers of rows, too: if the number of rows may be zero,
+        the interval is unbounded.
 
         A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping takes
         more from the rows than the interval allows for. If the law is skewed, the sum of what clipping
@@ -168,12 +169,12 @@ class RowSum(ABC):
     def _ends(
         self, parts: Parts, confidence: float, of: Of, simultaneous: bool, proved: bool = False
     ) -> tuple[Array, Array]:
-        """Return the lower and the upper ends of the intervals that `interval` describes, as two vectors.
+        """Return the lower and the upper ends of confidence intervals, one for each column, as two vectors.
 
-        `parts` says how far the noisy sum may be from the exact sum. If `proved` is true, each end alone is wrong with
-        at most half of the allowed probability; otherwise an interval may be shorter, and one end alone may be wrong
-        with all of this probability. `of` says what the intervals contain, such as "sum". Each interval holds with the
-        probability `confidence`; if `simultaneous` is true, all hold together with this probability.
+        `parts` says how far the noisy sum may be from the exact sum. `of`, such as "sum", says what the intervals
+        contain. Each interval may fail with the probability 1 - `confidence`; if `simultaneous` is true, this is the
+        probability with which any of them may fail. If `proved` is true, each end alone is wrong with at most half of
+        this probability. Otherwise intervals may be shorter, and one end alone may be wrong with all of it.
         """
         if of not in ("sum", "mean", "population"):
             raise ValueError(f'of must be "sum", "mean" or "population", got {of!r}')
@@ -197,9 +198,9 @@ class RowSum(ABC):
         return parts.center + low, parts.center + high
 
     def _noisy_count(self) -> float:
-        """Return N, the number of rows: the estimate is the noisy sum of the centered rows plus N * center.
+        """Return the number N of rows for which the estimate is the noisy sum of the centered rows plus N * center.
 
-        N is public, or noisy and perhaps below 1; `n` is at least 1.
+        N is the public number of rows or, if it is private, the noisy number. Unlike `n`, a noisy N may be below 1.
         """
         return self.n
 
@@ -273,18 +274,19 @@ class RowSum(ABC):
 def _quantile(tail: float, law: NoiseLaw, size: int) -> float:
     """Return how many standard deviations a normal variable of mean zero exceeds with the probability `tail`.
 
-    If `law` is "l2", return the number for one coordinate of l2 noise in `size` dimensions, if that number is larger.
+    If `law` is "l2", return the larger one of this number and the same number for one coordinate of l2 noise in `size`
+    dimensions.
     """
     z = float(-ndtri(tail))
     return z if law == "gaussian" else max(z, coordinate_quantile(tail, size))
 
 
 def with_clipping(noise_std: Array, clipping: float, further: Array | float = 0.0) -> Array:
-    """Return the standard deviations of the entries of a noisy sum, with the random part of what clipping takes.
+    """Return the standard deviation of the error of each entry of a noisy sum: noise and random clipping together.
 
-    `noise_std` has the standard deviations of the noise, and `clipping` is the expected squared error of the whole sum
-    that is due to clipping. An entry is assumed to have the same share of it as of the variance of the noise. `further`
-    is the standard deviation of further noise.
+    `noise_std`, shape (d,), has the standard deviations of the noise. `clipping` is the expected squared error of the
+    whole sum that is due to the variation of what clipping takes. This error is divided between the entries in
+    proportion to the variances of their noise. `further` is the standard deviation of further noise in each entry.
     """
     return np.hypot(noise_std * math.sqrt(1 + clipping / float(np.sum(noise_std**2))), further)
 
@@ -304,12 +306,12 @@ def half_lengths(
         \qquad s^2 = \text{std}^2 + \text{bias\_std}^2,
 
     but at least `bias` and at least z `std`, where z is the upper quantile of the normal law :math:`\Phi` for `tail`.
-    The terms stand for failures on the side of the bias and on the other side. If `bias_std` is 0, they are exact.
-    Otherwise T depends on the noise in `bias`, but quadrature shows that no interval fails more often than it may, for
-    any B, `bias_std` and `tail`.
+    The first term stands for errors above T in the direction of the bias, and the second term for errors above T in the
+    other direction. If `bias_std` is 0, both probabilities are exact. Otherwise T depends on the noise in `bias`, but
+    quadrature shows that no interval fails more often than it may, for any B, `bias_std` and `tail`.
 
-    If `law` is "l2", an estimate has l2 noise, one coordinate of a vector in `size` dimensions. Then the result is
-    `bias` plus z times s, where z is the larger one of the quantiles of this noise and of the normal law.
+    If `law` is "l2", the error of an estimate is one coordinate of l2 noise in `size` dimensions. Then the result is
+    `bias` plus z times s, where z is the larger one of the upper quantiles of this noise and of the normal law.
     """
     both, z = np.hypot(std, bias_std), _quantile(tail, law, size)
     if law != "gaussian":
@@ -329,12 +331,13 @@ def half_lengths(
 def _ratio(
     S: Array, N: float, variance: Array, parts: Parts, z: float, half: Callable[[Array], Array]
 ) -> tuple[Array, Array]:
-    """Return the ends of intervals for the means of centered rows, from their noisy sum `S` and their number `N`.
+    """Return the lower and the upper ends of intervals for the means of centered rows, as two vectors.
 
-    The ends are the least and the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2).
-    `S` and both results are vectors. `variance`, that of `S`, is a vector, or a matrix with one row for each result.
-    The function `half` returns, for a variance, half of the length of an interval. `z` is the quantile of the noise for
-    one tail. If `N` is at most z * parts.count_std, the exact number may be zero, and the results are infinite.
+    `S`, shape (d,), is the noisy sum of the centered rows, and `N` the noisy number of rows. The ends are the least and
+    the greatest t for which |S - N t| is at most half(variance + t**2 parts.count_std**2). The function `half` returns,
+    for the variance of a normal error, half of the length of an interval. `variance` is that of `S`: a vector, or a
+    matrix with one row for the lower and one for the upper ends. `z` is the quantile of the standardized noise for one
+    tail. If `N` is at most z * parts.count_std, the exact number of rows may be zero, and the results are infinite.
     """
     variance, bias, bias_std = (np.broadcast_to(part, (2, S.size)) for part in (variance, parts.bias, parts.bias_std))
     count_variance = parts.count_std**2
