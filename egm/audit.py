@@ -117,7 +117,7 @@ def lower_bound(one: NDArray[Any], other: NDArray[Any], delta: float, *, confide
     direction = project(one[:split][near[0]], other[:split][near[1]])
     one, other = one @ direction, other @ direction
     chosen = []
-    for likely, rare in ((one, other), (-other, -one)):  # one lies above other: its upper tail, and other's lower one
+    for likely, rare in ((one, other), (-other, -one)):  # the upper tail of one, or the lower tail of other
         counted = [
             _exceeding(side[:split], thresholds := np.quantile(likely[:split], _SHARES)) for side in (likely, rare)
         ]
@@ -334,6 +334,7 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 def _unit(law: Law, scale: float) -> float:
     """Return the number, > 0, that `replay` puts in place of noise of the given `law` and `scale`, to see its effect.
 
-    The number is `scale`, or 1 if `scale` is 0. For secure samplers, which draw integers, it is rounded to one, >= 1.
+    The number is `scale`, or 1 if `scale` is 0. For secure samplers, which draw integers, it is the integer nearest to
+    `scale`, but at least 1.
     """
     return max(float(round(scale)), 1.0) if isinstance(law, tuple) else scale or 1.0

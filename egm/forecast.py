@@ -214,7 +214,7 @@ def correlated_clipping(
     weights, axes = np.maximum(weights, floor), root @ basis  # row minus center = rest + axes @ V
     means = np.where(seen, axes.T @ (scaling**2 * offset) / weights, 0.0)
     rest = offset - axes @ means
-    if offset.any():  # what is left of the offset lengthens every row: a coordinate with nearly no variance
+    if offset.any():  # what is left of the offset lengthens every row, like a coordinate with nearly no variance
         beyond = float(np.sum((scaling * offset) ** 2) - np.sum(weights * means**2))
         weights, means = np.append(weights, max(beyond, floor) / _CERTAIN**2), np.append(means, _CERTAIN)
         axes = np.column_stack([axes, rest / _CERTAIN])

@@ -131,16 +131,16 @@ def solve(
     For an AdaptiveDataMechanism without `ranges`, the smallest value is the least rho or number of
     rows with which the mechanism runs.
 
-    The search tries values with a ratio of 4 or less until it has two neighbors of which only the
-    larger one meets the target, and then looks between these two. It goes up from the smallest rho
-    or number of rows. For epsilon it begins near 1, and goes down if this value meets the target.
-    It ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows. For a given clip probability,
-    and for ``clip_probability="optimal"`` and all columns together, the error falls with epsilon, so
-    that the result is the least solution. This also holds for ``noise="best"``, for which the error
+    The search tries the values of a grid, each at most four times the one below it, until only the
+    larger one of two successive values meets the target. Then it looks between these two. It goes up
+    from the smallest rho or number of rows. For epsilon it begins near 1, and goes down if this value
+    meets the target. It ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows. For a given
+    clip probability, and for ``clip_probability="optimal"`` and all columns together, the error falls
+    with epsilon, so that the result is the least solution. This also holds for ``noise="best"``, for which the error
     rises once, at the epsilon above which l2 noise is not considered: the search first finds out
     whether the least solution is below or above this epsilon. Under "optimal" the error of a single
     column can grow with epsilon for a while, and the forecast of an AdaptiveDataMechanism has small
-    jumps; there smaller solutions are possible that the search does not see.
+    jumps; in these two cases the search may miss a smaller solution.
 
     A search takes at most 40 forecasts, or 80 for very many rows: a few tenths of a second, and some
     seconds under "optimal" or for an AdaptiveDataMechanism.
@@ -235,7 +235,7 @@ def curve(
         Mechanism of `egm.mechanisms`, except a GroupedDataMechanism, or an
         `egm.adaptive.AdaptiveDataMechanism`. The value of the field that `of` names is not used.
     values : array_like
-        Values, > 0, that this field gets, one after the other.
+        Values, > 0, of the field that `of` names.
     of : {"epsilon", "n", "rho"}, default "epsilon"
         Name of the field. Each mechanism has the fields that `solve` allows for `for_`.
     measure : {"mean", "sum", "relative", "interval"}, default "mean"

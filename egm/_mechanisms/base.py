@@ -143,11 +143,11 @@ def calibrate(mechanism: Any, size: int) -> float:
 
 
 def l2_until(delta: float, size: int) -> float:
-    """Return the largest epsilon for which a mechanism with the noise "best" considers l2 noise; -inf if there is none.
+    """Return the largest epsilon for which a mechanism with the noise "best" may take l2 noise; -inf if there is none.
 
-    l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s, is considered if it can be calibrated
-    for epsilon, `delta` and `size` coordinates, and if rounding costs at most a quarter of `delta`. A secure draw is
-    normal noise with a random standard deviation; the rounding is that of this number (see `lattice.delta_of`).
+    Above this epsilon it takes Gaussian noise, because l2 noise with `size` coordinates could not be calibrated, or
+    because rounding would cost more than a quarter of `delta`. A secure draw of l2 noise is normal noise with a random
+    standard deviation, and this standard deviation is rounded (see `egm._rows.lattice.delta_of`).
     """
     ratio = delta / (4 * lattice.l2_distance(size))
     return min(L2_EPSILONS[1], math.log(ratio - 1)) if size <= 10**6 and ratio > 1 else -math.inf

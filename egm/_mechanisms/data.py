@@ -160,8 +160,8 @@ class GaussianDataMechanism(Mechanism):
         smaller error than Gaussian noise unless delta is above about a hundredth of epsilon; the gain
         is largest for few coordinates. "best" takes the one of these two laws that has the smaller
         error, or Gaussian noise if rounding the scale of l2 noise would cost a quarter of delta or
-        more. For few coordinates this is so from an epsilon of about 18 on for delta = 1e-6, and
-        from about 4 on for delta = 1e-12.
+        more. With few coordinates, rounding costs so much if epsilon is above about 18 for
+        delta = 1e-6, or above about 4 for delta = 1e-12.
     basis : array_like or str or `egm.bases.Basis` or linear operator, shape (d, d), optional
         Public orthonormal basis for correlated columns: an orthogonal matrix whose rows are the
         vectors of the basis; the name of a transform, such as "dct", "haar" or, for images of 8
@@ -512,9 +512,9 @@ class GaussianDataMechanism(Mechanism):
     def _noise_parts(self, b: Array, clip_norm: float) -> tuple[Array, Array]:
         """Return the variances of the noise in two parts, for the scaling `b` and the clip norm `clip_norm`.
 
-        The first part has, for each vector of the basis, the variance of the noise in the sum of the rows along this
-        vector. The second part has, for each column, the variance that the noise in the number of rows adds, and 0 if
-        this number is not released.
+        The first part has, for each vector of the basis, or else for each column, the variance of the noise in the sum
+        of the rows along this vector. The second part has, for each column, the variance that the noise in the number
+        of rows adds, and 0 if this number is not released.
         """
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
@@ -1164,7 +1164,7 @@ def _location(location: ArrayLike, sigma: Array, name: str) -> Array:
 
 
 def _covariance(covariance: ArrayLike, sigma: Array) -> Array:
-    """Check the covariance matrix `covariance`, one row for each entry of `sigma`; return it as a symmetric array."""
+    """Check that `covariance` is a covariance matrix with a row for each entry of `sigma`; return a symmetric array."""
     if np.shape(covariance) != 2 * sigma.shape:
         raise ValueError(f"covariance must have shape ({sigma.size}, {sigma.size}), got {np.shape(covariance)}")
     return covariance_matrix(covariance)

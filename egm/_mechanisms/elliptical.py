@@ -47,8 +47,8 @@ class EllipticalGaussianMechanism(Mechanism):
         smaller error than Gaussian noise unless delta is above about a hundredth of epsilon; the gain
         is largest for few coordinates. "best" takes the one of these two laws that has the smaller
         error, or Gaussian noise if rounding the scale of l2 noise would cost a quarter of delta or
-        more. For few coordinates this is so from an epsilon of about 18 on for delta = 1e-6, and
-        from about 4 on for delta = 1e-12.
+        more. With few coordinates, rounding costs so much if epsilon is above about 18 for
+        delta = 1e-6, or above about 4 for delta = 1e-12.
 
     Attributes
     ----------

@@ -461,7 +461,7 @@ def _of_groups(
     The function `egm._rows.sums.group_sums` clips and sums the rows; `rule` has its arguments after the first two.
     `how` is the argument `per_person` of the mechanism. If it is not None, the blocks of `source` are sorted by person,
     and the rows of each person are first replaced: for "sum" or "mean", by one row for each of the person's first
-    `most` groups; for a number k, by the person's first k rows, whatever their groups. Then `most` is None.
+    `most` groups; for a number k, by the person's first k rows, whatever their groups (then `most` is None).
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, most)

@@ -142,9 +142,9 @@ class RowSum(ABC):
         the interval is unbounded.
 
         A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping takes
-        more from the rows than the interval allows for. If the law is skewed, the sum of what clipping
-        takes always has the same sign, and the interval of the mean is too short where this sum
-        exceeds the noise.
+        more from the rows than the interval allows for. If the law of the rows is skewed, the sum of
+        what clipping takes always has the same sign, and the interval of the mean is too short where
+        this sum exceeds the noise.
         ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with guesses as wrong
         as declared and two columns. Of the intervals with 95 percent confidence, 94.4 percent (with a
         standard error of 0.8) contain the mean of normal rows, 95 to 97 percent that of uniform,
