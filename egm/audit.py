@@ -215,7 +215,7 @@ def _near(releases: Array) -> NDArray[np.bool]:
     """Return for each of the `releases`, shape (2 m, k), False if it is far away from nearly all others, or else True.
 
     The result has the shape (2, m): the first m releases are those for one data set, the others those for its neighbor.
-    If one percent or more of either half are far away, which is possible for a large k, all entries are True.
+    If one percent or more of either half are far away, which is possible only for k > 1, all entries are True.
     """
     distances = np.abs(releases - _ranked(releases, 0.5))
     usual = _ranked(distances, _USUAL)

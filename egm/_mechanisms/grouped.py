@@ -110,7 +110,7 @@ class GroupedRelease(Mapping[Hashable, DataRelease]):
         ModuleNotFoundError
             If the library is not installed.
         ValueError
-            If `confidence` is not in (0, 1).
+            If `confidence` is not in (0, 1), or if `backend` is another text.
 
         Examples
         --------

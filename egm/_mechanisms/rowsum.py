@@ -227,7 +227,7 @@ class RowSum(ABC):
         ModuleNotFoundError
             If the library is not installed.
         ValueError
-            If `confidence` is not in (0, 1).
+            If `confidence` is not in (0, 1), or if `backend` is another text.
 
         Examples
         --------
