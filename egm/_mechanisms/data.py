@@ -188,7 +188,7 @@ class GaussianDataMechanism(Mechanism):
     noise_law : {"gaussian", "l2"}
         Law of the noise that is drawn.
     noise_size : int
-        Number of coordinates for which l2 noise is calibrated: d, and one for each number of rows
+        Number of coordinates for which l2 noise is calibrated: d, plus one for each number of rows
         that is released with the sum.
     noise_multiplier : float
         Least sufficient standard deviation of each coordinate of the noise for a sum of
@@ -482,7 +482,7 @@ class GaussianDataMechanism(Mechanism):
         return b, clip_norm, float(gx2.sf(clip_norm**2, (b * self.sigma) ** 2))
 
     def _noise(self, axes: Array) -> tuple[float, float]:
-        """Return the total variance of the noise, and the derivative of this variance by the sum of squared semi-axes.
+        """Return the total variance of the noise, and its derivative with respect to the sum of squared semi-axes.
 
         `axes`, shape (d,), has the semi-axes of the ellipsoid to which rows are clipped: C / b for the clip norm C and
         the scaling b. `egm._clip_region.best_axes` calls this method to find the ellipsoid of least error.
@@ -512,9 +512,9 @@ class GaussianDataMechanism(Mechanism):
     def _noise_parts(self, b: Array, clip_norm: float) -> tuple[Array, Array]:
         """Return the variances of the noise in two parts, for the scaling `b` and the clip norm `clip_norm`.
 
-        The first part has, for each vector of the basis, or else for each column, the variance of the noise in the sum
-        of the rows along this vector. The second part has, for each column, the variance that the noise in the number
-        of rows adds, and 0 if this number is not released.
+        The first part has, for each vector of the basis, the variance of the noise in the sum of the rows along this
+        vector; without a basis, the vectors are the columns. The second part has, for each column, the variance that
+        the noise in the number of rows adds, and 0 if this number is not released.
         """
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
@@ -1116,11 +1116,11 @@ class GaussianDataMechanism(Mechanism):
 
 
 def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, ...]) -> tuple[Whole, int]:
-    """Replace the rows of each person by their sum or mean, or keep the first of them; then clip and sum these rows.
+    """Replace the rows of each person by their sum or mean, or keep the first k of them; then clip and sum the results.
 
-    The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism. Return the sum
-    of the clipped rows, and how many rows were summed. The function `egm._rows.sums.clipped_sum` computes both, and the
-    tuple `rule` has its arguments after the first one.
+    The blocks of `source` are sorted by person, and `how` is the argument `per_person` of the mechanism: "sum", "mean"
+    or k. Return the sum of the clipped rows, and how many rows were summed. The function `egm._rows.sums.clipped_sum`
+    computes both, and the tuple `rule` has its arguments after the first one.
     """
     kept = people.gathered(source, how)
     return sums.clipped_sum((block.values for block in kept), *rule)
