@@ -348,10 +348,10 @@ class PrivateRows:
         """Return the noisy mean of what clipping to `clip_norm` removes from rows clipped to `outer`, and its noise.
 
         For each row x, the vector b (x - center), with one factor in `b` for each column, is clipped to the norm
-        `outer` and to the norm `clip_norm`. The mean is that of the first of these vectors minus the second. Both have
-        one direction, so the norm of the difference is at most outer - clip_norm. The second result is the standard
-        deviation of the noise in each entry of the mean. The privacy cost `rho` (of zero-concentrated differential
-        privacy) is recorded under `step`, the name of a step of the search.
+        `outer` and, separately, to the norm `clip_norm`. The mean is that of the vector clipped to `outer` minus the
+        vector clipped to `clip_norm`, a difference whose norm is at most outer - clip_norm. The second result is the
+        standard deviation of the noise in each entry of the mean. The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         parts = functools.partial(self._total, _sum_of_parts)
@@ -362,8 +362,8 @@ class PrivateRows:
         """Return the noisy mean of the rows with entries cut to [-1, 1], and the standard deviation of its noise.
 
         From this query on, the coordinates of the rows are the columns, even if there was a basis. The noise in each
-        entry of the mean has the returned standard deviation. It is chosen to hide one row, which changes the sum of
-        the rows by at most sqrt(d) times `diameter` in norm. The privacy cost `rho` (of zero-concentrated
+        entry of the mean has the returned standard deviation. This is large enough to hide one row, which changes the
+        sum of the rows by at most sqrt(d) times `diameter` in norm. The privacy cost `rho` (of zero-concentrated
         differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)

@@ -74,7 +74,7 @@ _WIDEST = 1024  # columns up to which a basis is learned
 _PAYS = 1.25  # least gain by a learned basis for which it is taken: it costs a part of the budget
 _SHARP = 0.08  # standard deviation of measured mean squares, over their expectation, up to which a basis is used
 _ENOUGH = 2000.0  # n * sqrt(rho) from which a basis is learned: below it, long tails are measured too roughly
-_FAR, _FAR_SHARE = (0.9, 0.99), 0.003  # least and greatest quantile of lengths that shows long tails, and its share
+_FAR, _FAR_SHARE = (0.9, 0.99), 0.003  # least and greatest quantile of lengths that shows long tails; its share of rho
 _FAR_SURE = 26.0  # epsilon * n of this quantile, times the share of rows beyond it: one in 10 000 is wrong
 _HEAVIEST = 50.0  # largest such quantile, over the root of the number of columns
 _LITTLE = 0.5  # largest error of a refined center by clipped parts that all point one way, in expected errors
@@ -152,9 +152,9 @@ class Search:
     """Search for the center and the standard deviations of the columns, by queries to `rows` that have noisy answers.
 
     The state of the search is in three attributes of shape (d,): `center` is the estimated center, `center_std` is its
-    standard error, and `sigma` has the standard deviations, all of the columns or, once a basis is used, of the
-    coordinates along it. All three are computed from noisy answers only, and so may be published. Every column has a
-    mean from -radius to radius, and a standard deviation within `sigma_range`. `public` is a public basis whose
+    standard error, and `sigma` has the standard deviations. All three are about the columns or, once a basis is used,
+    about the coordinates along it. They are computed from noisy answers only, and so may be published. Every column has
+    a mean from -radius to radius, and a standard deviation within `sigma_range`. `public` is a public basis whose
     coordinates are used if the budget is large enough; `learn` says whether a basis is found privately. The search
     begins at the center `start`, by default zero, and the attribute `rho` is the budget that is left when it begins.
     """
