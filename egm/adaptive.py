@@ -103,7 +103,7 @@ class AdaptiveDataMechanism(Declared):
     search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search
     may not notice a few rows that are far away from all others; they are then clipped. Their share
     of all rows is less than a tenth at the least budget, less than a twentieth if
-    :math:`n \sqrt{\rho}` is between 400 and 1200, and less than :math:`60 / (n \sqrt{\rho})` if it
+    :math:`n \sqrt{\rho}` is between 400 and 2200, and less than :math:`110 / (n \sqrt{\rho})` if it
     is larger.
 
     **Ranges.** With `ranges` the rows are standardized by a public map: the middle of its range is

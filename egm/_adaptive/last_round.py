@@ -304,7 +304,8 @@ class _LastRound:
     def best(self, noise: float) -> tuple[float, float]:
         """Return the clip norm of least forecast error for normal rows, and the squared error of the sum for it.
 
-        `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1.
+        `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1, in the units of the
+        data.
         """
         return forecast.best_clip_norm(
             lambda c: (noise * c) ** 2, self.sigma, self.n, self.b, self.search.center_std, tolerance=1e-4
@@ -521,9 +522,10 @@ class _LastRound:
         A `_Clip` has the clip norm, says how far clipping may move the sum of the rows, and may have a correction of
         the sum. The first try is the clip norm of least forecast error for normal rows or, if clipping to this norm
         could move the sum much further than noise does, a larger norm. If the effective dimension is at least 2.5, and
-        if the budget is not small or a basis is used, the method `corrected` may find a clip norm and a correction. If
-        it finds none, the method `raised` increases the clip norm until only few rows are longer. The result is also
-        None if noise alone would make the squared error for the next norm larger than `limit`.
+        if n sqrt(rho) is at least 424 for the budget rho or a basis is used, the method `corrected` may find a clip
+        norm and a correction. If it finds none, the method `raised` increases the clip norm until only few rows are
+        longer. The result is also None if noise alone would make the squared error for the next norm larger than
+        `limit`.
         """
         search, n = self.search, self.n
         rho = search.account.left

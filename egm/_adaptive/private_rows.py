@@ -104,7 +104,10 @@ def log_intervals(low: float, high: float, step: float) -> Intervals:
 
 
 def _squares_norm(d: int) -> float:
-    """Return the norm to which a vector of `d` squares is clipped: 1.3 times the typical norm for normal numbers."""
+    """Return the norm to which a vector of `d` squares is clipped.
+
+    It is 1.3 times the root mean square of the norm of a vector of `d` squares of standard normal numbers.
+    """
     return 1.3 * math.sqrt(3 * d)
 
 
@@ -262,7 +265,7 @@ class PrivateRows:
     then the answers are simulations, fit for experiments only. If `middle` and `half` are given, the rows x are
     standardized to (x - middle) / half.
 
-    `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
+    `diameter` is the largest change of a sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
     because then the number of rows is private, and one is added or removed.
     """
 

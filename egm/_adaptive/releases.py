@@ -261,8 +261,8 @@ class AdaptiveForecast:
     error : egm.forecast.ErrorForecast
         Expected squared l2 error of the released sum: in all, and by its causes.
     success : float
-        Lower bound of the probability that the search finds the center and the spread of the rows;
-        1 if there is no search.
+        Lower bound of the probability that the search finds the center and the spread of the rows.
+        Without a search it is 1, or nearly 1 if this was decided by a query, which may fail.
     spent : dict of str to float
         Cost of each step of the search in zero-concentrated differential privacy, by the name of
         the step.
