@@ -64,9 +64,10 @@ class AdaptiveDataMechanism(Declared):
         public; or one row is added or removed, and the number of rows is private. Then a tenth of
         the budget buys a noisy number of rows, which is released.
     missing : {"error", "drop_row"}, default "error"
-        What becomes of a missing value (NaN or null): it is an error; or its row is left out, for
-        "add_remove" alone, because the number of rows that are kept is private. With `per_person`
-        it is left out of the person's sum or mean; persons without a value in a column are left out.
+        What becomes of a missing value (NaN or null). Either it is an error, or its row is left out;
+        this needs "add_remove", because the number of rows that are kept is private. With
+        `per_person`, the value alone is left out of the sum or mean of the person, and a person
+        without any value in some column is left out.
     unseen : float, default 0.0
         Share, from 0 to 0.9, of the budget that is left just before the sum. This share is spent on
         two noisy counts, of the rows that are longer than the clip norm and of those that are
