@@ -64,9 +64,10 @@ class AdaptiveDataMechanism(Declared):
         public; or one row is added or removed, and the number of rows is private. Then a tenth of
         the budget buys a noisy number of rows, which is released.
     missing : {"error", "drop_row"}, default "error"
-        What becomes of a missing value (NaN or null): it is an error; or its row is left out, for
-        "add_remove" alone, because the number of rows that are kept is private. With `per_person`
-        it is left out of the person's sum or mean; persons without a value in a column are left out.
+        What becomes of a missing value (NaN or null). Either it is an error, or its row is left out;
+        this needs "add_remove", because the number of rows that are kept is private. With
+        `per_person`, the value alone is left out of the sum or mean of the person, and a person
+        without any value in some column is left out.
     unseen : float, default 0.0
         Share, from 0 to 0.9, of the budget that is left just before the sum. This share is spent on
         two noisy counts, of the rows that are longer than the clip norm and of those that are
@@ -103,26 +104,29 @@ class AdaptiveDataMechanism(Declared):
     search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search
     may not notice a few rows that are far away from all others; they are then clipped. Their share
     of all rows is less than a tenth at the least budget, less than a twentieth if
-    :math:`n \sqrt{\rho}` is between 400 and 1200, and less than :math:`60 / (n \sqrt{\rho})` if it
+    :math:`n \sqrt{\rho}` is between 400 and 2200, and less than :math:`110 / (n \sqrt{\rho})` if it
     is larger.
 
     **Ranges.** With `ranges` the rows are standardized by a public map: the middle of its range is
     subtracted from each column, which is then divided by half of the range. So an error of a
     hundredth of the range counts the same in each column. All results are in the units of the data
-    again. Each sum lies within n times its range; a noisy n counts as up to five standard deviations
-    larger. No such `rho` is too small: without a search, the sum is that of rows clipped to the ranges,
-    entry by entry. Its noise has the standard deviation :math:`\sqrt{d / (2 \rho)}` times the width
-    of the range in each column. All of `rho` goes into this sum if `rho` is below ``least_rho(d)``.
-    Otherwise a part of `rho` buys a noisy mean of the clipped rows and other private numbers.
-    Unless these promise that a search is far better, the rest goes into the clipped sum.
-    `AdaptiveRelease.method` says which way was taken. If no search was made, or a search was given
-    up, the error is a little larger than if all of `rho` went into the clipped sum. If few rows are
-    far from all others, a search may not see them. `benchmarks.ranges` compares the mean squared
-    error of 20 releases with that of a clipped sum, for fifty laws, ranges of three widths, and
-    four numbers of rows and columns. The ratio was at most 1.1 for 598 of these 600 cases; in the
-    other two, with one row in a hundred far away, it was 3.6 and 4.8. The mean of the ratios was
-    0.87 for narrow ranges and 0.53 for wide ones. Entries outside the ranges are cut if there is no
-    search: choose ranges that hold nearly all the data.
+    again. Each sum lies within n times its range; a noisy n counts as up to five standard
+    deviations larger. No `rho` from 1e-15 on is too small: without a search, the sum is that of
+    rows clipped to the ranges, entry by entry. For "replace_one", its noise has the standard
+    deviation :math:`\sqrt{d / (2 \rho)}` times the width of the range in each column. All of `rho`
+    goes into this sum if `rho` is below ``least_rho(d)``. Otherwise a part of `rho` buys a noisy
+    mean of the clipped rows and other private numbers. Unless these promise that a search is far
+    better, the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken.
+    If no search was made, the error is at most two percent larger than if all of `rho` went into
+    the clipped sum. If a search was given up, the variance of the noise is mostly about a tenth
+    larger. It was up to 2.5 times as large in simulations with a few rows in a hundred spread over
+    the whole ranges, and is never more than about four times as large. If few rows are far from
+    all others, a search may not see them. `benchmarks.ranges` compares the mean squared error of 20
+    releases with that of a clipped sum, for fifty distributions, ranges of three widths, and four
+    numbers of rows and columns. The ratio was at most 1.1 for 598 of these 600 cases; in the other
+    two, with one row in a hundred far away, it was 3.6 and 4.8. The mean of the ratios was 0.87 for
+    narrow ranges and 0.53 for wide ones. Entries outside the ranges are cut if there is no search:
+    choose ranges that hold nearly all the data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
@@ -130,22 +134,23 @@ class AdaptiveDataMechanism(Declared):
     an exact answer no more than replacing one, so no query needs more noise. The sum is N times the
     noisy mean, so its error includes the noise of N times the center. If N is so small that a
     search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be
-    learned, because the number of rows says how far entries must be rounded for exact sums of their
-    products.
+    learned, because entries would have to be rounded so that the sums of their products are exact, and
+    how far depends on the exact number of rows.
 
     **Passes.** The rows are read some 10 to 30 times, once for each query, and never more than 600
-    times; without a search, two to four times. The queries depend on released numbers alone.
+    times; without a search, two to six times. The queries depend on released numbers alone.
 
-    **Basis.** A basis is used if :math:`n \sqrt{\rho}` is above about :math:`280 \sqrt d`, so that the
-    standard deviations along it can be measured. With "learn" the mechanism asks for noisy second
-    moments of the columns, divided by their standard deviations and clipped, and keeps the directions
-    that stand out of the noise [3]_. It takes the eigenvectors of the resulting covariance matrix if
-    the noise, by Lemma 4.1 of Poulsen's report (2023), is then expected to be less by a fifth or more.
-    Before the sum, it counts long rows, once by their norms along this basis and once by those in the
-    columns. If the counts promise little gain by it, as for columns of zeros and ones, or a clearly
-    larger error, as for some columns with long tails, the basis is given up. A basis is learned for
-    at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000, which is 13 000 rows for
-    epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
+    **Basis.** A basis is used if :math:`n \sqrt{\rho}` is above about :math:`280 \sqrt d`
+    (:math:`210 \sqrt d` for "add_remove"), so that the standard deviations along it can be
+    measured. With "learn" the mechanism asks for noisy second moments of the columns, divided by
+    their standard deviations and clipped, and keeps the directions that stand out of the noise
+    [3]_. It takes the eigenvectors of the resulting covariance matrix if the squared error by
+    noise, from Lemma 4.1 of Poulsen's report (2023), is then less by a fifth or more. Before the
+    sum, the mechanism counts long rows, once by their norms along this basis and once by their
+    norms in the columns. The basis is given up if the counts promise little gain by it, as for
+    columns of zeros and ones, or a clearly larger error, as for some columns with long tails. A
+    basis is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000,
+    which is 13 000 rows for epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
 
     References
     ----------

@@ -1,15 +1,15 @@
 """Correct a sum of clipped rows by a noisy sum of what clipping removes from them.
 
-What clipping removes from a row is called its clipped part. If the law of the rows is symmetric around the center, the
+What clipping removes from a row is called its clipped part. If the rows lie symmetrically around the center, the
 clipped parts cancel in their sum. If one column is skewed, they do not, and the sum of the clipped rows is wrong in
 this column. So a noisy sum of the clipped parts is measured. For this sum, rows are first clipped to a second, larger
-norm, so a clipped part ends at this norm.
+norm, so that no clipped part is longer than the difference of the two norms.
 
-The noise in this sum is several times as large as that in the sum of the rows, because little of the budget is spent on
-it. So a column is corrected by its whole noisy sum only if this sum is clearly more than noise. If the noisy sums of
-the other columns are together larger than chance explains, each of these columns is corrected by the same share of its
-noisy sum. If correcting would cost more error than clipping to the larger norm, rows are clipped to the larger norm
-instead, and nothing is corrected.
+The noise in the sum of the clipped parts is several times as large as that in the sum of the rows, because little of
+the budget is spent on it. So a column is corrected by its whole noisy sum only if this sum is clearly more than noise.
+If the noisy sums of the other columns are together larger than chance explains, each of these columns is corrected by
+the same share of its noisy sum. If correcting would cost more error than clipping to the larger norm, rows are clipped
+to the larger norm instead, and nothing is corrected.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Correction:
     If a correction would be too noisy, `larger` is true: rows are to be clipped to a larger norm, and nothing is
     corrected. All other attributes are vectors in the units of the sum, with an entry for each column or, along a
     basis, for each coordinate. `added` is to be added to the sum of the clipped rows, and `std` is the standard
-    deviation of its noise. The corrected sum is still wrong by an unknown vector. For a forecast, `left` has the
-    expected root mean square of each entry. For intervals, `rest` is a noisy estimate of this vector: what was measured
-    and is not added. `unknown` is the standard deviation of its noise, and `hidden` is an upper estimate of the
-    distance that was not measured, because it lies beyond the larger clip norm.
+    deviation of the noise in it. The corrected sum is still wrong by an unknown vector. For a forecast, `left` has the
+    expected root mean square of each entry of this vector. For intervals, `rest` is a noisy estimate of the vector:
+    what was measured and is not added. `unknown` is the standard deviation of the noise in `rest`. `hidden` is an upper
+    estimate of what was not measured, because clipping to the larger norm removes it.
     """
 
     larger: bool
@@ -56,12 +56,12 @@ class Correction:
 
 
 def correct(parts: Array, variance: Array, chance: Array, noise: Array, ratio: float) -> Correction:
-    """Choose which columns of a sum of clipped rows to correct, or a larger clip norm if that costs less error.
+    """Choose which columns of a sum of clipped rows to correct, or a larger clip norm; return it as a `Correction`.
 
-    The vector `parts` is the noisy sum of what clipping removes, and `variance` has the variances of its noise.
-    `chance` has the variances that the entries of `parts` would have if the law of the rows were symmetric around a
-    center that is not exactly known. `noise` has the standard deviations of the noise in the sum of the clipped rows.
-    The larger clip norm is `ratio` times the one to which the rows are clipped.
+    The larger clip norm is chosen if it costs less error. The vector `parts` is the noisy sum of what clipping removes,
+    and `variance` has the variances of its noise. `chance` has the variances that the entries of `parts` would have if
+    the rows lay symmetrically around a center that is not exactly known. `noise` has the standard deviations of the
+    noise in the sum of the clipped rows. The larger clip norm is `ratio` times the one to which the rows are clipped.
     """
     deviations = max(_CLEAR[0], math.sqrt(2 * math.log(parts.size)) + _CLEAR[1])
     clear = np.abs(parts) > deviations * np.sqrt(chance)

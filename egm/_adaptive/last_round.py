@@ -12,10 +12,10 @@ standard deviations s of the entries of a scaled row.
    case that the clipped parts of all rows point in one direction, and steps 3 and 6 are left out. Otherwise the clip
    norm is that of least forecast error, increased until the noisy number of longer rows is small. With a small budget,
    fewer longer rows are allowed, because little is known about them.
-3. Clipped parts. They cancel in their sum only if the law of the rows is symmetric. If the effective dimension is at
-   least 2.5, and if the budget is not small or a basis is used, their noisy sum is measured. Then
-   `egm._adaptive.correction` corrects the sum of the rows or, if the correction is too noisy, the clip norm is
-   increased.
+3. Clipped parts. They cancel in their sum only if the rows lie symmetrically around the center. If the effective
+   dimension is at least 2.5, and if the budget is not small or a basis is used, the noisy sum of the clipped parts is
+   measured. Then `egm._adaptive.correction` corrects the sum of the rows or, if the correction is too noisy, the clip
+   norm is increased.
 4. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
    counted. The answers bound what clipping takes, for all data in the declared ranges.
 5. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of Poulsen's report. The released mean is the last
@@ -57,7 +57,7 @@ _COUNT = 0.06, 0.005  # share of the budget to count rows: the first over the ef
 _STEPS, _RAISED = 5, 1.35  # largest number of clip norms that are tried, and the factor from one to the next
 _START = 0.5, 0.4  # rows expected beyond the first clip norm, over those allowed; the second if `search.few`
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
-_FALLING = 4.0, 1.5  # standard deviations by which long rows are seen before a power is fitted, and its least value
+_FALLING = 4.0, 1.5  # standard deviations by which long rows are seen before a power is fitted, and the least power
 _LONGER = 0.35, 1.0  # excess of a longer row over the clip norm, divided by it, for d = 1; the second if `search.few`
 _ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
 _SPREAD_OUT = 5.0  # effective dimension above which _ONE_SIDED is multiplied by effective dimension / _SPREAD_OUT
@@ -68,10 +68,10 @@ _BEYOND = 0.2, 0.005  # share of the budget to count rows beyond these norms: fi
 _CHANCE = 2.0  # standard deviations by which these numbers of rows may be wrong
 _ASIDE = 0.45, 0.05  # share of the budget for the sum of the clipped parts: first / effective dimension + second
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
-_LATE = 1.5  # factor by which long rows that all point in one direction may exceed the limit, late in a search
+_LATE = 1.5  # factor by which the error, if all long rows point in one direction, may exceed the limit late in a search
 _RARE = 0.1  # normal rows that are expected beyond the larger of two norms beyond which rows are counted
 _NEARER = 0.2  # standard deviations of noise that the rows between the two norms add to the bound if all is normal
-_LEAST_PART = 0.02  # least share of each of these two numbers in their cost
+_LEAST_PART = 0.02  # least part of the cost of these two numbers of rows that is spent on each of them
 # Squared error expected in the columns, over that along a learned basis, below which the basis is given up. The first
 # number is for the case that the norms in the columns look normal.
 _COLUMNS = 1.5, 0.7
@@ -87,13 +87,14 @@ class LastRound:
     clipping. `bias` estimates the largest further amount by which clipping may have moved each entry, up or down.
     `uncorrected_std` and `bias_std` are the standard deviations of the noise in these two estimates. `forecast` is the
     expected squared error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the
-    rows looked like those of normal rows. `share` has each column's share of the total variance, by which the error due
-    to clipping is divided among the columns. `center` is the center that was found before the last sum, in the
-    coordinates of the columns. `sigma` has the standard deviations that were found before it, along `basis` if there is
-    one. `spread` has the standard deviations of the columns that follow from `sigma`. If more rows are long than in
-    normal data, they are upper bounds, because any one column may make the rows long. `unseen` bounds what clipping
-    took from the sum, or is None if no part of the budget was declared for this. `method` is "search", or "ranges" for
-    rows that are clipped to declared ranges without a search.
+    rows looked like those of normal rows. `share` has the variance of each column, divided by the sum of the variances
+    of all columns; the error due to clipping is divided among the columns in these proportions. `center` is the center
+    that was found before the last sum, in the coordinates of the columns. `sigma` has the standard deviations that were
+    found before the last sum, along `basis` if there is one. `spread` has the standard deviations of the columns, which
+    follow from `sigma`. If more rows are long than in normal data, `spread` has upper bounds instead, because any one
+    column may make the rows long. `unseen` bounds what clipping took from the sum, or is None if a search was made and
+    no part of the budget was declared for this. `method` is "search", or "ranges" for rows that are clipped to declared
+    ranges without a search.
     """
 
     mean: Array
@@ -132,10 +133,10 @@ class _Clip:
     `norm` is the clip norm. What clipping removes from a row is called its clipped part. `one_sided` and `shift`
     estimate the distance by which the sum moves if the clipped parts of all rows point in one direction. If `model` is
     true, the norms of the rows agree with those of normal rows. Then `one_sided` is this distance for normal rows, and
-    `shift` is the further distance for the long rows in excess of these. If `model` is false, `tail` is a model of the
-    norms, and `shift` estimates the whole distance; `one_sided`, which decides whether the search is given up, is the
-    lower or the upper one of its estimates. `second` is the sum of the squared lengths of the clipped parts if `norm`
-    is the best clip norm for `tail`, and 0 otherwise.
+    `shift` is the further distance for long rows beyond the number that normal rows would have. If `model` is false,
+    `tail` is a model of the norms, and `shift` estimates the whole distance. `one_sided`, by which it is decided
+    whether to give up the search, is then equal to `shift.surely` or to `shift.at_most`. `second` is the sum of the
+    squared lengths of the clipped parts if `norm` is the best clip norm for `tail`, and 0 otherwise.
 
     `found` is the correction of the sum by a noisy sum of the clipped parts up to a larger norm, or None if this sum
     was not measured. If it was measured, `one_sided` and `shift` are about clipping to the larger norm. `aside` has the
@@ -198,9 +199,9 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
 def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
     """Return the result of `last_round`, or None if the squared error that is expected of the sum is too large.
 
-    The error is too large above `limit` or, if many rows are long, above 1.5 times `limit`. Then the sum is not
-    released, and a part of the budget is left. `search` is the finished search. Before the sum, the share `unseen` of
-    the remaining budget is spent on noisy numbers of long rows.
+    The error is too large above `limit` or, if the first check of the norms finds many long rows, above 1.5 times
+    `limit`. Then the sum is not released, and a part of the budget is left. `search` is the finished search. Before the
+    sum, the share `unseen` of the remaining budget is spent on noisy numbers of long rows.
     """
     it, seen = _looked(search, limit)
     if seen is not None:
@@ -218,8 +219,8 @@ def last_round_below(search: Search, limit: float, unseen: float) -> LastRound |
 def too_long(search: Search, cost: float, limit: float) -> bool:
     """Return whether so many rows have large norms that the expected squared error of the sum would be above `limit`.
 
-    The numbers of rows in ranges of norms are asked for at the privacy cost `cost`. The `search` may go on afterwards
-    and improve its center.
+    A query for the numbers of rows in ranges of norms has the privacy cost `cost`. If it shows long rows, further
+    queries check this, each at half of the cost. The `search` may go on afterwards and improve its center.
     """
     it = _LastRound(search, cost)
     seen = it.look()
@@ -303,7 +304,8 @@ class _LastRound:
     def best(self, noise: float) -> tuple[float, float]:
         """Return the clip norm of least forecast error for normal rows, and the squared error of the sum for it.
 
-        `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1.
+        `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1, in the units of the
+        data.
         """
         return forecast.best_clip_norm(
             lambda c: (noise * c) ** 2, self.sigma, self.n, self.b, self.search.center_std, tolerance=1e-4
@@ -487,9 +489,9 @@ class _LastRound:
         `tail` models the number of rows with a norm above t, for each t. A `_Clip` has the clip norm, and says how far
         clipping may move the sum of the rows. The method first asks how many rows are longer than a norm that few rows
         of the model exceed, and increases this norm a few times while many rows are longer. If few rows exceed the last
-        norm, and if it is below the best clip norm of the model, it is the result. Otherwise the result is the best
-        clip norm of the model, which the answers first improve if they show more rows than the model has, or if many
-        rows exceed the last norm.
+        norm, and if this norm is below the best clip norm of the model, it becomes the clip norm. Otherwise the best
+        clip norm of the model is taken. If the answers show more rows than the model has, or if many rows exceed the
+        last norm, the model is first fitted to the answers.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
@@ -518,10 +520,12 @@ class _LastRound:
         """Return a `_Clip` with a clip norm for normal rows, or None if many real rows are longer than all norms tried.
 
         A `_Clip` has the clip norm, says how far clipping may move the sum of the rows, and may have a correction of
-        the sum. The first try is the clip norm of least forecast error for normal rows or, if this could move the sum
-        much further than noise does, a larger one. If the variance is spread over enough dimensions, `corrected` may
-        find a clip norm and a correction. If it does not, the first clip norm is increased, a limited number of times,
-        until only few rows are longer.
+        the sum. The first try is the clip norm of least forecast error for normal rows or, if clipping to this norm
+        could move the sum much further than noise does, a larger norm. If the effective dimension is at least 2.5, and
+        if n sqrt(rho) is at least 424 for the budget rho or a basis is used, the method `corrected` may find a clip
+        norm and a correction. If it finds none, the method `raised` increases the clip norm until only few rows are
+        longer. The result is also None if noise alone would make the squared error for the next norm larger than
+        `limit`.
         """
         search, n = self.search, self.n
         rho = search.account.left
@@ -548,8 +552,8 @@ class _LastRound:
         larger norm. Rows are clipped to this norm; the noisy sum of the parts that clipping to the clip norm then
         removes shows how the sum of the rows is to be corrected. If a correction would be too noisy, the next pair is
         tried; after the last pair, the larger norm becomes the clip norm, and nothing is corrected. The result is None
-        if too many rows are longer than all norms, or if the budget is too small. `radial` is the law of the norms of
-        normal rows.
+        if too many rows are longer than all norms, or if the budget is too small. `radial` is the distribution of the
+        norms of normal rows.
         """
         search, n, back = self.search, self.n, self.n / self.b
         counting, cost = ((a / self.effective + b) * search.rho for a, b in (_BEYOND, _ASIDE))
@@ -577,11 +581,11 @@ class _LastRound:
         pair, or None if clearly too many rows are longer than the last norm. If too many rows seem to be longer than
         norms[1], the query is repeated at the same cost, and the means of both answers decide, because noise alone
         would otherwise too often make the clip norm too large. `noise` is the root mean square of the norm of the noise
-        in the sum for the clip norm 1.
+        in the sum for the clip norm 1, in the units of the scaled rows.
 
         The second result has a column for each norm except the first, with the three numbers of a `_Shift`: how far
-        clipping to this norm moves the sum. For this, only the longer rows in excess of those expected of normal rows
-        count. The lower estimate subtracts one standard deviation of the noise from this excess.
+        clipping to this norm moves the sum. Only the excess counts, the number of longer rows minus the number that is
+        expected of normal rows. For the lower estimate, one standard deviation of the noise is subtracted from it.
         """
         off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
         expected = self.n * np.array([self.share(norm) for norm in norms[1:]])
@@ -603,10 +607,11 @@ class _LastRound:
         """Ask how many rows are longer than `clip_norm`, and increase the clip norm until only few rows are longer.
 
         The results are the last clip norm, whether only few rows are longer than it, and how far clipping these rows
-        moves the sum. The second result can be false, because the budget and the number of tries are limited. `noise`
-        is the root mean square of the norm of the noise for the clip norm 1. If a `tail` (a model of the norms) is
-        given, the first clip norm is not `clip_norm` but one that few rows of this model exceed. Without a `tail`, if
-        the effective dimension is at least 48, only rows in excess of those expected of normal rows count.
+        moves the sum. The second result can be false, because the budget, the number of tries and the squared error are
+        limited. `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1, in the units
+        of the scaled rows. The first norm that is tried is `clip_norm` or a larger one that few normal rows exceed; if
+        a `tail` (a model of the norms) is given, it is one that few rows of this model exceed. Without a `tail`, if the
+        effective dimension is at least 48, only rows in excess of those expected of normal rows count.
 
         For each norm that is tried, the attribute `asked` gets this norm, the noisy number of longer rows, and the
         standard deviation of the noise.
@@ -663,11 +668,11 @@ class _LastRound:
 
         Let a be E - C in the units of a column. Clipping takes at most a from a row whose length is at most E. From a
         longer row it takes at most D, the distance from the center to the end of the declared range. So it takes at
-        most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. Along a basis, the
-        second factor is D, because a correction of the sum can take up to a more from a longer row. The result has this
-        bound for the noisy numbers, the standard deviation of its noise, and an upper estimate of the sum of the
-        squares of what is taken from single rows. E is chosen so that the bound is small. `cost` is divided between the
-        two queries so that the noise in the bound is least.
+        most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. Along a basis, M is
+        multiplied by D instead, because there a correction of the sum can take a further amount, at most a, from a row
+        longer than E. The result has this bound for the noisy numbers, the standard deviation of its noise, and an
+        upper estimate of the sum of the squares of what is taken from single rows. E is chosen so that the bound is
+        small. `cost` is divided between the two queries so that the noise in the bound is least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)
@@ -699,7 +704,8 @@ class _LastRound:
         `step` is the vector by which the released mean differs from the last center. `noise_std` is the standard
         deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
         its expectation if clipping has no bias. The second result is the largest such difference that chance explains:
-        a little more than four standard deviations. A larger first result shows that clipping has biased the sum.
+        four standard deviations of the squared norm, plus a tenth of this expectation. A larger first result shows that
+        clipping has biased the sum.
         """
         return unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, *_MOVED)
 

@@ -27,7 +27,8 @@ class Outcome(NamedTuple):
     rows is `middle` + `half` times this mean. `of_count` is None or, if the number of rows is private, the pair of the
     noisy number and the standard deviation of its noise. `centered_std`, shape (d,), has the standard deviations of the
     noise in the sum of the rows minus `center`, and `noise_std` those of the noise in the sum, to which the noise in
-    the number of rows belongs. `error` is the expected squared error of the sum. All are in the units of the data.
+    the number of rows belongs. `error` is the expected squared error of the sum. These three are in the units of the
+    data.
     """
 
     found: LastRound
@@ -47,7 +48,7 @@ class Outcome(NamedTuple):
         """Return the estimate of the sum in the units of the data, clipped to what `bounds` of the means allow.
 
         `n` is the number of rows or, if it is private, the noisy number, but at least 2. The noisy number may be wrong;
-        so the sum is then clipped to what is possible for a number within `_FARTHEST` standard deviations of it.
+        so the sum is then clipped to what is possible for a number within five standard deviations of it.
         """
         if self.of_count is None:
             estimate: Array = n * (self.middle + self.half * self.found.mean)

@@ -104,7 +104,10 @@ def log_intervals(low: float, high: float, step: float) -> Intervals:
 
 
 def _squares_norm(d: int) -> float:
-    """Return the norm to which a vector of `d` squares is clipped: 1.3 times the typical norm for normal numbers."""
+    """Return the norm to which a vector of `d` squares is clipped.
+
+    It is 1.3 times the root mean square of the norm of a vector of `d` squares of standard normal numbers.
+    """
     return 1.3 * math.sqrt(3 * d)
 
 
@@ -262,7 +265,7 @@ class PrivateRows:
     then the answers are simulations, fit for experiments only. If `middle` and `half` are given, the rows x are
     standardized to (x - middle) / half.
 
-    `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
+    `diameter` is the largest change of a sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
     because then the number of rows is private, and one is added or removed.
     """
 
@@ -348,10 +351,10 @@ class PrivateRows:
         """Return the noisy mean of what clipping to `clip_norm` removes from rows clipped to `outer`, and its noise.
 
         For each row x, the vector b (x - center), with one factor in `b` for each column, is clipped to the norm
-        `outer` and to the norm `clip_norm`. The mean is that of the first of these vectors minus the second. Both have
-        one direction, so the norm of the difference is at most outer - clip_norm. The second result is the standard
-        deviation of the noise in each entry of the mean. The privacy cost `rho` (of zero-concentrated differential
-        privacy) is recorded under `step`, the name of a step of the search.
+        `outer` and, separately, to the norm `clip_norm`. The mean is that of the vector clipped to `outer` minus the
+        vector clipped to `clip_norm`, a difference whose norm is at most outer - clip_norm. The second result is the
+        standard deviation of the noise in each entry of the mean. The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         parts = functools.partial(self._total, _sum_of_parts)
@@ -362,8 +365,8 @@ class PrivateRows:
         """Return the noisy mean of the rows with entries cut to [-1, 1], and the standard deviation of its noise.
 
         From this query on, the coordinates of the rows are the columns, even if there was a basis. The noise in each
-        entry of the mean has the returned standard deviation. It is chosen to hide one row, which changes the sum of
-        the rows by at most sqrt(d) times `diameter` in norm. The privacy cost `rho` (of zero-concentrated
+        entry of the mean has the returned standard deviation. This is large enough to hide one row, which changes the
+        sum of the rows by at most sqrt(d) times `diameter` in norm. The privacy cost `rho` (of zero-concentrated
         differential privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)

@@ -22,13 +22,14 @@ class AdaptiveRelease(RowSum):
     ----------
     estimate : ndarray, shape (d,)
         Noisy sum of the rows, in the units of the data. Its entries are at most n times the
-        declared radius in absolute value, or within n times the declared ranges.
+        declared radius in absolute value, or within n times the declared ranges. If the number of
+        rows is private, n is here any number within five times `count_std` of `count`.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of `estimate`, in the units of the data. It is
         larger in columns to which the noisy sum of what clipping removed was added.
     centered_std : ndarray, shape (d,)
-        Standard deviation of the noise in each entry of the sum of the rows minus `center`. It differs
-        from `noise_std` if the number of rows is private.
+        Standard deviation of the noise in each entry of the sum of the rows minus `center`, in the
+        units of the data. It differs from `noise_std` if the number of rows is private.
     uncorrected : ndarray, shape (d,)
         Noisy estimate of what clipping took from each entry and was not added again, in the units of
         the data: the intervals lie around `estimate` + `uncorrected`, and rarely `estimate` is outside
@@ -37,17 +38,18 @@ class AdaptiveRelease(RowSum):
     uncorrected_std : ndarray, shape (d,)
         Standard deviation of the noise in `uncorrected`, in the units of the data.
     bias : ndarray, shape (d,)
-        Noisy amount by which clipping may have moved each entry further, up or down. Because of the
-        noise it may be negative.
+        Noisy estimate of the largest amount, beyond `uncorrected`, by which clipping may have moved
+        each entry up or down, in the units of the data. Because of the noise it may be negative.
     bias_std : ndarray, shape (d,)
         Standard deviation of the noise in `bias`, in the units of the data.
     center : ndarray, shape (d,)
         Center of the rows, as the search found it before the sum was released. Without a search,
         the middle of each range.
     sigma : ndarray, shape (d,)
-        Standard deviations of the rows, as the search found them: those along the vectors of a
-        `basis`, if there is one, and those of the standardized columns, if ranges are declared.
-        Without a search, half of each range: no data in the range have a larger one.
+        Standard deviations of the columns, as the search found them, in the units of the data. With
+        a `basis` they are those along its vectors; with a `basis` and declared ranges, those of the
+        standardized columns along its vectors. Without a search, half of each range: no data in the
+        range have a larger standard deviation.
     spread : ndarray, shape (d,)
         Standard deviations of the columns that follow from `sigma`, in the units of the data. If
         `model_holds` is False, they are larger, by what the long rows may add to each column.
@@ -82,7 +84,7 @@ class AdaptiveRelease(RowSum):
         for each entry, computed from noisy numbers of long rows, the standard deviation of the
         noise in it and, for the mean of the population, an upper estimate of the sum of the squares
         of what was taken from single rows. Each has the shape (2, d): for lower and for upper ends
-        of intervals. All are zeros without a search; None stands for a mechanism with ``unseen=0``.
+        of intervals. Without a search all are zeros. None after a search if ``unseen=0`` was declared.
 
     Notes
     -----
@@ -100,18 +102,18 @@ class AdaptiveRelease(RowSum):
     probability than asked for if there are a few very long rows that the search has not noticed;
     ``interval(unseen=True)`` allows for these.
 
-    ``benchmarks.intervals`` simulates 400 releases from each of fifty laws, with two columns and
-    :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval contains 94 to 100
-    percent of the means of the rows, and is 1.0 to 4.3 times as long as necessary (1.1 times for
-    normal rows, 1.7 in the median). For the other four, which have few rows far from all others, it
-    contains 43 to 81 percent. The interval for the mean of the population contains this mean in 94.6
-    to 99.9 percent of the releases for 48 laws, and in 47 and 56 percent for two of those four.
-    Intervals with ``unseen=True`` contain both means in 98.6 percent or more for each of the fifty
-    laws.
+    ``benchmarks.intervals`` simulates 400 releases for each of fifty distributions, with two
+    columns and :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval
+    contains 94 to 100 percent of the means of the rows, and is 1.0 to 4.3 times as long as
+    necessary (1.1 times for normal rows, 1.7 in the median). For the other four, which have few
+    rows far from all others, it contains 43 to 81 percent. The interval for the mean of the
+    population contains this mean in 94.6 to 99.9 percent of the releases for 48 distributions, and
+    in 47 and 56 percent for two of those four. Intervals with ``unseen=True`` contain both means in
+    98.6 percent or more for each of the fifty distributions.
 
-    What is beyond the necessary length comes from `bias`, since clipped parts seldom point in one
-    direction, and from the noise in the number of long rows or in the sum of the clipped parts. With
-    five columns (``--columns 5``), they are 1.3 times as long as necessary for normal rows.
+    Intervals are longer than necessary because of `bias`, since clipped parts seldom point in one
+    direction, and because of the noise in the number of long rows or in the sum of the clipped parts.
+    With five columns (``--columns 5``), those for normal rows are 1.3 times as long as necessary.
 
     The interval for the mean of the population takes `spread` for the standard deviations of the
     columns. If the budget was too small to measure them one by one and the rows look normal, all
@@ -259,20 +261,21 @@ class AdaptiveForecast:
     error : egm.forecast.ErrorForecast
         Expected squared l2 error of the released sum: in all, and by its causes.
     success : float
-        Lower bound of the probability that the search finds the center and the spread of the rows;
-        1 if there is no search.
+        Lower bound of the probability that the search finds the center and the spread of the rows.
+        Without a search it is 1, or nearly 1 if this was decided by a query, which may fail.
     spent : dict of str to float
         Cost of each step of the search in zero-concentrated differential privacy, by the name of
         the step.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of the sum, in the units of the data.
     centered_std : ndarray, shape (d,)
-        The same for the sum of the rows minus the center that is found. It differs from `noise_std` if
-        the number of rows is private.
+        Standard deviation of the noise in each entry of the sum of the rows minus the center that is
+        found, in the units of the data. It differs from `noise_std` if the number of rows is private.
     uncorrected_std : ndarray, shape (d,)
-        Standard deviation of the noise in the part `uncorrected` of a release.
+        Standard deviation of the noise in `uncorrected` of a release, in the units of the data.
     bias : ndarray, shape (d,)
-        Amount by which clipping may move each entry of the sum further, up or down.
+        Expected `bias` of a release, in the units of the data: the largest amount by which clipping
+        may move each entry of the sum up or down, beyond what is measured.
     bias_std : ndarray, shape (d,)
         Standard deviation of the noise in the `bias` of a release, in the units of the data.
     method : {"search", "ranges"}

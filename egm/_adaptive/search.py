@@ -61,7 +61,7 @@ _MEDIANS = 0.3  # largest share of the budget for the medians of the columns
 _SHARES = (0.01, 0.03, 0.1, 0.2)  # shares of the budget that are tried for the rounds of refining
 _TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho of a tail query: (TAIL_SURE / n)**2, within these shares
 _LEAST = 150.0  # least n * sqrt(rho): below it a tenth of the rows can be far away and unseen
-_FEW = 424.0  # n * sqrt(rho) below which 3 in 100 rows can be far away and unseen
+_FEW = 424.0  # n * sqrt(rho) below which the budget is called small: 3 in 100 rows can be far away and unseen
 _LOOSE = 1.15  # radius of the ball to which rows are clipped, divided by the radius of the rows
 APART = 1e-4  # probability that the noise of a step is so long that locating ends too early
 _CLIPPED_MEAN = 0.3  # distance from the mean of clipped rows to that of all rows, in standard errors of a mean
@@ -74,7 +74,7 @@ _WIDEST = 1024  # columns up to which a basis is learned
 _PAYS = 1.25  # least gain by a learned basis for which it is taken: it costs a part of the budget
 _SHARP = 0.08  # standard deviation of measured mean squares, over their expectation, up to which a basis is used
 _ENOUGH = 2000.0  # n * sqrt(rho) from which a basis is learned: below it, long tails are measured too roughly
-_FAR, _FAR_SHARE = (0.9, 0.99), 0.003  # least and greatest quantile of lengths that shows long tails, and its share
+_FAR, _FAR_SHARE = (0.9, 0.99), 0.003  # least and greatest quantile of lengths that shows long tails; its share of rho
 _FAR_SURE = 26.0  # epsilon * n of this quantile, times the share of rows beyond it: one in 10 000 is wrong
 _HEAVIEST = 50.0  # largest such quantile, over the root of the number of columns
 _LITTLE = 0.5  # largest error of a refined center by clipped parts that all point one way, in expected errors
@@ -152,9 +152,9 @@ class Search:
     """Search for the center and the standard deviations of the columns, by queries to `rows` that have noisy answers.
 
     The state of the search is in three attributes of shape (d,): `center` is the estimated center, `center_std` is its
-    standard error, and `sigma` has the standard deviations, all of the columns or, once a basis is used, of the
-    coordinates along it. All three are computed from noisy answers only, and so may be published. Every column has a
-    mean from -radius to radius, and a standard deviation within `sigma_range`. `public` is a public basis whose
+    standard error, and `sigma` has the standard deviations. All three are about the columns or, once a basis is used,
+    about the coordinates along it. They are computed from noisy answers only, and so may be published. Every column has
+    a mean from -radius to radius, and a standard deviation within `sigma_range`. `public` is a public basis whose
     coordinates are used if the budget is large enough; `learn` says whether a basis is found privately. The search
     begins at the center `start`, by default zero, and the attribute `rho` is the budget that is left when it begins.
     """
@@ -185,8 +185,8 @@ class Search:
         """Find a rough center, then the standard deviations of the columns, and then a better center.
 
         The results are in the attributes `center`, `center_std` (the standard error of the center) and `sigma`. The
-        function `stops` is called before the center is made better. If it returns True, the search ends there and
-        returns False; otherwise the search returns True.
+        function `stops` is called before the center is made better. If `stops` returns True, the search ends there, and
+        `run` returns False; otherwise `run` returns True.
         """
         radius = self.locate()
         if self.public is not None and self.measurable:
@@ -216,7 +216,7 @@ class Search:
         return sure**2 / (8 * self.n**2)
 
     def noise(self, rho: float) -> float:
-        """Return the standard deviation of the noise in each entry of a mean of rows of norm 1 or less.
+        """Return the standard deviation of the noise in each entry of a mean of the rows, clipped to the norm 1.
 
         `rho` is the privacy cost of the mean.
         """
@@ -303,7 +303,7 @@ class Search:
         return self.vector_of_columns(self.center)
 
     def vector_of_columns(self, vector: Array) -> Array:
-        """Return the `vector`, which has coordinates along the basis if there is one, in those of the columns."""
+        """Return `vector` in the coordinates of the columns; it is given along the basis if there is one."""
         return vector if self.basis is None else self.basis.inverse(vector)
 
     def of_columns(self, std: Array) -> Array:
@@ -346,8 +346,8 @@ class Search:
         First the standard deviations of the columns are measured again; then the basis comes from a noisy matrix of
         second moments. If the basis would hardly reduce the noise of the sum, keep the columns as coordinates, with the
         new standard deviations, and return False. If there are too many columns, return False and ask nothing. `alike`
-        says whether all columns had one common standard deviation so far. If so, `in_columns` can later return to it,
-        and otherwise to the new ones.
+        says whether all columns had one common standard deviation so far. If so, `in_columns` can later return to this
+        number, and otherwise to the new standard deviations of the columns.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -442,9 +442,9 @@ class Search:
         """Ask for the mean square of each coordinate, and correct `sigma` by the answers, also if tails are long.
 
         The coordinates are those along the basis or, before there is one, the columns. The answers come from
-        `remeasure`, which limits the squares of a row to what is usual for normal rows, times a factor. To find it,
-        each coordinate is divided by its root mean square as known so far, and an upper quantile of the norms of the
-        rows is asked for. The factor is the squared ratio of this quantile to that of normal rows, and at least 1.
+        `remeasure`, which limits the squares of a row to what is usual for normal rows, times a factor. To find this
+        factor, each coordinate is divided by its root mean square as known so far, and an upper quantile of the norms
+        of the rows is asked for. The factor is the squared ratio of this quantile to that of normal rows, at least 1.
         """
         spread, root = self.spread(), math.sqrt(self.d)
         intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)
@@ -530,10 +530,10 @@ class Search:
     def calibrated(self) -> Array:
         """Multiply `sigma` and `center_std` by one measured factor; return the scaling b of the rows, shape (d,).
 
-        The scaling is computed first, for the spread without this factor. Then the search asks for the median of
-        ||b (x - center)|| over the rows x. The factor is the noisy answer divided by the median that follows from
-        `sigma` and `center_std`. The query costs very little, and the factor matters because the clip norm depends on
-        it.
+        The scaling is computed first, from `sigma` and `center_std` without this factor. Then the search asks for the
+        median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by the median that follows
+        from `sigma` and `center_std`. The query costs very little, and the factor matters because the clip norm depends
+        on it.
         """
         b = scaling.optimal(self.spread(), 0.05)
         expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
