@@ -119,14 +119,11 @@ class AdaptiveDataMechanism(Declared):
     better, the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken.
     If no search was made, the error is at most two percent larger than if all of `rho` went into
     the clipped sum. If a search was given up, the variance of the noise is mostly about a tenth
-    larger. It was up to 2.5 times as large in simulations with a few rows in a hundred spread over
-    the whole ranges, and is never more than about four times as large. If few rows are far from
-    all others, a search may not see them. `benchmarks.ranges` compares the mean squared error of 20
-    releases with that of a clipped sum, for fifty distributions, ranges of three widths, and four
-    numbers of rows and columns. The ratio was at most 1.1 for 598 of these 600 cases; in the other
-    two, with one row in a hundred far away, it was 3.6 and 4.8. The mean of the ratios was 0.87 for
-    narrow ranges and 0.53 for wide ones. Entries outside the ranges are cut if there is no search:
-    choose ranges that hold nearly all the data.
+    larger, and never more than about four times as large. `benchmarks.ranges` compares the mean
+    squared error of 20 releases with that of a clipped sum, for fifty distributions, ranges of
+    three widths, and four numbers of rows and columns. The ratio was at most 1.1 for 598 of these
+    600 cases; in the other two, with one row in a hundred far away, it was 3.6 and 4.8. Entries
+    outside the ranges are cut if there is no search: choose ranges that hold nearly all the data.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
