@@ -97,8 +97,7 @@ class AdaptiveDataMechanism(Declared):
     direction. Otherwise a noisy sum of these parts is measured if the effective dimension of the
     scaled rows, :math:`(\sum w)^2 / \sum w^2` for the variances w of their coordinates, is at least
     2.5, and if :math:`n \sqrt{\rho}` is at least 424 or a basis is used. This sum is added to the
-    estimate in columns where it is clearly more than noise, as in a skewed column. If there are many
-    such columns, a larger clip norm is used instead.
+    estimate in columns where it is clearly more than noise, as in a skewed column.
 
     With `radius` the mechanism runs if `rho` is at least ``least_rho(d)`` for d columns. Then the
     search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search
@@ -138,16 +137,15 @@ class AdaptiveDataMechanism(Declared):
     times; without a search, two to six times. The queries depend on released numbers alone.
 
     **Basis.** A basis is used if :math:`n \sqrt{\rho}` is above about :math:`280 \sqrt d`
-    (:math:`210 \sqrt d` for "add_remove"), so that the standard deviations along it can be
-    measured. With "learn" the mechanism asks for noisy second moments of the columns, divided by
-    their standard deviations and clipped, and keeps the directions that stand out of the noise
-    [3]_. It takes the eigenvectors of the resulting covariance matrix if the squared error by
-    noise, from Lemma 4.1 of Poulsen's report (2023), is then less by a fifth or more. Before the
-    sum, the mechanism counts long rows, once by their norms along this basis and once by their
-    norms in the columns. The basis is given up if the counts promise little gain by it, as for
-    columns of zeros and ones, or a clearly larger error, as for some columns with long tails. A
-    basis is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000,
-    which is 13 000 rows for epsilon = 1 and delta = 1e-6; otherwise nothing is asked for it.
+    (:math:`210 \sqrt d` for "add_remove"). With "learn" the mechanism asks for noisy second moments
+    of the columns, divided by their standard deviations and clipped, and keeps the directions that
+    stand out of the noise [3]_. It takes the eigenvectors of the resulting covariance matrix if the
+    squared error by noise, from Lemma 4.1 of Poulsen's report (2023), is then less by a fifth or
+    more. Before the sum, the mechanism counts long rows, once by their norms along this basis and
+    once by their norms in the columns. The basis is given up if the counts promise little gain by
+    it, as for columns of zeros and ones, or a clearly larger error, as for some columns with long
+    tails. A basis is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above
+    2000, which is 13 000 rows for epsilon = 1 and delta = 1e-6.
 
     References
     ----------
