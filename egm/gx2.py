@@ -34,12 +34,12 @@ tails and the density are contour integrals over s:
 
 .. math::
 
-    \mathrm{sf}(x) &= \frac{1}{2 \pi i} \int e^{K(s) - s x} \, \frac{ds}{s}
-        \quad \text{if the contour crosses the real axis at } c > 0 \text{, below the right cut}, \\
-    \mathrm{cdf}(x) &= -\frac{1}{2 \pi i} \int e^{K(s) - s x} \, \frac{ds}{s}
-        \quad \text{if it crosses at } c < 0 \text{, above the left cut}, \\
-    \mathrm{pdf}(x) &= \frac{1}{2 \pi i} \int e^{K(s) - s x} \, ds
-        \quad \text{on either contour.}
+    \mathrm{sf}(x) &= \frac{1}{2 \pi i} \int e^{K(s) - s x} \, \frac{ds}{s}, \\
+    \mathrm{cdf}(x) &= -\frac{1}{2 \pi i} \int e^{K(s) - s x} \, \frac{ds}{s}, \\
+    \mathrm{pdf}(x) &= \frac{1}{2 \pi i} \int e^{K(s) - s x} \, ds.
+
+The contour of sf crosses the real axis between 0 and the right cut, that of cdf between the left cut and
+0, and that of pdf anywhere between the cuts.
 
 1. The contour crosses the real axis at the saddle point c, where the integrand has its smallest
    value on this axis and falls off fastest in the direction across it. That value,
