@@ -202,6 +202,10 @@ class Declared:
             )
 
 
+# An error of a call, such as one for an unexpected keyword, names the class that users call.
+Declared.__init__.__qualname__ = "AdaptiveDataMechanism.__init__"
+
+
 def _checked_ranges(ranges: Any, columns: Columns) -> tuple[tuple[float, float], ...]:
     """Return the argument `ranges` of the mechanism as a tuple of pairs (low, high), one for each column.
 

@@ -401,6 +401,11 @@ def test_the_least_budget_grows_with_the_task():
     assert least(rho=2.0, largest=1e6) == least()
 
 
+def test_an_unexpected_keyword_is_refused_in_the_name_of_the_mechanism():
+    with pytest.raises(TypeError, match=r"^AdaptiveDataMechanism\.__init__\(\) .* unexpected keyword argument 'sigma'"):
+        mechanism(sigma=1.0)
+
+
 # --- Accuracy ---------------------------------------------------------------------------------------------------------
 
 FORECASTS = {  # n, sigma, mu, rho over the least budget
