@@ -14,7 +14,7 @@ from egm._threads import CORES, in_parallel
 
 __all__ = ["index_sampler", "vector_noise"]
 
-_EACH = 256  # least number of draws that a thread makes at a time; fewer take less time than to start it
+_EACH = 256  # draws for which a further thread pays; fewer take less time than to start it
 _PARTS = 8  # parts of a long list for each core, so that no core waits long for another one
 
 
@@ -33,7 +33,7 @@ def vector_noise(maker: str, metric: str, scale: float) -> Callable[[int], list[
 
     def draw(size: int) -> list[int]:
         """Return `size` independent integers: the noise that OpenDP adds to zeros."""
-        parts = -(-size // max(_EACH, -(-size // (_PARTS * CORES))))
+        parts = min(-(-size // _EACH), _PARTS * CORES)
         return list(chain(*in_parallel(sampler, np.array_split(np.zeros(size, dtype=np.int64), parts))))
 
     return draw

@@ -216,15 +216,16 @@ def test_interval_is_as_wide_as_the_page_says():
 
 
 @pytest.mark.parametrize(
-    ("d", "reach", "share"), [(3, 155, 0.1), (3, 400, 0.05), (10, 2200, 0.05), (10, 15_600, 110 / 15_600)]
+    ("d", "reach", "share"),
+    [(3, 155, 0.1), (3, 400, 0.05), (3, 1200, 0.05), (10, 2200, 0.05), (10, 15_600, 110 / 15_600)],
 )
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(d, reach, share):
     """`AdaptiveDataMechanism` notices outlying rows if they are the fraction `share` of all rows, but not if far fewer.
 
     The page about practice states `share` for n rows and the budget rho with n sqrt(rho) = `reach`. Here the rows have
-    `d` columns. Rows that are not
-    noticed are clipped. Then the exact sum is outside the interval, or the error is above three times its forecast.
-    This happens in none of eight releases with the fraction `share`, and in at least one with a third of it.
+    `d` columns. Rows that are not noticed are clipped. Then the exact sum is outside the interval, or the error is
+    above three times its forecast. This happens in none of eight releases with the fraction `share`, and in at least
+    one with a third of it.
     """
     text = " ".join(PRACTICE.split())
     assert (
