@@ -90,7 +90,7 @@ def rounded(ball: Any) -> Enclosure:
 def _down(number: Any) -> float:
     """Return the largest double that is not above `number`, a real ball of flint with the radius 0.
 
-    Below all finite doubles, for both infinities and for NaN, the result is minus infinity.
+    If `number` is below all finite doubles, infinite with either sign, or NaN, the result is minus infinity.
     """
     largest, tiny = sys.float_info.max, math.ulp(0.0)
     if not -largest <= number < math.inf:

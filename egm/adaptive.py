@@ -94,10 +94,9 @@ class AdaptiveDataMechanism(Declared):
     `neighbors`, whatever the data are. Data outside the declared ranges, or far from normal, cost
     accuracy and never privacy. If more rows are far from the center than would be for normal rows, the
     clip norm is chosen for the worst case, in which the parts that clipping removes all point in one
-    direction. Otherwise a noisy sum of these parts is measured if the effective dimension of the
-    scaled rows, :math:`(\sum w)^2 / \sum w^2` for the variances w of their coordinates, is at least
-    2.5, and if :math:`n \sqrt{\rho}` is at least 424 or a basis is used. This sum is added to the
-    estimate in columns where it is clearly more than noise, as in a skewed column.
+    direction. In any case, the rows that are summed are clipped to a norm 1.4 times smaller, so that
+    there is less noise, and a noisy sum of what this removes is released at no further cost (chapter
+    10 of the book). It is added in columns where it is clearly more than noise, as in a skewed one.
 
     With `radius` the mechanism runs if `rho` is at least ``least_rho(d)`` for d columns. Then the
     search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search

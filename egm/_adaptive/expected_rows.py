@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from egm._adaptive import pairs
 from egm._adaptive.private_rows import Account, Intervals, squares_std
 from egm._adaptive.radial import Radial
 from egm._adaptive.search import APART
@@ -131,20 +132,19 @@ class ExpectedRows:
         off = np.sqrt((std / b) ** 2 + (offset * share) ** 2 + (self.sigma**2 + offset**2) * lost / self.n)
         return b * (offset - off), std
 
-    def parts(
+    def pairs(
         self, step: str, center: Array, b: Array, clip_norm: float, outer: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the expected mean of what clipping to `clip_norm` removes from rows, and how noisy an answer would be.
+        """Return a typical noisy mean of the pairs of vectors into which rows are divided, and the noise in each entry.
 
-        The rows x are first scaled to b (x - center) and clipped to the norm `outer`. So the mean is that of the
-        vectors clipped to `outer` minus the same vectors clipped to `clip_norm`. The second result is the standard
-        deviation of the noise that a private answer would have in each entry. The privacy cost `rho` (of
-        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+        `egm._adaptive.pairs` says how the vector b (x - center) is divided for a row x. The result has the shape
+        (2, d). Its first row is the result of the method `mean`. Its second row is the expected mean of the second
+        vectors, which has no noise in it. The privacy cost `rho` (of zero-concentrated differential privacy) is
+        recorded under `step`, the name of a step of the search.
         """
-        self.account.spend(step, rho)
-        share = self._radial(center, b).excess(np.array([clip_norm, outer]))[2]
-        std = self.diameter / math.sqrt(2 * rho) * (outer - clip_norm) / self.n
-        return (share[0] - share[1]) * b * (self.mu - center), std
+        first, std = self.mean(step, center, b, clip_norm, rho)
+        share = self._radial(center, b).removed(clip_norm, outer)[0] / pairs.factor(clip_norm, outer)
+        return np.array([first, share * b * (self.mu - center)]), std
 
     def within(self, step: str, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of rows with entries cut to [-1, 1], and the standard deviation of its noise.

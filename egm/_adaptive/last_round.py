@@ -9,20 +9,15 @@ standard deviations s of the entries of a scaled row.
    this is done along the basis and in the columns, and the expected errors in both cases decide whether the basis is
    given up.
 2. Count. If more rows are long than in normal data, `egm._adaptive.tail` gives the clip norm of least error for the
-   case that the clipped parts of all rows point in one direction, and steps 3 and 6 are left out. Otherwise the clip
-   norm is that of least forecast error, increased until the noisy number of longer rows is small. With a small budget,
-   fewer longer rows are allowed, because little is known about them.
-3. Clipped parts. They cancel in their sum only if the rows lie symmetrically around the center. If the effective
-   dimension is at least 2.5, and if the budget is not small or a basis is used, the noisy sum of the clipped parts is
-   measured. Then `egm._adaptive.correction` corrects the sum of the rows or, if the correction is too noisy, the clip
-   norm is increased.
-4. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
+   case that the clipped parts of all rows point in one direction. Otherwise the clip norm is 1.4 times that of least
+   forecast error, increased until the noisy number of longer rows is small.
+3. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
    counted. The answers bound what clipping takes, for all data in the declared ranges.
-5. Sum. The rows are scaled, clipped and averaged as in Algorithm 3 of Poulsen's report. The released mean is the last
-   center plus the noisy mean of the clipped differences of the rows from this center.
-6. Move. If the clipped parts were not measured, and if the budget is small or the effective dimension is at least 48,
-   the released mean is compared with the last center. A difference that noise and the error of this center do not
-   explain is a bias by clipping, and is added to the forecast of the error.
+4. Sum. The rows are scaled and clipped as in Algorithm 3 of Poulsen's report. Then each row is divided into a row of at
+   most 1 / 1.4 of the clip norm and a rest, as `egm._adaptive.pairs` says. The noise in the sum of the shorter rows is
+   less than it would be in the sum of the clipped rows, and the rests cancel if the law of the rows is symmetric. From
+   their noisy sum, `egm._adaptive.correction` decides in which columns it is added. The released mean is the last
+   center plus the corrected mean of the differences of the rows from this center.
 """
 
 from __future__ import annotations
@@ -34,6 +29,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from egm import forecast, gx2
+from egm._adaptive import pairs
 from egm._adaptive.correction import Correction, correct, unexplained
 from egm._adaptive.radial import Radial
 from egm._adaptive.search import KEPT, Search
@@ -55,27 +51,30 @@ _FARTHEST = 1e100  # largest ratio of the last edge to the last near one
 _SLACK = 1.05  # factor by which wrong standard deviations may lengthen a normal row
 _COUNT = 0.06, 0.005  # share of the budget to count rows: the first over the effective dimension, at least the second
 _STEPS, _RAISED = 5, 1.35  # largest number of clip norms that are tried, and the factor from one to the next
-_START = 0.5, 0.4  # rows expected beyond the first clip norm, over those allowed; the second if `search.few`
+_START = 0.5  # rows expected beyond the first clip norm, over those allowed
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
-_FALLING = 4.0, 1.5  # standard deviations by which long rows are seen before a power is fitted, and the least power
-_LONGER = 0.35, 1.0  # excess of a longer row over the clip norm, divided by it, for d = 1; the second if `search.few`
 _ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
 _SPREAD_OUT = 5.0  # effective dimension above which _ONE_SIDED is multiplied by effective dimension / _SPREAD_OUT
-_MANY = 48.0  # effective dimension from which a move of the center shows whether the clipped parts point one way
-_CORRECTED = 2.5  # effective dimension from which the sum of the clipped parts is measured
-_RATIO, _PAIRS = 1.4, 4  # ratio of the two clip norms of a pair, and number of pairs that are tried
-_BEYOND = 0.2, 0.005  # share of the budget to count rows beyond these norms: first / effective dimension + second
-_CHANCE = 2.0  # standard deviations by which these numbers of rows may be wrong
-_ASIDE = 0.45, 0.05  # share of the budget for the sum of the clipped parts: first / effective dimension + second
+_RATIO, _NORMS = 1.4, 4  # ratio of the clip norm to the norm of the shorter rows, and number of clip norms tried
+_BEYOND = 0.1, 0.0025  # share of the budget to count rows beyond a clip norm: first / effective dimension + second
+_CLEARLY = 2.0  # standard deviations by which this number is surely too large
+_DOUBTED = 0.2  # share of the standard deviation of the distance found by counting long rows that counts as a distance
 _OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
 _LATE = 1.5  # factor by which the error, if all long rows point in one direction, may exceed the limit late in a search
 _RARE = 0.1  # normal rows that are expected beyond the larger of two norms beyond which rows are counted
 _NEARER = 0.2  # standard deviations of noise that the rows between the two norms add to the bound if all is normal
-_LEAST_PART = 0.02  # least part of the cost of these two numbers of rows that is spent on each of them
+_MOVED = 4.0  # standard deviations by which a squared move is too large
+_LEAST_PART = 0.02  # least share of each of these two numbers in their cost
+# Tuples have three numbers: for budgets that are not small, for small ones, and for small ones and few columns.
+_COLUMNS = 2.5  # effective dimension below which there are few columns
+_LONGER = 0.35, 1.0, 1.5  # excess of a longer row over the clip norm, divided by it, for one column
+_CHANCE = 2.0, 2.0, 1.0  # standard deviations by which a number of rows beyond a clip norm may be too large
+_SURELY = 1.0, 0.0, 0.0  # standard deviations that are subtracted from this number for a lower estimate
+_FURTHER = 1.4, 1.4, 2.0  # ratio of a clip norm that is tried to the one before
+_HEAVY = 4.0  # factor to _LONGER for few columns if many rows are longer than the last norm
 # Squared error expected in the columns, over that along a learned basis, below which the basis is given up. The first
 # number is for the case that the norms in the columns look normal.
-_COLUMNS = 1.5, 0.7
-_MOVED = 4.0, 0.1  # standard deviations, plus share of its expectation, by which a squared move is too large
+_IN_COLUMNS = 1.5, 0.7
 
 
 @dataclass(frozen=True)
@@ -130,27 +129,31 @@ class _Shift(NamedTuple):
 class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
-    `norm` is the clip norm. What clipping removes from a row is called its clipped part. `one_sided` and `shift`
-    estimate the distance by which the sum moves if the clipped parts of all rows point in one direction. If `model` is
-    true, the norms of the rows agree with those of normal rows. Then `one_sided` is this distance for normal rows, and
-    `shift` is the further distance for long rows beyond the number that normal rows would have. If `model` is false,
-    `tail` is a model of the norms, and `shift` estimates the whole distance. `one_sided`, by which it is decided
-    whether to give up the search, is then equal to `shift.surely` or to `shift.at_most`. `second` is the sum of the
-    squared lengths of the clipped parts if `norm` is the best clip norm for `tail`, and 0 otherwise.
-
-    `found` is the correction of the sum by a noisy sum of the clipped parts up to a larger norm, or None if this sum
-    was not measured. If it was measured, `one_sided` and `shift` are about clipping to the larger norm. `aside` has the
-    standard deviations of the noise in the measured sum, or is None if nothing is corrected.
+    `norm` is the clip norm, and `inner` the smaller norm at which rows are divided. What clipping removes from a row is
+    called its clipped part. `one_sided` and `shift` estimate the distance by which the sum moves if the clipped parts
+    of all rows point in one direction. If `model` is true, the norms of the rows agree with those of normal rows. Then
+    `one_sided` is this distance for normal rows, and `shift` is the further distance for the long rows in excess of
+    these. If `model` is false, `tail` is a model of the norms, and `shift` estimates the whole distance; `one_sided`,
+    which decides whether the search is given up, is the lower or the upper one of its estimates. `second` has the sums
+    of the squared lengths of what clipping to `inner` and to `norm` removes, if `norm` is the best clip norm for
+    `tail`, and zeros otherwise.
     """
 
     norm: float
     one_sided: float
     shift: _Shift
-    second: float = 0.0
-    model: bool = False
+    second: tuple[float, float] = (0.0, 0.0)
     tail: Tail | None = None
-    found: Correction | None = None
-    aside: Array | None = None
+
+    @property
+    def inner(self) -> float:
+        """Return the norm at which rows are divided, which is smaller than the clip norm."""
+        return self.norm / _RATIO
+
+    @property
+    def model(self) -> bool:
+        """Return whether the norms of the rows agree with those of normal rows, so that there is no other model."""
+        return self.tail is None
 
 
 @dataclass(frozen=True)
@@ -207,12 +210,8 @@ def last_round_below(search: Search, limit: float, unseen: float) -> LastRound |
     if seen is not None:
         return None if it.least_error(seen) > _LATE * limit else it.run(it.by_tail(seen), unseen)
     clip = it.by_model()
-    if clip is None and it.limited:
-        return None
     clip = clip or it.by_tail(it.likeliest())
     off = 0.0 if clip.model else clip.one_sided
-    if clip.found is not None:
-        off = float(np.linalg.norm([clip.found.left, clip.found.std])) / it.unit
     return None if it.error(clip.norm, off) > limit else it.run(clip, unseen)
 
 
@@ -246,7 +245,7 @@ def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail |
         return it, seen
     columns = _LastRound(other, limit=limit)
     there = columns.look()
-    if columns.expected(there) < it.expected(seen) * _COLUMNS[there is not None]:
+    if columns.expected(there) < it.expected(seen) * _IN_COLUMNS[there is not None]:
         return columns, there
     search.rows.turn(search.basis)
     return it, seen
@@ -265,21 +264,22 @@ class _LastRound:
         self.limit = limit  # largest squared error of the sum; a larger clip norm is not tried
         self.doubt = doubt or search.doubt  # cost of asking how many rows have very large norms
         self.search, self.rows, self.n, self.rotated = search, search.rows, search.n, search.basis is not None
-        self.ended = self.limited = False
-        self.asked: list[tuple[float, float, float]] = []  # see `raised`
+        self.ended = False
         self.b = search.calibrated()
         self.spread = search.spread()
         self.sigma = np.maximum(search.sigma, search.center_std / 30)  # a smaller one changes the spread by 1/2000
         self.weights = (self.b * self.spread) ** 2
         self.unit = math.sqrt(np.sum(self.spread**2) / np.sum(self.weights))  # length in the data of scaled length 1
+        self.radial = Radial(self.sigma, search.center_std, self.b)
         self.effective = float(np.sum(self.weights) ** 2 / np.sum(self.weights**2))
+        self.little = int(search.few) * (2 if self.effective < _COLUMNS else 1)
 
     def clip(self, seen: Tail | None) -> _Clip:
         """Choose the clip norm, and return it as a `_Clip`; `seen` is the result of `look`, the check for long rows.
 
-        If `seen` is None, `by_model` chooses the clip norm as for normal rows. If `seen` is a model of the norms of the
-        rows, or if `by_model` finds no clip norm that only few rows exceed, `by_tail` chooses it for a model of the
-        norms. Both methods make private queries about the rows, which are paid from the budget.
+        If `seen` is None, `by_model` chooses the clip norm for rows with a normal distribution. If it finds no norm
+        that only few rows exceed, or if `seen` is a model of the norms of the rows, `by_tail` chooses the clip norm:
+        for the model `seen`, or else for the one that `likeliest` makes. All these methods pay for private queries.
         """
         clip = self.by_model() if seen is None else None
         return clip or self.by_tail(seen or self.likeliest())
@@ -325,30 +325,16 @@ class _LastRound:
         search, b, n = self.search, self.b, self.n
         center, variances = search.center_of_columns, search.of_columns(self.spread) ** 2
         unseen = self.unseen(clip, share * search.account.left) if share else None
-        mean, std = self.rows.mean("sum", search.center, b, clip.norm, search.account.left)
-        noise_std = n * std / b
-        rest, rest_std = np.zeros((2, b.size))
-        if clip.found is not None:
-            mean, noise_std = mean + clip.found.added * b / n, np.hypot(noise_std, clip.found.std)
-            rest, rest_std = clip.found.rest, clip.found.unknown
+        mean, std, found = self.sum(clip)
+        noise_std = np.hypot(std, found.std)
+        clipping, off_center = self.clipping(clip, found)
+        more, doubtful = self.moved(mean / b, noise_std)
+        if clip.model and search.few and more > doubtful:
+            off_center += more
+        bias, bias_std = clip.shift.at_most / b, clip.shift.doubt / b
         if clip.model:
-            clipping, off_center = forecast.clipping(self.sigma, n, b, clip.norm, search.center_std)
-            off_center += _square(self.unit * clip.shift.surely)
-            bias, bias_std = (clip.one_sided + clip.shift.at_most) / b, clip.shift.doubt / b
-            if clip.found is None:
-                (more, doubtful), many = self.moved(mean / b, noise_std), self.effective >= _MANY
-                if more > doubtful and (search.few or many):
-                    off_center += more
-                if many:
-                    bias = np.minimum(bias, math.sqrt(max(more, 0.0)))
-                    bias_std = np.minimum(bias_std, math.sqrt(doubtful) / 2)
-            bias, bias_std = (part / math.sqrt(self.effective) for part in (bias, bias_std))
-            if clip.found is not None:
-                bias = bias + clip.found.hidden
-                off_center += _square(float(np.linalg.norm(clip.found.left)))
-        else:
-            clipping, off_center = _square(self.unit) * clip.second, _square(self.unit * clip.shift.at_most)
-            bias, bias_std = clip.shift.at_most / b, clip.shift.doubt / b
+            bias = (clip.one_sided / b + bias) / math.sqrt(self.effective) + found.hidden
+            bias_std = bias_std / math.sqrt(self.effective)
         bias, bias_std, noise_std = (search.of_columns(part) for part in (bias, bias_std, noise_std))
         beyond = n * search.move(mean / b)
         outside = np.maximum(np.abs(beyond) - _OUTSIDE * noise_std, 0.0)
@@ -362,8 +348,8 @@ class _LastRound:
         return LastRound(
             mean=search.center_of_columns,
             noise_std=noise_std,
-            uncorrected=search.vector_of_columns(rest),
-            uncorrected_std=search.of_columns(rest_std),
+            uncorrected=search.vector_of_columns(found.rest),
+            uncorrected_std=search.of_columns(found.unknown),
             bias=np.minimum(bias, farthest),
             bias_std=np.minimum(bias_std, farthest),
             forecast=expected,
@@ -375,6 +361,43 @@ class _LastRound:
             basis=search.basis,
             unseen=unseen,
         )
+
+    def sum(self, clip: _Clip) -> tuple[Array, Array, Correction]:
+        """Spend the rest of the budget on the noisy mean of the scaled and clipped rows, and correct it.
+
+        Three results are returned: the corrected mean; the standard deviation of the noise in each entry of the sum
+        before it was corrected, in the units of the data; and the correction, in these units.
+        """
+        search, back = self.search, self.n / self.b
+        (mean, rest), std = self.rows.pairs("sum", search.center, self.b, clip.inner, clip.norm, search.account.left)
+        factor = pairs.factor(clip.inner, clip.norm)
+        share, square = self.radial.removed(clip.inner, clip.norm)
+        varied = np.sqrt(self.n * square) * self.unit * self.spread / math.sqrt(float(np.sum(self.spread**2)))
+        off_center = self.n * share * search.center_std
+        found = correct(factor * rest * back, factor * std * back, np.hypot(varied, off_center))
+        return mean + found.added / back, std * back, found
+
+    def clipping(self, clip: _Clip, found: Correction) -> tuple[float, float]:
+        """Return the expected squared error of the sum due to what clipping removes, in two parts.
+
+        The first part is due to the variation of the removed parts, and the second to their mean. In a share of the
+        columns, weighted by their variances, `found` has added the rests of the rows up to the clip norm; there, rows
+        are clipped to ``clip.norm``, and elsewhere to ``clip.inner``.
+        """
+        search, missing = self.search, (1 - found.kept) ** 2 @ self.spread**2 / np.sum(self.spread**2)
+        if clip.model:
+            given = self.sigma, self.n, self.b
+            inner, outer = (forecast.clipping(*given, norm, search.center_std) for norm in (clip.inner, clip.norm))
+            _, second, share = (float(v[0]) for v in self.radial.excess(np.array([clip.inner])))
+            removed = self.radial.removed(clip.inner, clip.norm)  # a little more than clipping to clip.inner does
+            varied = inner[0] * (removed[1] / second if second else 1.0)
+            moved = inner[1] * (removed[0] / share if share else 1.0) ** 2
+            further = _square(self.unit * clip.shift.surely) + _square(float(np.linalg.norm(found.beyond)))
+        else:
+            varied, outer = _square(self.unit) * clip.second[0], (_square(self.unit) * clip.second[1], 0.0)
+            moved, further = 0.0, _square(self.unit * math.hypot(clip.shift.at_most, _DOUBTED * clip.shift.doubt))
+        both = missing * np.array([varied, moved]) + (1 - missing) * np.array(outer)
+        return float(both[0]), float(both[1]) + further + found.missed
 
     def affords(self, cost: float) -> bool:
         """Return whether a query of the given `cost` leaves more of the budget than is kept for the sum."""
@@ -421,22 +444,17 @@ class _LastRound:
     def likeliest(self) -> Tail:
         """Return a `Tail` for the case that too many rows are long, but noise explains their number in each range.
 
-        A `Tail` is a model of the number of rows with a norm above t, for each t. If the numbers that `raised` has
-        asked for fall until noise explains the last one, the model is fitted to them. Otherwise only one range of very
-        large norms has rows in the model, the most likely one: the range with the largest number of rows in proportion
-        to the noise. If a further query finds too few rows beyond its lower end, the most likely range below this end
-        is taken, and checked in the same way. The methods `ask` and `raised` must have been called before.
+        A `Tail` is a model of the number of rows with a norm above t, for each t. Only one range of very large norms
+        has rows in the model, the most likely one: the range with the largest number of rows in proportion to the
+        noise. If a further query finds too few rows beyond its lower end, the most likely range below this end is
+        taken, and checked in the same way. The methods `ask` and `by_model` must have been called before.
         """
         shells, high, cost = self.shells, self.shells.edges.size, self.doubt / 2
-        lengths, counts, (noise, *_) = np.array(self.asked).T
-        if self.falling() and counts[-1] <= _SEEN[0] * noise:
-            return shells.tail([], self.ended).counted(lengths, counts, noise)
-        known = float(np.mean(counts))
         windows = _windows(shells.counts, shells.near, high, shells.std, most=True)
         while windows and self.affords(cost):
             high = windows[0][0]
             found, std = self.rows.longer("tail", self.search.center, self.b, float(shells.edges[high]), cost)
-            if found > min(_CONFIRMED * std, known / 2):
+            if found > min(_CONFIRMED * std, self.known / 2):
                 break
             windows = _windows(shells.counts, shells.near, high, shells.std, most=True)
         return shells.tail(self.bounded(windows), self.ended)
@@ -495,16 +513,17 @@ class _LastRound:
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
-        smaller, few, shift = self.raised(clip_norm, noise, tail)
-        if few and smaller < clip_norm:
-            return _Clip(smaller, shift.surely, shift, tail=tail)
-        if self.asked:
-            lengths, counts, (std, *_) = np.array(self.asked).T
+        found, few, shift = self.raised(noise, tail)
+        if few and found[-1][0] < clip_norm:
+            return _Clip(found[-1][0], shift.surely, shift, tail=tail)
+        if found:
+            lengths, counts, (std, *_) = np.array(found).T
             if not few or np.any(counts > [tail.longer(length) + _SEEN[0] * std for length in lengths]):
                 tail = tail.counted(lengths, counts, std)
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
-        return _Clip(clip_norm, one_sided, _Shift(at_most=one_sided), second, tail=tail)
+        more = tail.excess(clip_norm / _RATIO)[1]
+        return _Clip(clip_norm, one_sided, _Shift(at_most=one_sided), (more, second), tail)
 
     # Count ------------------------------------------------------------------------------------------------------------
 
@@ -519,147 +538,74 @@ class _LastRound:
     def by_model(self) -> _Clip | None:
         """Return a `_Clip` with a clip norm for normal rows, or None if many real rows are longer than all norms tried.
 
-        A `_Clip` has the clip norm, says how far clipping may move the sum of the rows, and may have a correction of
-        the sum. The first try is the clip norm of least forecast error for normal rows or, if clipping to this norm
-        could move the sum much further than noise does, a larger norm. If the effective dimension is at least 2.5, and
-        if n sqrt(rho) is at least 424 for the budget rho or a basis is used, the method `corrected` may find a clip
-        norm and a correction. If it finds none, the method `raised` increases the clip norm until only few rows are
-        longer. The result is also None if noise alone would make the squared error for the next norm larger than
-        `limit`.
+        A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. Rows are divided at a norm
+        that is 1.4 times smaller. The first such norm is that of least forecast error for normal rows or, if this could
+        move the sum much further than noise does, a larger one. With a small budget and few columns, it is also so
+        large that noise moves the sum at least as far as the normal rows could that exceed the clip norm. The clip norm
+        is increased until few rows are longer. If too many rows seem to be longer than the first clip norm, they are
+        counted again, and the mean of both numbers decides, because noise alone would otherwise too often make the clip
+        norm too large.
+
+        Of the longer rows, only those in excess of normal rows are taken to move the sum. The lower estimate of this
+        distance subtracts one standard deviation of the noise from their number, or nothing with a small budget, where
+        little is known about long rows. With a small budget and few columns, too little is known for a model of the
+        tail, too: the last clip norm is taken in any case, and many longer rows are taken to be very long.
         """
-        search, n = self.search, self.n
-        rho = search.account.left
+        search, n, little = self.search, self.n, self.little
+        cost = (_BEYOND[0] / self.effective + _BEYOND[1]) * search.rho
+        rho = search.account.left - cost
         noise = self.noise(rho)
-        clip_norm, _ = self.best(noise)
-        radial = Radial(self.sigma, search.center_std, self.b)
-        allowed = _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
-        if n * self.unit * radial.lost(clip_norm) > allowed * noise * clip_norm:
-            clip_norm = max(clip_norm, radial.best(n, search.noise(rho), allowed)[0])
-        if self.effective >= _CORRECTED and (self.rotated or not search.few):
-            if clip := self.corrected(clip_norm, radial):
-                return clip
-            noise = self.noise(search.account.left)
-        clip_norm, few, shift = self.raised(clip_norm, noise / self.unit)
-        if not few and not self.limited:  # perhaps noise has made all the numbers of long rows too large
-            more = [found - n * self.share(length) for length, found, _ in self.asked]
-            few = float(np.mean(more)) <= _CONFIRMED * self.asked[0][2] / math.sqrt(len(more))
-        return _Clip(clip_norm, n * radial.lost(clip_norm), shift, model=True) if few else None
-
-    def corrected(self, clip_norm: float, radial: Radial) -> _Clip | None:
-        """Measure the parts that clipping removes from the rows; return a clip norm and a correction as a `_Clip`.
-
-        Pairs of a clip norm and a larger norm are tried, beginning with `clip_norm`, until few rows are beyond the
-        larger norm. Rows are clipped to this norm; the noisy sum of the parts that clipping to the clip norm then
-        removes shows how the sum of the rows is to be corrected. If a correction would be too noisy, the next pair is
-        tried; after the last pair, the larger norm becomes the clip norm, and nothing is corrected. The result is None
-        if too many rows are longer than all norms, or if the budget is too small. `radial` is the distribution of the
-        norms of normal rows.
-        """
-        search, n, back = self.search, self.n, self.n / self.b
-        counting, cost = ((a / self.effective + b) * search.rho for a, b in (_BEYOND, _ASIDE))
-        noise = self.noise(search.account.left - counting) / self.unit
-        norms: Array = clip_norm * _RATIO ** np.arange(_PAIRS + 1.0)
-        first, distances = self.beyond(norms, noise, counting)
-        if first is None or not self.affords(cost):
-            return None
-        for i in range(first, _PAIRS):
-            mean, std = self.rows.parts("aside", search.center, self.b, float(norms[i]), float(norms[i + 1]), cost)
-            variance, own = (std * back) ** 2, back * search.noise(search.account.left) * norms[i]
-            off_center = n * radial.excess(norms[i : i + 1])[2][0] * search.center_std
-            found = correct(mean * back, variance, variance + off_center**2, own, _RATIO)
-            if not found.larger or not self.affords(cost):
+        inner, allowed = self.best(noise)[0], _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
+        if n * self.unit * self.radial.lost(inner) > allowed * noise * inner:
+            inner = max(inner, self.radial.best(n, search.noise(rho), allowed)[0])
+        if little == 2 and noise / self.unit < n:
+            inner = max(inner, math.sqrt(gx2.isf(noise / self.unit / n, self.weights)) / _RATIO)
+        longer = _LONGER[little] / self.effective ** (0.25 if little else 0.5)
+        for i, norm in enumerate((_RATIO * inner * _FURTHER[little] ** np.arange(_NORMS)).tolist()):
+            enough, expected = noise / self.unit / (longer * _RATIO), n * self.share(norm)
+            found, std = self.rows.longer("count", search.center, self.b, norm, cost)
+            if i == 0 and found - expected > max(enough - _SURE[0] * std, _CHANCE[little] * std) and self.affords(cost):
+                again, _ = self.rows.longer("count", search.center, self.b, norm, cost)
+                found, std = (found + again) / 2, std / math.sqrt(2)
+            more = found - expected
+            if more <= max(enough - _SURE[0] * std, _CHANCE[little] * std) or not self.affords(cost):
                 break
-        one_sided, clip_norm = n * radial.lost(float(norms[i + 1])), float(norms[i + found.larger])
-        shift, aside = _Shift(*distances[:, i].tolist()), None if found.larger else np.sqrt(variance)
-        return _Clip(clip_norm, one_sided, shift, model=True, found=found, aside=aside)
+        if more - _CLEARLY * std > _RATIO * enough:
+            if little < 2:
+                self.known = found
+                return None
+            longer *= _HEAVY
+        surely = max(more - _SURELY[little] * std, 0.0)
+        return _Clip(
+            norm, n * self.radial.lost(norm), _Shift(*(longer * norm * np.array([surely, more, std])).tolist())
+        )
 
-    def beyond(self, norms: Array, noise: float, cost: float) -> tuple[int | None, Array]:
-        """Ask, at the given cost, how many rows are longer than each of the ascending `norms` except the first.
+    def raised(self, noise: float, tail: Tail) -> tuple[list[tuple[float, float, float]], bool, _Shift]:
+        """Ask how many rows are longer than a norm, and increase this norm until only few rows are longer.
 
-        In the method `corrected`, norms[i] and norms[i + 1] are a pair. The first result is the index i of the first
-        pair for which only few rows are longer than norms[i + 1]. If there is no such pair, it is the index of the last
-        pair, or None if clearly too many rows are longer than the last norm. If too many rows seem to be longer than
-        norms[1], the query is repeated at the same cost, and the means of both answers decide, because noise alone
-        would otherwise too often make the clip norm too large. `noise` is the root mean square of the norm of the noise
-        in the sum for the clip norm 1, in the units of the scaled rows.
-
-        The second result has a column for each norm except the first, with the three numbers of a `_Shift`: how far
-        clipping to this norm moves the sum. Only the excess counts, the number of longer rows minus the number that is
-        expected of normal rows. For the lower estimate, one standard deviation of the noise is subtracted from it.
+        `tail` is a model of the norms of the rows; few rows of this model exceed the first norm. `noise` is the root
+        mean square of the norm of the noise in the sum for the clip norm 1. The first result is a list with, for each
+        norm that was tried, the norm, the noisy number of longer rows, and the standard deviation of the noise. The
+        second one is whether only few rows are longer than the last norm. It can be false, because the budget and the
+        number of tries are limited. The third result says how far clipping these rows moves the sum.
         """
-        off = _LONGER[0] / math.sqrt(self.effective) * norms[1:]
-        expected = self.n * np.array([self.share(norm) for norm in norms[1:]])
-        total = np.zeros(expected.size)
-        for asked in (1, 2):
-            counts, std = self.rows.shells("count", self.search.center, self.b, norms[1:], cost)
-            total += np.cumsum(counts[::-1])[::-1]
-            more = total / asked - expected
-            chance = std * np.sqrt(np.arange(counts.size, 0, -1) / asked)
-            few = off * more <= np.maximum(noise * norms[:-1] - _SURE[0] * off * chance, _CHANCE * off * chance)
-            if few[0] or not self.affords(cost):
-                break
-        distances = off * np.array([np.maximum(more - chance, 0.0), more, chance])
-        too_many = off[-1] * (more[-1] - _CHANCE * chance[-1]) > noise * norms[-1]
-        first = int(np.argmax(few)) if few.any() else None if too_many else few.size - 1
-        return first, distances
-
-    def raised(self, clip_norm: float, noise: float, tail: Tail | None = None) -> tuple[float, bool, _Shift]:
-        """Ask how many rows are longer than `clip_norm`, and increase the clip norm until only few rows are longer.
-
-        The results are the last clip norm, whether only few rows are longer than it, and how far clipping these rows
-        moves the sum. The second result can be false, because the budget, the number of tries and the squared error are
-        limited. `noise` is the root mean square of the norm of the noise in the sum for the clip norm 1, in the units
-        of the scaled rows. The first norm that is tried is `clip_norm` or a larger one that few normal rows exceed; if
-        a `tail` (a model of the norms) is given, it is one that few rows of this model exceed. Without a `tail`, if the
-        effective dimension is at least 48, only rows in excess of those expected of normal rows count.
-
-        For each norm that is tried, the attribute `asked` gets this norm, the noisy number of longer rows, and the
-        standard deviation of the noise.
-        """
-        few, strict = int(self.search.few), tail is not None or self.effective < _MANY
-        longer = _LONGER[few] / self.effective ** (0.5 if strict and not few else 0.25)
+        found: list[tuple[float, float, float]] = []
         rho, sure = max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]
-        if tail is not None:  # a common factor may lengthen the rows, in any dimension
-            longer = max(longer, _LONGER[0])
-            if not tail.steep:
-                rho, sure = _COUNT[0], _SURE[1]
-        self.asked = []
-        cost, expected = rho * self.search.rho, _START[few] * _ONE_SIDED * noise / longer
-        if tail is not None:
-            clip_norm = tail.length(expected)
-        elif strict and expected < self.n:
-            clip_norm = max(clip_norm, math.sqrt(gx2.isf(expected / self.n, self.weights)))
-        for step in range(1, _STEPS + 1):
+        if not tail.steep:
+            rho, sure = _COUNT[0], _SURE[1]
+        longer, cost, enough = _LONGER[self.little], rho * self.search.rho, False
+        clip_norm = tail.length(_START * _ONE_SIDED * noise / longer)
+        while not enough and len(found) < _STEPS and (not found or self.affords(cost)):
             if self.error(clip_norm, 0.0) > self.limit:
-                self.limited = True
-                return clip_norm, False, _Shift()
-            found, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
-            self.asked.append((clip_norm, found, std))
-            longer = max(longer, self.falling() if tail is None else tail.mean_excess(clip_norm))
-            allowed = _ONE_SIDED * noise / longer
-            excess = found - self.n * self.share(clip_norm)
-            doubtful = found if strict else excess
-            enough = doubtful + sure * std <= allowed
-            if enough or step == _STEPS or not self.affords(cost):
-                break
+                return found, False, _Shift()
+            count, std = self.rows.longer("count", self.search.center, self.b, clip_norm, cost)
+            found.append((clip_norm, count, std))
+            longer = max(longer, tail.mean_excess(clip_norm))
+            enough = count + sure * std <= _ONE_SIDED * noise / longer
             clip_norm *= _RAISED
-        surely = max(excess - std, 0.5 * found if strict and few else 0.0, 0.0)
-        at_most, off = excess if tail is None else max(found, 0.0), longer * clip_norm
-        return clip_norm, enough, _Shift(off * surely, off * at_most, off * std)
-
-    def falling(self) -> float:
-        """Return the mean of r / C - 1 over the rows whose norm r is above C, the last norm that `raised` has tried.
-
-        It is estimated from the noisy numbers of longer rows, as if the number in excess of that of normal rows fell
-        like a power of the norm. The result is 0 if there is one number only, if the first excess is not clearly more
-        than noise, or if n sqrt(rho) is small, where this mean is assumed to be large in any case.
-        """
-        (first, found, std), (last, few, _) = self.asked[0], self.asked[-1]
-        more, still = found - self.n * self.share(first), few - self.n * self.share(last)
-        if self.search.few or first == last or more <= _FALLING[0] * std:
-            return 0.0
-        power = math.log(more / max(still, std)) / math.log(last / first)
-        return 1 / (max(power, _FALLING[1]) - 1)
+        clip_norm, count, std = found[-1]
+        surely = max(count - self.n * self.share(clip_norm) - std, 0.5 * count * self.search.few, 0.0)
+        return found, enough, _Shift(*(longer * clip_norm * np.array([surely, max(count, 0.0), std])))
 
     # Unseen -----------------------------------------------------------------------------------------------------------
 
@@ -668,11 +614,11 @@ class _LastRound:
 
         Let a be E - C in the units of a column. Clipping takes at most a from a row whose length is at most E. From a
         longer row it takes at most D, the distance from the center to the end of the declared range. So it takes at
-        most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. Along a basis, M is
-        multiplied by D instead, because there a correction of the sum can take a further amount, at most a, from a row
-        longer than E. The result has this bound for the noisy numbers, the standard deviation of its noise, and an
-        upper estimate of the sum of the squares of what is taken from single rows. E is chosen so that the bound is
-        small. `cost` is divided between the two queries so that the noise in the bound is least.
+        most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. What rows lose below C
+        is measured, and intervals lie around a sum to which it is added. The result has this bound for the noisy
+        numbers, the standard deviation of its noise, and an upper estimate of the sum of the squares of what is taken
+        from single rows. E is chosen so that the bound is small. `cost` is divided between the two queries so that the
+        noise in the bound is least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)
@@ -682,18 +628,16 @@ class _LastRound:
             E = max(C + part * farthest, _SLACK * math.sqrt(gx2.isf(_RARE / self.n, self.weights)))
         else:
             E = clip.tail.parted(C, farthest)
-        E = max(E, _RATIO * C) if clip.found is not None else E
         near = search.of_columns((E - C) / b)
-        far = ends if self.rotated else np.maximum(ends - near, 0.0)
+        far = np.maximum(ends - near, 0.0)
         a, rest = float(np.linalg.norm(near)), float(np.linalg.norm(far))
         first = min(max(a / (a + rest), _LEAST_PART), 1 - _LEAST_PART)
         (some, some_std), (few, few_std) = (
             self.rows.longer("unseen", search.center, b, length, part * cost)
             for length, part in ((C, first), (E, 1 - first))
         )
-        aside = 0.0 if clip.aside is None else search.of_columns(clip.aside)
         square = max(some + 2 * some_std, 0.0) * near**2 + max(few + 2 * few_std, 0.0) * far**2
-        std = np.sqrt((some_std * near) ** 2 + (few_std * far) ** 2 + aside**2)
+        std = np.sqrt((some_std * near) ** 2 + (few_std * far) ** 2)
         return Unseen(some * near + few * far, std, square)
 
     # Move -------------------------------------------------------------------------------------------------------------
@@ -704,10 +648,9 @@ class _LastRound:
         `step` is the vector by which the released mean differs from the last center. `noise_std` is the standard
         deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
         its expectation if clipping has no bias. The second result is the largest such difference that chance explains:
-        four standard deviations of the squared norm, plus a tenth of this expectation. A larger first result shows that
-        clipping has biased the sum.
+        four standard deviations. A larger first result shows that clipping has biased the sum.
         """
-        return unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, *_MOVED)
+        return unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, _MOVED)
 
 
 def _windows(counts: Array, start: int, stop: int, std: float, most: bool = False) -> list[tuple[int, int]]:

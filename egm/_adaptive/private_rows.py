@@ -9,7 +9,7 @@ costs, where std is the standard deviation of the noise:
                       public bounds by an exponential mechanism. Each costs epsilon**2 / 8 (Cesar and Rogers 2021,
                       Lemma 3.4) for both kinds of neighbors: `egm.quantiles.interval` proves that a score changes by
                       at most one.
-    mean, parts,      A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
+    mean, pairs,      A sum of integer vectors gets discrete Gaussian noise. If their norms are at most K, and any two
     squares, within   of them differ by at most D K, this costs D**2 K**2 / (2 std**2) if a row is replaced, and
                       K**2 / (2 std**2) if one is added or removed (Canonne, Kamath and Steinke 2020, Theorem 14).
     products          A sum of matrices w w^T, for integer vectors w of norm at most K, gets discrete Gaussian noise on
@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egm import quantiles, samplers
+from egm._adaptive import pairs
 from egm._basis import Basis, BasisLike
 from egm._rows import lattice, norms
 from egm._rows.passes import Passes
@@ -217,15 +218,20 @@ def _clipped_sum(rows: Array, grid: lattice.Lattice, center: Array, b: Array) ->
     return grid.sum(rows, center, b)
 
 
-def _sum_of_parts(rows: Array, grid: lattice.Lattice, center: Array, b: Array, clip_norm: float, outer: float) -> Whole:
-    """Return the sum, over the rows, of what clipping to `clip_norm` removes from a row, in integers.
+def _sum_of_pairs(rows: Array, grid: lattice.Lattice, center: Array, b: Array, outer: float) -> Whole:
+    """Return the sum, over the rows x, of the pairs of vectors into which b (x - center) is divided, in integers.
 
-    The rows x are first scaled to b (x - center) and clipped to the norm `outer`. What is removed from a row is rounded
-    to a vector of integers, which count multiples of the step of `grid`.
+    `egm._adaptive.pairs` says how a row that is longer than the clip norm of `grid` is divided. A shorter row is the
+    first vector of its pair, and the second one is zero. `grid` rounds each pair to a vector of 2 d integers, which
+    count multiples of its step, and shortens it if rounding errors have made it longer than the clip norm.
     """
     scaled = (rows - center) * b
-    length = np.maximum(norms.norms(scaled), clip_norm)
-    return grid.sum(scaled * ((np.minimum(length, outer) - clip_norm) / length)[:, None])
+    lengths = norms.norms(scaled)
+    longer = lengths > grid.clip_norm
+    first, second = pairs.divided(scaled[longer], lengths[longer], grid.clip_norm, outer)
+    total = grid.sum(np.hstack([first, second]))
+    total[: rows.shape[1]] += grid.sum(scaled[~longer])
+    return total
 
 
 def _sum_within(rows: Array, grid: lattice.Lattice) -> Whole:
@@ -345,20 +351,21 @@ class PrivateRows:
         return self._mean(lambda grid: self._total(_clipped_sum, grid, center, b), clip_norm, self.diameter, rho)
 
     @_unseen
-    def parts(
+    def pairs(
         self, step: str, center: Array, b: Array, clip_norm: float, outer: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the noisy mean of what clipping to `clip_norm` removes from rows clipped to `outer`, and its noise.
+        """Return the noisy mean of the pairs of vectors into which the rows are divided, and the noise in each entry.
 
         For each row x, the vector b (x - center), with one factor in `b` for each column, is clipped to the norm
-        `outer` and, separately, to the norm `clip_norm`. The mean is that of the vector clipped to `outer` minus the
-        vector clipped to `clip_norm`, a difference whose norm is at most outer - clip_norm. The second result is the
-        standard deviation of the noise in each entry of the mean. The privacy cost `rho` (of zero-concentrated
-        differential privacy) is recorded under `step`, the name of a step of the search.
+        `outer` and divided as `egm._adaptive.pairs` says. The result has the shape (2, d): the mean of the first
+        vectors, and that of the second ones. The norm of a pair, of 2 d numbers, is at most `clip_norm`. The noise in
+        each entry has the returned standard deviation. The privacy cost `rho` (of zero-concentrated differential
+        privacy) is recorded under `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
-        parts = functools.partial(self._total, _sum_of_parts)
-        return self._mean(lambda grid: parts(grid, center, b, clip_norm, outer), outer - clip_norm, self.diameter, rho)
+        total = functools.partial(self._total, _sum_of_pairs)
+        mean, std = self._mean(lambda grid: total(grid, center, b, outer), clip_norm, self.diameter, rho, 2 * self.d)
+        return mean.reshape(2, self.d), std
 
     @_unseen
     def within(self, step: str, rho: float) -> tuple[Array, float]:
@@ -455,7 +462,7 @@ class PrivateRows:
         return float(intervals[1][quantiles.interval(counts, q, epsilon, self.rng)])
 
     def _mean(
-        self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float
+        self, total: Callable[[lattice.Lattice], Whole], clip_norm: float, diameter: float, rho: float, size: int = 0
     ) -> tuple[Array, float]:
         """Return the noisy mean of vectors, one for each row, and the standard deviation of its noise.
 
@@ -464,10 +471,10 @@ class PrivateRows:
         the sums of two neighboring data sets differ by at most `diameter` times `clip_norm` in the Euclidean norm. The
         noise in each entry of the mean has the returned standard deviation.
         """
-        std = diameter / math.sqrt(2 * rho)
-        grid = lattice.Lattice(clip_norm, self.d, std)
+        std, size = diameter / math.sqrt(2 * rho), size or self.d
+        grid = lattice.Lattice(clip_norm, size, std)
         std *= grid.radius * _ROUNDED_UP
-        noisy = total(grid) + self._gaussian(std, self.d)
+        noisy = total(grid) + self._gaussian(std, size)
         return noisy.astype(float) * (grid.unit / self.n), std * grid.unit / self.n
 
     def _gaussian(self, std: float, size: int) -> Whole:

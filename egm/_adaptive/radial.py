@@ -13,6 +13,7 @@ import functools
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from egm._adaptive import pairs
 from egm._types import Array, Floats
 
 __all__ = ["Radial"]
@@ -80,6 +81,16 @@ class Radial:
         lost = beyond / np.maximum(r, 1e-300)
         first, second, share = (np.einsum("ij,j->i", v, _MASS) for v in (beyond, beyond**2, lost))
         return first, second, share
+
+    def removed(self, clip_norm: float, outer: float) -> tuple[float, float]:
+        """Return the means of h / r and of h**2, where h is removed from a scaled normal row of length r.
+
+        `egm._adaptive.pairs` says what is removed from a row that is longer than `clip_norm`. The rows are clipped to
+        the larger norm `outer` first.
+        """
+        r = self.norms
+        h = pairs.removed(r, clip_norm, outer)
+        return float(_MASS @ (h / np.maximum(r, 1e-300))), float(_MASS @ h**2)
 
     @functools.cached_property
     def _tried(self) -> tuple[Array, Array, Array, Array]:

@@ -85,11 +85,11 @@ def composed_epsilon(
 ) -> float:
     """Return an epsilon for which releases from Poisson samples and other releases are together private with `delta`.
 
-    The epsilon is computed in two ways, and the smaller one is returned. `steps` describes the releases from samples,
-    for both ways. For the other releases, the first way (the distribution of the privacy loss) uses `mu_squared`, the
-    sum of 1 / z**2 over those with Gaussian noise of multiplier z, and `private`, a pair (epsilon, delta) for each of
-    the rest. The second way (Rényi divergences) uses `rho`, the sum of their zCDP costs. A cost that is not known is
-    given as infinite. All mechanisms must be fixed before the first release.
+    The epsilon is computed in two ways, and the smaller one is returned. Both ways use `steps`, which holds a `Steps`
+    for each series of equal releases from samples. For the other releases, the first way (the distribution of the
+    privacy loss) uses `mu_squared`, the sum of 1 / z**2 over those with Gaussian noise of multiplier z, and `private`,
+    a pair (epsilon, delta) for each of the rest. The second way (Rényi divergences) uses `rho`, the sum of their zCDP
+    costs. A cost that is not known is given as infinite. All mechanisms must be fixed before the first release.
     """
     found = [_by_renyi(steps, rho, delta), _by_privacy_loss(steps, mu_squared, private, delta)]
     return min(found) * _UP

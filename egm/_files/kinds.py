@@ -61,7 +61,7 @@ def _require_mark(name: str, mark: object) -> None:
 
 
 def spooled_input() -> bytes | mmap.mmap:
-    """Return all bytes of standard input, which are held in a temporary file without a name."""
+    """Read all of standard input; return its bytes, or a memory map of the temporary file that holds them."""
     with reading(STANDARD_INPUT), tempfile.TemporaryFile() as file:
         if sys.stdin is None:
             raise FileError(f"{STANDARD_INPUT}: is closed")

@@ -230,9 +230,9 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
     The tail is the lower one if `lower` is true, and otherwise the upper one. If the theta of an upper tail is larger
     than `FAR`, the result is `FAR`.
 
-    The formula, an approximation in closed form, is computed by `formula`. With the constant a = `TOP`, a minus the log
-    tail is nearly proportional to a power of exp(theta). So log((a - log tail) / (a - log_p)) is nearly a straight line
-    in theta. Newton's method finds its zero.
+    The function `formula` computes this formula, an approximation in closed form, from `table`, `normal` and `at`. The
+    difference `TOP` - log tail is nearly proportional to a power of exp(theta). So log((`TOP` - log tail) / (`TOP` -
+    `log_p`)) is nearly a straight line in theta. Newton's method finds its zero.
     """
     variance = normal * normal
     for j in range(table.shape[1]):

@@ -87,8 +87,8 @@ class Lattice:
     def __init__(self, clip_norm: float, d: int, noise: float, unrotated: Unrotated | None = None) -> None:
         """Choose the unit of the integers for rows with `d` entries that are shortened to the norm `clip_norm`.
 
-        The standard deviation of the noise is `noise` times the clip norm. If an object `unrotated` is given, rows are
-        summed before they are rotated along a basis, and the method `rotated` rotates the sum. Raise ValueError for a
+        The standard deviation of the noise is `noise` times the clip norm. If an `Unrotated` is given as `unrotated`,
+        rows are summed without a rotation, and `rotated` then rotates their sum along the basis. Raise ValueError for a
         clip norm outside 1e-250 to 1e250, and for noise so large that `radius` would be less than 2**20.
         """
         between(1e-250, 1e250, clip_norm=clip_norm)

@@ -69,7 +69,7 @@ def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...
     `columns` has the names of the columns to be summed, or is None for all that hold no labels; then names are not
     checked. The keyword arguments `labels` are the labels of the rows: each is the name of a column of `X`, an array or
     None. A number in the shape is NaN if it is known only when rows are read. Raise the errors of `label_names`,
-    TypeError for columns of anything but real numbers, and ValueError if the names in `X` are not those in `columns`.
+    TypeError for columns of anything but real numbers, and ValueError if a name in `columns` is not one in `X`.
     """
     names = label_names(X, columns, **labels)
     if _tables.is_read_later(X):

@@ -255,7 +255,7 @@ def make_project(folder):
 
 
 def write_chapter(project, name, *cells):
-    """Write a chapter with the code cells `cells`, texts, to notebooks/`name`.ipynb in the folder `project`."""
+    """Write a chapter whose code cells have the texts `cells` to notebooks/`name`.ipynb in the folder `project`."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbformat.write(notebook, project / "notebooks" / f"{name}.ipynb")
 

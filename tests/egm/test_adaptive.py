@@ -19,7 +19,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from egm import AdaptiveDataMechanism, forecast, gx2, quantiles, samplers, scaling
-from egm._adaptive import last_round
+from egm._adaptive import last_round, pairs
 from egm._adaptive.correction import Correction, correct
 from egm._adaptive.expected_rows import ExpectedRows
 from egm._adaptive.private_rows import Account, PrivateRows, _distances, log_intervals
@@ -59,7 +59,7 @@ def costs(monkeypatch):
     recording.
     """
     found, lattices, asked = [], [], []
-    sums = ("mean", "parts", "within")
+    sums = ("mean", "pairs", "within")
     squared = dict.fromkeys(sums, lambda replaced: (1 + 3 * replaced) * lattices[-1].radius ** 2)
     squared |= {"squares": lambda replaced: (1 + replaced) * lattices[-1].radius ** 2}
     squared |= {"shells": lambda replaced: 1 + replaced, "longer": lambda replaced: 1, "count": lambda replaced: 1}
@@ -111,7 +111,7 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
     assert release.simulated is (rng is not None)
-    asked = set(QUERIES) - {"products", "longer", "within"} - (set() if alpha else {"spreads", "squares"})
+    asked = set(QUERIES) - {"products", "within"} - (set() if alpha else {"spreads", "squares"})
     assert {name for name, _ in costs} == asked
     spent = sum(map(Fraction, release.spent.values()))
     assert (1 - 1e-9) * spent < sum(cost for _, cost in costs) <= spent
@@ -176,7 +176,7 @@ QUERIES = {  # one query of each kind, about three columns, as functions of the 
     "radius": lambda it, rho: it.radius("step", 0.5, STEPS, rho, 0 * ONE, 1.0),
     "spreads": lambda it, rho: it.spreads("step", STEPS, rho, 0 * ONE),
     "mean": lambda it, rho: it.mean("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, rho),
-    "parts": lambda it, rho: it.parts("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, 4.0, rho),
+    "pairs": lambda it, rho: it.pairs("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, 4.0, rho),
     "within": lambda it, rho: it.within("step", rho),
     "squares": lambda it, rho: it.squares("step", 0 * ONE, np.array([1, 2.0, 3]), rho),
     "products": lambda it, rho: it.products("step", 0 * ONE, np.array([1, 2.0, 3]), 2.5, rho),
@@ -207,7 +207,7 @@ def silent(monkeypatch):
 
 
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["secure", "simulated"])
-@pytest.mark.parametrize("name", ["mean", "parts", "within", "squares", "products", "shells", "longer"])
+@pytest.mark.parametrize("name", ["mean", "pairs", "within", "squares", "products", "shells", "longer"])
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
     """Without noise, the answers to a query on two neighboring data sets are no further apart than its cost allows.
 
@@ -236,7 +236,7 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
     both. The fixture `silent` removes the noise.
     """
     X = rows(500, ONE, 0.0, 9)
-    for name in ("mean", "parts", "within", "squares", "products", "shells", "longer"):
+    for name in ("mean", "pairs", "within", "squares", "products", "shells", "longer"):
         both = (PrivateRows(X, 1.0, rng) for rng in (None, np.random.default_rng(0)))
         (secure, std), (simulated, same) = (QUERIES[name](it, 0.1) for it in both)
         assert secure == pytest.approx(simulated, abs=1e-9)
@@ -257,7 +257,9 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     clipped = X * b * np.minimum(1, 2.5 / scaled)[:, None]
     assert answers["mean"][0] == pytest.approx(clipped.mean(axis=0), abs=1e-9)
     further = X * b * np.minimum(1, 4.0 / scaled)[:, None]
-    assert answers["parts"][0] == pytest.approx((further - clipped).mean(axis=0), abs=1e-9)
+    first, second = answers["pairs"][0]
+    assert first + second * pairs.factor(2.5, 4.0) == pytest.approx(further.mean(axis=0), abs=1e-9)
+    assert np.all(np.abs(first) < np.abs(clipped.mean(axis=0)))
     assert answers["within"][0] == pytest.approx(np.clip(X, -1, 1).mean(axis=0), abs=1e-9)
     squares = np.minimum((X / b) ** 2, 12)
     squares *= np.minimum(1, 1.3 * 3 / np.linalg.norm(squares, axis=1))[:, None]
@@ -632,7 +634,7 @@ def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     `release.bias_std`**2, `release.uncorrected_std`**2, and the part of the column in the forecast squared error. The
     parts of all columns add up to the forecast for noise and clipping.
     """
-    release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0)
+    release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0, seed=4)
     halves = []
     for confidence in (1e-6, 0.5, 0.95, 1 - 1e-13):
         low, high = release.interval(confidence)
@@ -640,7 +642,7 @@ def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
         halves.append((high - low) / 2)
     assert np.all(np.diff(halves, axis=0) > 0)
     assert halves[0] == pytest.approx(np.maximum(release.bias, 0), rel=1e-3, abs=1e-5 * np.max(release.noise_std))
-    assert np.all(release.bias_std > 0.3 * release.noise_std)  # so the tail on the other side does not count
+    assert np.all(release.bias > 0.3 * release.noise_std)  # so the tail on the other side does not count
     spread = ((halves[-1] - release.bias) / stats.norm.isf(1e-13)) ** 2 - release.bias_std**2
     spread -= release.uncorrected_std**2
     assert np.all(spread >= release.noise_std**2)
@@ -710,7 +712,7 @@ def test_intervals_that_hold_for_all_data(case):
 @pytest.mark.parametrize("case", [case for case in UNSEEN if case != "a private number of rows"])
 @pytest.mark.parametrize("law", ["far rows", *slow("a tail", "both ends")])
 def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
-    """Without noise, the exact sum is at most `up` above the estimate, and at most `down` below it.
+    """Without noise, the exact sum is at most `up` above the corrected estimate, and at most `down` below it.
 
     The pair (down, up) is `release.unseen[0]`. It bounds what clipping takes from rows in the declared range, by the
     numbers of rows beyond the clip norm and beyond a larger norm. `silent` sets the noise to 0. `law`, a key of LONG,
@@ -726,7 +728,7 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
         X[long] = np.clip(far, -100, 100)
         release, _ = run(X, (reach / 2000) ** 2, seed, unseen=0.1, **options)
         down, up = release.unseen[0]
-        off = X.sum(axis=0) - release.estimate
+        off = X.sum(axis=0) - release.estimate - release.uncorrected
         rounding = 1e-6 * release.noise_std
         assert np.all((-down - rounding <= off) & (off <= up + rounding))
 
@@ -804,50 +806,51 @@ def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
     """If the first noisy number of long rows is too high by three standard deviations, a second count corrects it.
 
     The rows are normal. The second count costs a part of the budget, so the noise of the sum is a little larger. If the
-    second number is as high as the first, the clip norm is increased, and the noise is far larger.
+    second number is as high as the first, the clip norm is increased, rows are counted again, and the noise is far
+    larger.
     """
-    X, counts = rows(20_000, np.ones(3), 0.0, 3), PrivateRows.shells
+    X, count = rows(20_000, np.ones(3), 0.0, 3), PrivateRows.longer
     noise, spent = [], []
     for high in (0, 1, 2):
         asked = []
 
-        def shells(self, step, center, b, edges, rho, high=high, asked=asked):
-            numbers, std = counts(self, step, center, b, edges, rho)
-            if step == "count":
-                asked.append(step)
-                numbers[0] += 6 * std * (len(asked) <= high)
-            return numbers, std
+        def longer(self, *query, high=high, asked=asked):
+            number, std = count(self, *query)
+            asked.append(number)
+            return number + 3 * std * (len(asked) <= high), std
 
-        monkeypatch.setattr(PrivateRows, "shells", shells)
+        monkeypatch.setattr(PrivateRows, "longer", longer)
         release, _ = run(X, 1.0)
         noise.append(np.median(release.noise_std))
         spent.append(release.spent["count"])
-    assert spent[1] == spent[2] == pytest.approx(2 * spent[0])
+    assert spent == pytest.approx([spent[0], 2 * spent[0], 3 * spent[0]])
     assert noise[0] < noise[1] < 1.06 * noise[0]
     assert noise[2] > 1.3 * noise[0]
 
 
-def test_five_counts_a_little_too_high_are_taken_for_noise(monkeypatch):
-    """If noise makes all five numbers of long rows too large, the clip norm is increased at most four times.
+def test_many_long_rows_of_one_column_are_forecast_with_a_small_budget(monkeypatch):
+    """With one column and a small budget, the last clip norm that is tried is taken even if many rows seem longer.
 
-    Each time it becomes 1.35 times as large. The rows are normal, and their number is private and noisy, so that few
-    long rows matter. A mean of the five numbers below 3 / sqrt(5) standard deviations is taken for noise. If the mean
-    is larger, `model_holds` is False.
+    All noisy numbers of long rows are increased by eight standard deviations. `model_holds` stays true, because too
+    little is known for another model. The forecast of the squared error due to long rows is several times that of the
+    noise, and each clip norm, like the noise, is twice as large as the one before.
     """
-    made = mechanism(5000, (376 / 5000) ** 2, radius=100.0, sigma_range=(1e-3, 1e3), neighbors="add_remove")
-    X, ask = np.random.default_rng(1).normal([3, 0], [1, 2], (5000, 2)), PrivateRows.longer
-    expected = made.forecast([1.0, 2.0], center=[3.0, 0.0]).noise_std
-    for high, holds in ((1.0, True), (2.0, False)):
+    X, count = np.random.default_rng(1).normal(3, 2, (1000, 1)), PrivateRows.longer
+    expected, _ = run(X, (150 / 1000) ** 2, 2)
+    norms = []
 
-        def longer(it, step, *query, high=high):
-            found, std = ask(it, step, *query)
-            return (found, std) if step != "count" else (high * std, std)
+    def longer(self, step, center, b, norm, rho):
+        number, std = count(self, step, center, b, norm, rho)
+        norms.append(norm)
+        return number + 8 * std, std
 
-        monkeypatch.setattr(PrivateRows, "longer", longer)
-        release = made.release(X, rng=np.random.default_rng(2))
-        assert release.model_holds is holds
-        if holds:
-            assert np.all(release.noise_std < 1.35**4 * 1.2 * expected)
+    monkeypatch.setattr(PrivateRows, "longer", longer)
+    release, _ = run(X, (150 / 1000) ** 2, 2)
+    assert norms[0] == norms[1]  # the first number is asked for twice
+    np.testing.assert_allclose(np.divide(norms[2:], norms[1:-1]), 2.0)
+    assert release.model_holds
+    assert release.noise_std > 2 ** len(norms[2:]) * expected.noise_std
+    assert release.forecast.center > 5 * release.forecast.noise
 
 
 @pytest.mark.parametrize(("normal", "bounds"), [(9, "radius"), *slow((2, "ranges"))])
@@ -873,16 +876,18 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     """If all long rows are on one side of the mean, a release has `model_holds = False` and a good forecast.
 
     `model_holds` says whether the norms of the rows look like those of normal rows. The squared error is between 1/25
-    of its forecast and 4 times its forecast. Without the methods `look` and `corrected`, which examine the long rows,
-    the rows are clipped more: `model_holds` is True, and the squared error is more than ten times as large.
+    of its forecast and 4 times its forecast. Without a correction and without the methods `look` and `by_model`, which
+    examine the long rows, the rows are clipped more: `model_holds` is True, and the squared error is more than ten
+    times as large.
     """
     errors, unmoved = {}, last_round._Shift()
     for doubt in (True, False):
         if not doubt:
             as_it_is = {
                 "look": lambda it: None,
-                "corrected": lambda it, clip_norm, radial: last_round._Clip(clip_norm, 0.0, unmoved, model=True),
+                "by_model": lambda it: last_round._Clip(1.4 * it.best(it.noise(0.5))[0], 0.0, unmoved),
             }
+            monkeypatch.setattr(last_round, "correct", no_correction)
             for name, method in as_it_is.items():
                 monkeypatch.setattr(last_round._LastRound, name, method)
         for seed in range(6):
@@ -919,6 +924,12 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     assert np.linalg.norm(release.noise_std) < 2 * np.linalg.norm(as_it_is.noise_std)
 
 
+def no_correction(parts, *_):
+    """Return a `Correction` that adds nothing to a sum, and says that nothing was measured."""
+    nothing = np.zeros(parts.size)
+    return Correction(nothing, nothing, nothing, 0.0, nothing, nothing)
+
+
 @pytest.mark.parametrize("law", ["exponential", *slow("lognormal")])
 # Along a basis, what clipping takes from the skewed column is spread over all coordinates, so the limits are wider. In
 # sixty other runs for the lognormal law, the error was 2.2 times its forecast.
@@ -947,7 +958,7 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
     error, expected, share = np.mean(list(runs()), axis=0)
     assert 0.4 < error / expected < most
     assert share >= covered
-    monkeypatch.setattr(last_round, "correct", lambda parts, *rest: Correction(False, *[np.zeros(parts.size)] * 6))
+    monkeypatch.setattr(last_round, "correct", no_correction)
     blind, hopeful, share = np.mean(list(runs()), axis=0)
     assert blind > max(worse * error, 3 * hopeful)
     assert share == 0
@@ -959,51 +970,76 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     """`correct` estimates what clipping has taken from the sum, and adds it only where it is clearly more than noise.
 
-    The function gets R, the noisy sum of the parts that clipping has removed from the rows. For 16 columns, the noise
-    has the standard deviation 2 in R, and 1 in the sum of the clipped rows. If all 16 entries of R look like noise,
-    nothing is added. If one is clearly larger, this entry is added. If all are larger, R is added, possibly times a
-    factor below 1. But if this would give more noise than clipping to a larger norm, nothing is added, and the
-    attribute `larger` of the result is true.
+    The function gets R, the noisy sum of the parts that clipping has removed from the rows; its noise has the standard
+    deviation 2. If all 16 entries of R look like noise, nothing is added. If one is clearly larger, this entry is
+    added. If all are a little larger, R is added times the factor of James and Stein. If all are clearly larger, R is
+    added.
     """
 
-    def found(parts, ratio=1.5):
-        return correct(np.asarray(parts, dtype=float), np.full(16, 4.0), np.full(16, 4.0), np.ones(16), ratio)
+    def found(parts):
+        return correct(np.asarray(parts, dtype=float), np.full(16, 2.0), np.zeros(16))
 
     noise = np.array([1, -1] * 8)
-    nothing, one, all_of_them = found(2 * noise), found([9, *noise[1:]]), found(9 * noise)
-    assert not nothing.larger
-    assert not np.any([nothing.added, nothing.std, nothing.left])
+    nothing, one, all_of_them, gentle = found(2 * noise), found([9, *noise[1:]]), found(9 * noise), found(3 * noise)
+    assert not np.any([nothing.added, nothing.std, nothing.beyond])
     assert nothing.rest.tolist() == (2 * noise).tolist()  # what was seen
     assert np.all(nothing.unknown == 2.0)  # its noise
     assert not nothing.hidden.any()
     assert one.added.tolist() == [9, *[0] * 15]
     assert one.std.tolist() == [2, *[0] * 15]
     assert (one.rest[0], one.hidden[0], one.unknown[0]) == (0, 13.5, 0)  # 1.5 times as much may be beyond
-    assert all_of_them.larger
-    assert not all_of_them.added.any()
-    assert np.all(all_of_them.left > 0)
-    assert found(3 * noise).larger
-    gentle = found(3 * noise, ratio=3.0)  # clipping to the larger norm would add 8 times the noise
-    np.testing.assert_allclose(gentle.added, 3 * noise * (9 - 4) / 9)  # the factor of James and Stein
-    np.testing.assert_allclose(gentle.std, 2 * (9 - 4) / 9)
+    assert all_of_them.added.tolist() == (9 * noise).tolist()
+    share = (9 - 4) / 9  # the factor of James and Stein
+    np.testing.assert_allclose(gentle.added, 3 * noise * share)
     np.testing.assert_allclose(gentle.added + gentle.rest, 3 * noise)
     np.testing.assert_allclose(np.hypot(gentle.std, gentle.unknown), 2)  # all the noise of what was measured
+    assert gentle.missed == pytest.approx(16 * (9 - 4) * (1 - share) ** 2)
 
 
-@pytest.mark.parametrize("d", [1, 3, 30, 300])
-def test_a_correction_of_normal_rows_adds_little(d):
-    """For normal rows, `correct`, which corrects a sum for clipping, adds less than a tenth to the squared error.
+def test_rows_of_equal_length_are_corrected():
+    """If all rows have one length, no error exceeds three times its forecast, although clipping shortens every row.
 
-    `correct` gets a noisy sum of what clipping has removed from the rows. For normal rows, this sum is only noise, here
-    with the standard deviation 1.5. `correct` either adds a vector to the sum of the rows, or asks for a clip norm that
-    is 1.4 times as large. Then the noise of that sum has the variance 1.4**2 instead of 1. The result is a mean over
-    4000 draws with `d` columns.
+    The rows are drawn from a sphere of radius 2 around a center. The search finds another center, so the clipped parts
+    do not cancel. They are added, because their sum is far more than its noise.
     """
-    rng, ones, added = np.random.default_rng(d), np.ones(d), 0.0
-    for _ in range(4000):
-        it = correct(rng.normal(0, 1.5, d), 2.25 * ones, 2.25 * ones, ones, 1.4)
-        added += 1.4**2 - 1 if it.larger else np.sum(it.added**2) / d
-    assert added / 4000 < 0.1
+    for seed in range(20):
+        X = np.random.default_rng(seed).normal(size=(10_000, 3))
+        X *= 2 / np.linalg.norm(X, axis=1, keepdims=True)
+        release, error = run(X + np.array([5.0, 0.0, -2.0]), 0.09, seed)
+        assert error < 3 * math.sqrt(release.forecast.total)
+
+
+@pytest.mark.parametrize(("d", "most"), [(1, 0.25), (2, 0.15), (3, 0.1), (30, 0.04), (300, 0.01)])
+def test_a_correction_of_normal_rows_adds_little(d, most):
+    """For normal rows, `correct`, which corrects a sum for clipping, adds at most `most` times the error of the noise.
+
+    `correct` gets a noisy sum of what clipping has removed from the rows. For normal rows this sum is only noise, as
+    large as that in the sum of the clipped rows. The result is a mean over 4000 draws with `d` columns.
+    """
+    rng, ones = np.random.default_rng(d), np.ones(d)
+    added = [np.sum(correct(rng.normal(size=d), ones, 0 * ones).added ** 2) / d for _ in range(4000)]
+    assert np.mean(added) < most
+
+
+@pytest.mark.parametrize("outer", [2.6, 3.5, 250.0])
+def test_a_pair_of_vectors_is_as_long_as_a_clipped_row(outer):
+    """A divided row is a pair of vectors with the norm C, and their weighted sum is the row clipped to `outer`.
+
+    C = 2.5 is the norm at which rows are divided. At C, the second vector is zero. What is removed from the first one
+    increases with the length of the row, and is the length of the row, clipped to `outer`, minus that of this vector.
+    """
+    X = rows(400, 3 * np.ones(3), 0.0, 5)
+    lengths = np.linalg.norm(X, axis=1)
+    longer = lengths > 2.5
+    first, second = pairs.divided(X[longer], lengths[longer], 2.5, outer)
+    np.testing.assert_allclose(np.linalg.norm(np.hstack([first, second]), axis=1), 2.5)
+    whole = X[longer] * np.minimum(1, outer / lengths[longer])[:, None]
+    np.testing.assert_allclose(first + pairs.factor(2.5, outer) * second, whole, atol=1e-12 * outer)
+    removed = pairs.removed(np.sort(lengths), 2.5, outer)
+    assert np.all(np.diff(removed) >= 0)
+    assert not removed[: np.sum(~longer)].any()
+    expected = np.minimum(np.sort(lengths[longer]), outer) - np.sort(np.linalg.norm(first, axis=1))[::-1]
+    np.testing.assert_allclose(removed[np.sum(~longer) :], expected, atol=1e-12 * outer)
 
 
 # --- Models -----------------------------------------------------------------------------------------------------------
@@ -1250,7 +1286,7 @@ def test_expected_answers_are_those_of_many_rows(spread):
         (found, std), (answer, same) = (it.mean("s", zero, b, C, 1e6) for it in (private, expected))
         assert std == pytest.approx(same, rel=1e-9)
         assert answer / b == pytest.approx(found / b, abs=0.15 * np.max(mu))
-    (found, std), (answer, same) = (it.parts("s", zero, b, 0.8 * norm, 3 * norm, 1e6) for it in (private, expected))
+    (found, std), (answer, same) = (it.pairs("s", zero, b, 0.8 * norm, 3 * norm, 1e6) for it in (private, expected))
     assert std == pytest.approx(same, rel=1e-9)
     assert answer / b == pytest.approx(found / b, abs=0.15 * np.max(mu))
     assert private.account.spent == expected.account.spent
@@ -1264,7 +1300,7 @@ def test_noise_that_is_expected_is_that_of_private_rows():
     """
     X = rows(300, np.ones(3), 0.0, 1)
     both = PrivateRows(X, 1.0, None), ExpectedRows(300, 1.0, np.ones(3), np.zeros(3))
-    for name in ("mean", "parts", "within", "squares", "shells", "longer"):
+    for name in ("mean", "pairs", "within", "squares", "shells", "longer"):
         found, same = (QUERIES[name](it, 0.1)[1] for it in both)
         assert found == pytest.approx(same, rel=1e-9)
 

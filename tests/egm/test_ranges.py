@@ -119,14 +119,15 @@ def test_very_many_columns_are_released_quickly():
 def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
     """If the budget allows a search, the forecast error is nearly never above 1.1 times the error of a clipped sum.
 
-    A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. No forecast is above
-    1.4 times the error of a clipped sum, because a search that is given up has spent less than 29 % of the budget. For
-    normal or constant rows, a search makes the forecast less than 0.3 times the error of a clipped sum, in the median.
+    A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. Where a search was
+    given up, no forecast is above 1.4 times the error of a clipped sum, because the search has spent less than 29 % of
+    the budget. For normal or constant rows, a search makes the forecast less than 0.3 times the error of a clipped sum,
+    in the median.
     """
     ratios, forecasts = [], []
     for place in MANY:
         error, forecast, search = errors(law, *place, 6)
-        assert np.max(forecast) <= 1.4
+        assert np.max(forecast, where=~search, initial=0.0) <= 1.4
         assert np.median(forecast) <= 1.1
         ratios.extend(error / forecast)
         forecasts.extend(forecast)
