@@ -113,7 +113,7 @@ class AdaptiveRelease(RowSum):
 
     Intervals are longer than necessary because of `bias`, since what is removed seldom points in one
     direction, and because of the noise in the number of long rows and in what was measured.
-    With five columns (``--columns 5``), those for normal rows are 1.3 times as long as necessary.
+    With five columns (``--columns 5``), those for normal rows are 1.4 times as long as necessary.
 
     The interval for the mean of the population takes `spread` for the standard deviations of the
     columns. If the budget was too small to measure them one by one and the rows look normal, all
