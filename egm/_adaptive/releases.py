@@ -225,8 +225,8 @@ class AdaptiveRelease(RowSum):
         >>> for unseen in (False, True):
         ...     low, high = release.interval(0.95, of="mean", unseen=unseen)
         ...     print(low.round(1), X.mean(axis=0).round(1), high.round(1))
-        [39.9] [41.7] [40.1]
-        [36.7] [41.7] [43.]
+        [39.8] [41.7] [40.2]
+        [35.7] [41.7] [44.]
         """
         low, high = super().interval(confidence, of=of, simultaneous=simultaneous)
         if not unseen:
