@@ -256,7 +256,7 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
     100 000 rows. Each release also states a forecast. For 100 000 rows, at most two of fifteen releases state more than
     twice G. None states more than 4.5 times what `AdaptiveDataMechanism` forecasts from the true center and spread.
     """
-    assert "both ways are about as good here" in TUTORIAL
+    assert "so here the search is the better way" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
     sigma, center = [18, 1200, 3], [45, 2500, 5]
     for n, least, most in ((1000, 5, 15), (100_000, 0.5, 1)):
