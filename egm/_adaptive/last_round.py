@@ -17,7 +17,8 @@ standard deviations s of the entries of a scaled row.
    most 1 / 1.4 of the clip norm and a rest, as `egm._adaptive.pairs` says. The noise in the sum of the shorter rows is
    less than it would be in the sum of the clipped rows, and the rests cancel if the law of the rows is symmetric. From
    their noisy sum, `egm._adaptive.correction` decides in which columns it is added. The released mean is the last
-   center plus the corrected mean of the differences of the rows from this center.
+   center plus the corrected mean of the differences of the rows from this center. With a small budget and normal norms,
+   what noise and the error of the last center do not explain of this move is added to the forecast of the error.
 """
 
 from __future__ import annotations
