@@ -418,7 +418,8 @@ FORECASTS = {  # n, sigma, mu, rho over the least budget
 }
 
 
-@pytest.mark.parametrize("case", ["one column", "skewed", *slow("alike", "mixed")])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["one column", "skewed", "alike", "mixed"])
 def test_forecasts_agree_with_simulation(case):
     """The forecasts before and after a release agree with the mean squared error of 16 simulated releases.
 
@@ -540,10 +541,8 @@ def zipf(d):
     return 1 / np.arange(1, d + 1) / np.sum(1 / np.arange(1, d + 1))
 
 
-FEW = ("one-hot", "two points")
-
-
-@pytest.mark.parametrize("law", [*FEW, *slow(*(law for law in LAWS if law not in FEW))])
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS)
 def test_errors_are_those_that_are_forecast(law):
     """The error of a release is at most five times its own forecast, for rows with the distribution `law`.
 
@@ -609,7 +608,8 @@ def test_one_constant_column_among_others_is_found():
 # --- Intervals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", ["normal", *slow("exponential", "binary")])
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["normal", "exponential", "binary"])
 def test_intervals_cover(law):
     """At least 80 % of the confidence intervals at the level 0.8, and 95 % at the level 0.95, contain the exact sum.
 
@@ -682,7 +682,8 @@ def with_far_rows(case, seed):
     return run(X, (reach / 2000) ** 2, seed, unseen=0.1, **options)[0], X
 
 
-@pytest.mark.parametrize("case", [*slow(*(case for case in UNSEEN if case != "in ranges")), "in ranges"])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", UNSEEN)
 def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
@@ -733,6 +734,7 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
         assert np.all((-down - rounding <= off) & (off <= up + rounding))
 
 
+@pytest.mark.slow
 def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
     """For normal rows, the mean length L of intervals with ``unseen=True`` is about B = 2 * 1.96 * R / sqrt(2 rho).
 
@@ -783,12 +785,14 @@ def one_sided(n, d, seed):
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
 
 
+@pytest.mark.slow
 def test_normal_rows_are_believed():
     """For normal rows, at least 18 of 20 releases report that the norms look normal (`model_holds` is True)."""
     releases = [run(rows(4000, np.ones(30), 3.0, k), seed=k)[0] for k in range(20)]
     assert sum(release.model_holds for release in releases) >= 18
 
 
+@pytest.mark.slow
 def test_a_forecast_is_not_far_too_large_at_a_large_budget():
     """A release of normal rows forecasts at most 25 times the squared error that `forecast` states without data.
 
@@ -853,7 +857,8 @@ def test_many_long_rows_of_one_column_are_forecast_with_a_small_budget(monkeypat
     assert release.forecast.center > 5 * release.forecast.noise
 
 
-@pytest.mark.parametrize(("normal", "bounds"), [(9, "radius"), *slow((2, "ranges"))])
+@pytest.mark.slow
+@pytest.mark.parametrize(("normal", "bounds"), [(9, "radius"), (2, "ranges")])
 def test_a_skewed_column_whose_long_rows_were_counted(normal, bounds):
     """If the counts show that a column has a long tail, few releases have an error beyond five times the forecast.
 
@@ -872,6 +877,7 @@ def test_a_skewed_column_whose_long_rows_were_counted(normal, bounds):
     assert lost <= 8
 
 
+@pytest.mark.slow
 def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     """If all long rows are on one side of the mean, a release has `model_holds = False` and a good forecast.
 
@@ -930,7 +936,8 @@ def no_correction(parts, *_):
     return Correction(nothing, nothing, nothing, 0.0, nothing, nothing)
 
 
-@pytest.mark.parametrize("law", ["exponential", *slow("lognormal")])
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["exponential", "lognormal"])
 # Along a basis, what clipping takes from the skewed column is spread over all coordinates, so the limits are wider. In
 # sixty other runs for the lognormal law, the error was 2.2 times its forecast.
 @pytest.mark.parametrize(("basis", "covered", "worse", "most"), [(None, 0.9, 3.0, 2.0), ("dct", 0.5, 1.5, 3.0)])
@@ -996,6 +1003,7 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     assert gentle.missed == pytest.approx(16 * (9 - 4) * (1 - share) ** 2)
 
 
+@pytest.mark.slow
 def test_rows_of_equal_length_are_corrected():
     """If all rows have one length, no error exceeds three times its forecast, although clipping shortens every row.
 

@@ -287,7 +287,8 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("options", ["counted", *slow("plain", "add_remove", "joint")])
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["counted", "plain", "add_remove", "joint"])
 @pytest.mark.parametrize("secure", [False, True])
 def test_noise_has_the_forecast_variance_in_every_column(options, secure):
     d, n = 6, 40

@@ -19,7 +19,6 @@ from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMech
 from egm._budget import rules
 from egm.budget import Budget, BudgetExceeded, Loss
 from egm.calibration import gaussian_delta, gaussian_epsilon, zcdp_rho
-from tests.conftest import slow
 from tests.egm.doubles import ReadError, Unread, adaptive, fill, laplace
 
 DELTA = 1e-6
@@ -137,7 +136,8 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
         assert std >= sensitivity * z * (1 + 0.99 * 2**-30)
 
 
-@pytest.mark.parametrize("s", [20, *slow(60)])
+@pytest.mark.slow
+@pytest.mark.parametrize("s", [20, 60])
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
     """The Kullback-Leibler divergence of rounded normal noise from discrete Gaussian noise is below 1 / (15 `s`**4).
 
@@ -275,6 +275,7 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
     assert alone["planned"] <= min(alone.values())
 
 
+@pytest.mark.slow
 def test_the_least_of_the_rules_would_be_no_filter():
     """If the composition rule could be chosen after the first release, the true delta could be 1.7 times the budget's.
 
@@ -309,6 +310,7 @@ def test_one_mechanism_may_be_the_whole_budget_by_any_rule():
         assert fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(math.nextafter(1.0, 2.0))) == 0
 
 
+@pytest.mark.slow
 def test_adaptive_mechanism_of_the_whole_budget_fits():
     for epsilon, delta in [(1.0, 1e-6), (0.01, 1e-9), (10.0, 1e-3)]:
         spent = charged([adaptive(zcdp_rho(epsilon, delta))], epsilon=epsilon, delta=delta)
@@ -316,6 +318,7 @@ def test_adaptive_mechanism_of_the_whole_budget_fits():
         assert fill(spent, adaptive(1e-6)) == 0
 
 
+@pytest.mark.slow
 def test_pure_releases_may_add_up_by_any_rule():
     """Under every composition rule, two releases with epsilon = 0.5 and delta = 0 fit into a total of epsilon = 1.
 

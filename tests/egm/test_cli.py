@@ -836,9 +836,11 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
         (("--column", "age"), "mean", "age"),
         (("--measure", "sum"), "sum", None),
         (("--measure", "relative", "--column", "pay"), "relative", "pay"),
-        (("--measure", "interval", "--column", "mass", "--solve-for", "epsilon"), "interval", "mass"),
         (("--column", "mass", "--solve-for", "rows"), "mean", "mass"),
-        (("--column", "pay", "--measure", "interval", "--solve-for", "rows"), "interval", "pay"),
+        *slow(
+            (("--measure", "interval", "--column", "mass", "--solve-for", "epsilon"), "interval", "mass"),
+            (("--column", "pay", "--measure", "interval", "--solve-for", "rows"), "interval", "pay"),
+        ),
     ],
 )
 def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, column):
@@ -1532,6 +1534,7 @@ def test_a_sample_is_charged_and_shown(egm, released, command):
     assert "gaussian_steps (100 times, sample of 0.004), epsilon = " in text
 
 
+@pytest.mark.slow
 def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
     """If a budget holds releases from samples, `egm budget show` fails without dp-accounting.
 
@@ -1549,6 +1552,7 @@ def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
     assert "elliptical-gaussian-mechanism[budget]" in err[0]
 
 
+@pytest.mark.slow
 def test_a_cost_that_is_not_known_is_shown_as_null(egm):
     """`egm budget show` writes null for the rho of a release with l2 noise, whose rho is not known."""
     egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6", "--rule", "gaussian")
@@ -1969,8 +1973,9 @@ def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number, delays):
     assert SIGNALS[number] in codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "after", ["raise AttributeError('half imported')", *slow("pass", "raise ImportError('half imported')")]
+    "after", ["raise AttributeError('half imported')", "pass", "raise ImportError('half imported')"]
 )
 def test_a_signal_during_an_import_is_not_swallowed(folder, after):
     """SIGINT during the import of pandas stops `egm sum`, even if pandas catches the KeyboardInterrupt that follows.

@@ -411,6 +411,7 @@ def standard_input(monkeypatch):
     return lambda content: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
+@pytest.mark.slow
 def test_standard_input_is_a_csv_file_that_can_be_read_again(tmp_path, standard_input, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     X = table(200_001)
@@ -730,6 +731,7 @@ print(rows, peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 @pytest.mark.parametrize(
     ("kind", "rows", "columns"),

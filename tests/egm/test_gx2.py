@@ -385,6 +385,7 @@ def test_conditional_means_are_the_gradient_of_the_quantile():
     np.testing.assert_allclose(gx2.conditional_means(gx2.isf(p, weights), weights), (up - down) / (2 * step), rtol=1e-8)
 
 
+@pytest.mark.slow
 @forms
 def test_moments_agree_with_simulation(form):
     size = min(100_000, 20_000_000 // form["weights"].size)

@@ -46,6 +46,7 @@ def random_case(rng):
     return (weights, dof, nc, normal), {"x": x, "p": 10.0 ** -rng.choice([0.1, 1, 5, 20, 200])}
 
 
+@pytest.mark.slow
 def test_python_and_compiled_code_give_the_same_results_to_the_last_digit(both):
     rng = np.random.default_rng(1)
     for _ in range(60):
@@ -71,6 +72,7 @@ def test_compiled_code_does_what_python_leaves(both, monkeypatch, name, argument
     assert np.isfinite(asked).any()
 
 
+@pytest.mark.slow
 def test_numba_is_imported_only_once_it_pays():
     code = """
     import sys

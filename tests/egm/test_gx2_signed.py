@@ -540,6 +540,7 @@ def test_estimated_error_covers_a_certified_one(x, form):
     assert proved.low * (1 - error) <= tail <= proved.high * (1 + error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("x", [-9.0, -5.0, -2.0, 0.0, 2.0])
 def test_many_small_weights_against_a_large_one(x, sign):

@@ -86,10 +86,8 @@ CASES = {  # (options of the mechanism, further arguments of `covered`)
 }
 
 
-IN_SHORT = ("add or remove", "a basis", "rows that may be dropped")
-
-
-@pytest.mark.parametrize("case", [*IN_SHORT, *slow(*(case for case in CASES if case not in IN_SHORT))])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_intervals_contain_the_exact_number_as_often_as_promised(case):
     options, arguments = CASES[case]
     for confidence, share, length, number in covered(mechanism(**options), 400, 0.5, 0.95, **arguments):
@@ -97,6 +95,7 @@ def test_intervals_contain_the_exact_number_as_often_as_promised(case):
         assert 0 < length < np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}], ids=str)
 def test_simultaneous_intervals_hold_together(options):
     """With any `options` of the mechanism, in at least 80 % of releases all simultaneous 80 % intervals are right.
@@ -107,6 +106,7 @@ def test_simultaneous_intervals_hold_together(options):
         assert share >= 0.8 - 3 * np.sqrt(0.16 / number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_intervals_of_groups(neighbors):
     """At least 90 % of a group's 90 % intervals contain the exact number, with each neighbor relation `neighbors`."""

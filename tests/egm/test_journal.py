@@ -341,6 +341,7 @@ def test_an_open_budget_notices_an_older_copy(path):
 # --- Crashes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_twenty_times_never_counts_less_than_was_granted(path):
     """The file of a budget holds every granted cost, although twenty processes that use the budget are killed.
 
@@ -503,6 +504,7 @@ def refused(path):
         Budget(path, rho=0.5)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_refused_or_changes_nothing(path):
     """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the right costs.
 

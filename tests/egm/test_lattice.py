@@ -268,6 +268,7 @@ def test_a_budget_pays_for_them_too(kind):
         GaussianMechanism(1.0, 1.0, 1e-6).check(True)
 
 
+@pytest.mark.slow
 def test_releases_of_large_integers_do_not_tell_them_apart():
     """Releases of 2**62 + 512 and of 2**62 + 513 show no larger epsilon than the 1 that the mechanism promises.
 
@@ -344,6 +345,7 @@ def test_rounding_is_charged():
         Lattice(1.0, 3, 2.0**40)
 
 
+@pytest.mark.slow
 def test_secure_noise_has_the_declared_spread():
     X, it = rows(), mechanism()
     errors = np.array([it.release(X).estimate - X.sum(axis=0) for _ in range(1500)])
@@ -351,6 +353,7 @@ def test_secure_noise_has_the_declared_spread():
     assert not it.release(X).simulated
 
 
+@pytest.mark.slow
 def test_secure_laplace_release_has_the_declared_spread():
     it = LaplaceMechanism(1.0, 0.5)
     releases = [it.release(3.0) for _ in range(3000)]
@@ -402,6 +405,7 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
         samplers.secure_laplace(2.0**55, 1)
 
 
+@pytest.mark.slow
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
 @example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):

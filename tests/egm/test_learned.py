@@ -10,7 +10,6 @@ import pytest
 
 from egm import AdaptiveDataMechanism, bases
 from egm._adaptive.learned import correlation
-from tests.conftest import slow
 
 N, D, RHO = 10_000, 12, 0.05
 EQUAL = 0.7 + 0.3 * np.eye(D)
@@ -75,7 +74,8 @@ def test_noise_alone_shows_no_correlation():
     assert max(off) < 0.5 * np.linalg.norm(noise_of(40, 0.5, 0))
 
 
-@pytest.mark.parametrize("covariance", [*slow(EQUAL), NEIGHBORS], ids=["equal", "neighbors"])
+@pytest.mark.slow
+@pytest.mark.parametrize("covariance", [EQUAL, NEIGHBORS], ids=["equal", "neighbors"])
 def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
     """With a learned basis, the mean squared error of ten releases is less than half of that without a basis.
 
@@ -144,7 +144,8 @@ def test_where_nothing_could_be_seen_nothing_is_asked():
     assert learned.estimate.tolist() == plain.estimate.tolist()
 
 
-@pytest.mark.parametrize("basis", [bases.from_covariance(NEIGHBORS), *slow("haar", "dct", np.eye(D)[::-1])], ids=repr)
+@pytest.mark.slow
+@pytest.mark.parametrize("basis", [bases.from_covariance(NEIGHBORS), "haar", "dct", np.eye(D)[::-1]], ids=repr)
 def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
     """With a public `basis`, at most one of sixteen releases has a squared error above five times its own forecast.
 

@@ -184,6 +184,7 @@ def test_release_with_count_is_right_for_any_number_of_rows():
     assert release.estimate == pytest.approx(X.sum(axis=0), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_noise_with_count_has_the_declared_spread():
     mechanism, X = data_mechanism(neighbors="add_remove", clip_probability=1e-9), rows()
     rng = np.random.default_rng(11)
@@ -337,6 +338,7 @@ def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neig
     assert square * Fraction(mechanism.noise_multiplier) ** 2 <= Fraction(std) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_noise_of_the_number_of_clipped_rows_has_the_declared_spread(neighbors):
     mechanism = data_mechanism(clip_probability=0.05, neighbors=neighbors, count_clipped=True)
@@ -570,7 +572,8 @@ def test_what_may_be_right_passes_unread():
         ASKED[2].check(Unread(4))
 
 
-@pytest.mark.parametrize("p", [0.5, *slow(0.9)])
+@pytest.mark.slow
+@pytest.mark.parametrize("p", [0.5, 0.9])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
     """`excess_clipped`, the standardized number of clipped rows, has standard deviation 1 for normal rows.
 

@@ -242,7 +242,7 @@ def test_a_person_may_have_rows_in_several_blocks(steps, monkeypatch):
     assert released(made, X, person=who) == released(dataclasses.replace(made, per_person=None), left(X, who, "sum"))
 
 
-@pytest.mark.parametrize(("partitions", "how"), [(1, "sum"), *slow((2, 2)), (6, "mean"), (6, 2)])
+@pytest.mark.parametrize(("partitions", "how"), [(1, "sum"), *slow((2, 2), (6, "mean"), (6, 2))])
 def test_dask_frames_are_as_their_rows_in_memory(partitions, how):
     dd = pytest.importorskip("dask.dataframe")
     made = mechanism(per_person=how, neighbors="add_remove", columns=NAMES)

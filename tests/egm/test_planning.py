@@ -81,6 +81,7 @@ def test_what_is_found_is_enough_and_a_little_less_is_not(mechanism, field, valu
     assert mechanism is ADAPTIVE or solve(other, target, field, **question) == found
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.floats(-3, 3).map(np.exp), st.sampled_from(["sum", "mean", "relative", "interval"]))
 def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
@@ -88,8 +89,9 @@ def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
     assert solve(DATA, target, measure=measure, column="age").epsilon == pytest.approx(epsilon, rel=1e-6)
 
 
-@pytest.mark.parametrize("delta", [1e-12, *slow(1e-6, 4e-14, 1e-15)])
-@pytest.mark.parametrize("measure", ["mean", *slow("interval")])
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 4e-14, 1e-15])
+@pytest.mark.parametrize("measure", ["mean", "interval"])
 def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
     """With noise="best" `solve` finds the least epsilon, although the error is not a decreasing function of epsilon.
 
@@ -114,6 +116,7 @@ def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
         assert np.all(errors[grid < found.epsilon * (1 - 1e-6)] > target)
 
 
+@pytest.mark.slow
 def test_least_error_with_best_noise_may_be_that_of_l2_noise():
     """If l2 noise has the least error of all, the message about a smaller target states it, and it can be reached."""
     few = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, 1e-6, noise="best", clip_probability=0.1)
@@ -211,7 +214,8 @@ def test_interval_contains_the_mean_as_often_as_it_says():
     assert np.all(np.mean(off <= half / 2, axis=0) < 0.9)
 
 
-@pytest.mark.parametrize("neighbors", ["replace_one", *slow("add_remove")])
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
     """The measure "interval" forecasts half of the width of the 95 % intervals of an adaptive release, within 25 %.
 

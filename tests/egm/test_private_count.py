@@ -69,6 +69,7 @@ def test_intervals_contain_the_exact_numbers(bounds, declared):
     assert np.all(np.mean(np.square(far), axis=0) < [2, 2, 1 + 4 * math.sqrt(2 / 60)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", ["ranges", "radius"])
 def test_far_from_zero_the_means_are_as_certain(bounds):
     """If all rows move by 2**31, the noise of their means and the lengths of the intervals hardly change.
@@ -101,7 +102,8 @@ def test_the_noise_of_means_is_less_than_if_a_row_is_replaced():
     assert np.all(one < other)
 
 
-@pytest.mark.parametrize("bounds", ["radius", *slow("ranges")])
+@pytest.mark.slow
+@pytest.mark.parametrize("bounds", ["radius", "ranges"])
 def test_forecasts_agree_with_errors(bounds):
     made = mechanism(bounds, rho=1.0)
     squares = [np.sum((r.estimate - X.sum(axis=0)) ** 2) for X, r in releases(bounds, rho=1.0)]
@@ -114,6 +116,7 @@ def test_forecasts_agree_with_errors(bounds):
 NEAR_AN_END = [(-1.0, 1.0, 0.9, 20, 0.05), *slow((0.0, 1.0, 1.0, 100, 0.02), (-5.0, 1.0, -4.9, 50, 0.05))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high", "entry", "n", "rho"), NEAR_AN_END)
 def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, entry, n, rho):
     """If all rows are near an end of their range, a noisy number of rows does not make errors larger than forecast.
@@ -164,6 +167,7 @@ def test_what_holds_the_rows_changes_nothing(tmp_path):
     assert all(np.array_equal(found[0].estimate, other.estimate) for other in found[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", ["ranges", "radius"])
 def test_a_release_without_incomplete_rows_is_that_of_the_complete_rows(tmp_path, bounds):
     gaps, complete = with_gaps(people())
@@ -202,6 +206,7 @@ def test_incomplete_rows_with_an_infinite_entry_are_refused():
             mechanism(missing="drop_row").release(rows)
 
 
+@pytest.mark.slow
 def test_the_least_budget_is_enough():
     """The budget that `least_rho` returns is enough to search for the center, even with 50 rows fewer than declared.
 

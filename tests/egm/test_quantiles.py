@@ -16,7 +16,6 @@ from scipy.special import logsumexp
 
 from egm import samplers
 from egm.quantiles import epsilon_of_rho, interval, quantile, secure_quantile
-from tests.conftest import slow
 
 VALUES = np.array([-3.0, 0.5, 0.5, 1.0, 1.25, 4.0, 99.0])  # ties, and values outside the range [-2, 5] of the tests
 
@@ -94,14 +93,16 @@ def law(counts, q, epsilon):
     return weights / np.sum(weights)
 
 
+@pytest.mark.slow
 @PATHS
-@pytest.mark.parametrize("q", [0.25, *slow(0.5, 0.9)])
+@pytest.mark.parametrize("q", [0.25, 0.5, 0.9])
 def test_intervals_have_the_promised_law(path, q):
     rng, draws = np.random.default_rng(5) if path == "simulated" else None, 6000
     drawn = [interval(COUNTS, q, 1.3, rng) for _ in range(draws)]
     assert stats.chisquare(np.bincount(drawn, minlength=len(COUNTS)), draws * law(COUNTS, q, 1.3)).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_secure_quantiles_have_the_promised_law():
     """`secure_quantile` draws each of its equally spaced points with the documented probability.
 
@@ -182,6 +183,7 @@ def test_a_score_moves_by_at_most_one(change, counts, q, data):
     assert np.max(found[0]) == np.max(found[1]) == 0
 
 
+@pytest.mark.slow
 @PATHS
 def test_values_that_are_all_the_same_are_found(path):
     """If 300 values are equal, `interval` and `secure_quantile` return the right interval or point in every draw.

@@ -124,7 +124,8 @@ def two_releases(epsilon, z, q, added):
     return mp.quad(of_first, np.linspace(float(-12 * z), float(12 * z + 1), 60).tolist())
 
 
-@pytest.mark.parametrize(("z", "q"), [(1.1, 0.05), *slow((0.7, 0.4), (3.0, 0.2))])
+@pytest.mark.slow
+@pytest.mark.parametrize(("z", "q"), [(1.1, 0.05), (0.7, 0.4), (3.0, 0.2)])
 def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
     """At the epsilon that egm computes for two releases from samples, their exact delta is nearly the demanded 1e-6.
 
@@ -188,7 +189,8 @@ def test_training_costs_what_dp_accounting_says():
 
 
 @pytest.mark.parametrize(
-    ("z", "number", "delta", "excess"), [(2.0, 10, 1e-5, 0.01), (30.0, 1000, 1e-7, 0.01), (300.0, 100_000, 1e-5, 0.03)]
+    ("z", "number", "delta", "excess"),
+    [(2.0, 10, 1e-5, 0.01), (30.0, 1000, 1e-7, 0.01), *slow((300.0, 100_000, 1e-5, 0.03))],
 )
 def test_rounding_errors_are_covered(z, number, delta, excess):
     """If nearly everybody is in each sample, releases cost about as much as without sampling, which is known exactly.
@@ -506,7 +508,7 @@ def masks(probability, size, times, source=None):
 
 
 @pytest.mark.parametrize("source", [None, 5])
-@pytest.mark.parametrize("probability", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("probability", [*slow(0.05), 0.5, 0.9])
 def test_each_row_is_kept_with_its_probability_and_independently(probability, source):
     """Each of 6 rows is in a sample with the given `probability`, independently of the others.
 
@@ -589,6 +591,7 @@ def test_persons_are_kept_as_a_whole(form, tmp_path):
     assert abs(np.unique(persons[rows]).size - 90) < 6 * math.sqrt(300 * 0.3 * 0.7)
 
 
+@pytest.mark.slow
 def test_a_person_in_two_blocks_is_drawn_once_and_unsorted_blocks_are_refused():
     """If the rows of a person are in several blocks, all are in a sample or none; unsorted persons are an error."""
 
@@ -627,7 +630,7 @@ def test_dask_is_refused_before_it_is_charged():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("probability", [1e-12, 0.5])
+@pytest.mark.parametrize("probability", [*slow(1e-12), 0.5])
 def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
     """A release with a sampling probability counts only the sampled persons, and works for an empty sample.
 

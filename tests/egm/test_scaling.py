@@ -135,6 +135,7 @@ def test_optimal_beats_lemma_41_by_as_much_as_it_should(d, alpha, n, published):
     assert factors[0] / factors[1] == pytest.approx(published, abs=6e-4 if published > 1.001 else 6e-5)
 
 
+@pytest.mark.slow
 @given(sigmas, st.floats(1e-30, 0.5))
 @example(np.array([118.0, 351.0, 932.0]), 1e-30)  # here an extrapolation without a limit overshoots
 @settings(deadline=None, max_examples=30)

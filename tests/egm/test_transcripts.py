@@ -255,7 +255,8 @@ def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     assert ways == ({"ranges"} if n == 30 else {"search", "ranges"})
 
 
-@pytest.mark.parametrize("declared", ["ranges", *slow("radius", "few rows")])
+@pytest.mark.slow
+@pytest.mark.parametrize("declared", ["ranges", "radius", "few rows"])
 def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(declared, asked):
     """With neighbors "add_remove", and fixed answers to noisy queries, a release is the same for any number of rows.
 
