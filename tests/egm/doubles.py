@@ -1,4 +1,4 @@
-"""Stand-ins for data and generators, files with data, and simple mechanisms, that several tests of the package use."""
+"""Provide stand-ins for data and random generators, files with data, and simple mechanisms for several test modules."""
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,10 @@ def csv_text(X, names):
 
 
 def written(path, X, names):
-    """Write the array `X` to a CSV, NPY or Parquet file, according to the suffix of `path`, and return `path`."""
+    """Write the array `X` to a CSV, NPY or Parquet file, according to the suffix of `path`, and return `path`.
+
+    `names` are the names of the columns. An NPY file has no names, and a CSV file has no header if `names` is empty.
+    """
     if path.suffix == ".csv":
         path.write_text(csv_text(X, names))
     elif path.suffix == ".npy":
@@ -59,7 +62,10 @@ def adaptive(rho, **options):
 
 
 def fill(budget, mechanism, most=1000):
-    """Record the cost of `mechanism` in `budget` until the budget refuses, or `most` times; return how many times."""
+    """Record the cost of `mechanism` in `budget` again and again, and return how many times the budget accepts it.
+
+    The function stops if the budget refuses the cost, or if it has accepted the cost `most` times.
+    """
     for number in range(most):
         try:
             budget.charge(mechanism)

@@ -1,4 +1,8 @@
-"""Reference values with more digits than doubles have, which scripts in tests/reference have computed."""
+"""Provide stored reference values, which scripts in tests/reference have computed with more digits than doubles have.
+
+GX2 has tails, densities and quantiles of weighted sums of chi-square variables. CALIBRATION has noise multipliers and
+privacy curves for Gaussian noise, and L2 has scales and privacy curves for l2 noise.
+"""
 
 import json
 from pathlib import Path
@@ -13,11 +17,11 @@ for case in GX2["values"]:
 
 
 def name_of(case):
-    """Return the name that pytest shows for the test of `case`, one of the stored values in GX2."""
+    """Return the name that pytest shows for the test of `case`, a stored value of a sum of chi-square variables."""
     return f"{case.get('family', 'isf')}-{case.get('x', case.get('p'))}".replace(" ", "-")
 
 
 def excess(value, exact):
-    """Return `value` / `exact` - 1, computed with 40 digits, because a subtraction of doubles loses digits."""
+    """Return the relative error `value` / `exact` - 1, computed with 40 digits, because doubles would lose digits."""
     with mp.workdps(40):
         return float(mpf(float(value)) / mpf(exact) - 1)

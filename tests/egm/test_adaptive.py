@@ -1,7 +1,8 @@
-"""Test AdaptiveDataMechanism, which sums rows of unknown center and spread; a long row is far from the center.
+"""Test AdaptiveDataMechanism, which releases the sum of rows whose center and spread are not known.
 
-The tests are about the privacy budget, forecasts of the error, confidence intervals, and unusual data. The noise of a
-release is either secure, or simulated by a generator with a known seed.
+The tests are about the privacy budget, forecasts of the error, confidence intervals, and unusual data. A row is called
+long if it is far from the center. The noise of a release is either secure, or simulated by a generator with a known
+seed.
 """
 
 import itertools
@@ -41,7 +42,10 @@ def mechanism(n=4000, rho=0.5, **options):
 
 
 def run(X, rho=0.5, seed=0, **options):
-    """Simulate a release of `X` with `seed`; return the release, and the distance of its estimate from the true sum."""
+    """Simulate a release of the sum of the rows of `X`; return it, and the distance of its estimate from the exact sum.
+
+    `rho` is the zCDP budget, `seed` is the seed of the noise, and `options` are further options of the mechanism.
+    """
     release = mechanism(len(X), rho, **options).release(X, rng=np.random.default_rng(seed))
     return release, float(np.linalg.norm(release.estimate - X.sum(axis=0)))
 
@@ -105,8 +109,8 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
     """The costs that AdaptiveDataMechanism reports add up to at least the exact zCDP cost of its noisy queries.
 
     The fixture `costs` computes the exact costs. The reported sum exceeds the exact one by less than a relative 1e-9,
-    and is 90 to 100 % of the budget rho = 0.5. `alpha` is the exponent of the Zipf-like standard deviations of the
-    columns, and `rng` says whether the noise is secure or simulated.
+    and is 90 to 100 % of the budget rho = 0.5. The standard deviation of column j is proportional to j**-`alpha`, and
+    `rng` says whether the noise is secure or simulated.
     """
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
@@ -123,7 +127,8 @@ def test_charges_of_many_runs_are_at_most_the_budget(kind):
     """For random data and budgets rho, the costs of a release add up to at most rho and to more than 0.9 rho.
 
     The costs are added as exact fractions, so the test fails even if a sum exceeds rho only by a rounding error. `kind`
-    is the kind of random rows: with equal or unequal standard deviations, or with a random factor for each row.
+    is the kind of random rows: the columns have equal standard deviations ("alike") or unequal ones, and for "lopsided"
+    each row is also multiplied by a random factor.
     """
     rng = np.random.default_rng(12)
     sigma = zipf_sigma(6, 0.0 if kind == "alike" else 1.0)
@@ -209,7 +214,7 @@ def silent(monkeypatch):
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["secure", "simulated"])
 @pytest.mark.parametrize("name", ["mean", "pairs", "within", "squares", "products", "shells", "longer"])
 def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
-    """Without noise, the answers to a query on two neighboring data sets are no further apart than its cost allows.
+    """Without noise, the answers to a query on two neighboring data sets differ by no more than its zCDP cost allows.
 
     A query is a method of `PrivateRows`, and `name` is its name. The squared distance of the answers, divided by twice
     the variance of the query's noise, is at most the zCDP cost rho of the query. For some pair of neighbors this
@@ -247,8 +252,9 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     """Without noise, each query about private rows returns the statistic that NumPy computes from these rows.
 
     A query is a method of `PrivateRows`. For means, long rows are clipped, both by the queries and with NumPy. Means
-    agree up to 1e-9, means of products up to 1e-5, and numbers of rows exactly. A quantile is answered by the middle of
-    an interval that holds it, so it agrees only within 10 %. The fixture `silent` removes the noise.
+    agree up to 1e-9, means of products up to 1e-5, and numbers of rows exactly. For a quantile, the query returns the
+    middle of an interval that contains the quantile, so the two agree only within 10 %. The fixture `silent` removes
+    the noise.
     """
     monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
@@ -334,9 +340,10 @@ def test_below_the_least_budget_all_is_refused(d):
 
 
 def test_a_refusal_names_only_what_can_be():
-    """If no rho that the constructor accepts is enough for a search, the error of `check` names only a number of rows.
+    """If no rho that the constructor accepts is enough, the error of `check` names a number of rows, and no rho.
 
-    `check` accepts data with this number of rows.
+    The budget rho must be enough to find the center and the spread of the rows. `check` accepts data with the named
+    number of rows.
     """
     declared = {"radius": 1e20, "sigma_range": (1e-10, 1.0)}
     with pytest.raises(ValueError, match=r"takes n = \d+$") as refusal:
@@ -348,7 +355,10 @@ def test_a_refusal_names_only_what_can_be():
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("table", [np.asarray, pd.DataFrame])
 def test_a_table_without_columns_costs_nothing(neighbors, table):
-    """A table without columns is refused by `check`, so that no budget is charged."""
+    """A table without columns is refused by `check`, so that no budget is charged.
+
+    `neighbors` is the neighbor relation, and `table` is the function that makes the table: an array or a data frame.
+    """
     budget, X = Budget(rho=1.0, neighbors=neighbors), table(np.zeros((300, 0)))
     with pytest.raises(ValueError, match=r"X must have shape \(\w+, columns\), got \(\w+, 0\)"):
         budget.release(mechanism(300, 0.5, neighbors=neighbors), X)
@@ -383,8 +393,9 @@ def test_what_a_refusal_says_would_do(n, d, radius, least, part):
 def test_the_least_budget_grows_with_the_task():
     """`AdaptiveDataMechanism.least_rho(d)`, the least budget rho that is accepted, is proportional to 1 / n**2.
 
-    Here n is the number of rows. The least budget grows with the number d of columns and with radius / sigma_range[0].
-    It does not change with the rho or the sigma_range[1] of the mechanism.
+    Here n is the number of rows. The least budget grows with the number d of columns and with radius / sigma_range[0],
+    the declared bound of the means divided by the least declared standard deviation. It does not change with the rho or
+    the sigma_range[1] of the mechanism.
     """
 
     def least(n=1000, d=10, radius=100.0, smallest=1e-3, largest=100.0, rho=1.0):
@@ -462,10 +473,11 @@ def test_a_forecast_from_the_least_budget_on(d):
 
 
 def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
-    """`forecast` states the same squared error for any order of the columns, up to a relative 1e-3.
+    """`AdaptiveDataMechanism.forecast` states an error that does not depend on the order of the columns.
 
-    If radius, sigma_range, sigma and center are multiplied by 2.54, the squared error is multiplied by 2.54**2. If no
-    center is given, the forecast is that for a center of zero.
+    It is the expected squared error, and the tolerance is a relative 1e-3. If radius, sigma_range, sigma and center are
+    multiplied by 2.54, the error is multiplied by 2.54**2. If no center is given, the forecast is that for a center of
+    zero.
     """
     sigma, mu = zipf_sigma(7, 1.0, total=7.0), np.linspace(-5, 5, 7)
     found = mechanism(1000, 0.5).forecast(sigma, mu)
@@ -613,7 +625,8 @@ def test_one_constant_column_among_others_is_found():
 def test_intervals_cover(law):
     """At least 80 % of the confidence intervals at the level 0.8, and 95 % at the level 0.95, contain the exact sum.
 
-    Each column of each adaptive release is one case, and the tolerance is four binomial standard errors.
+    Each column of each adaptive release is one case, and the tolerance is four binomial standard errors. `law` is the
+    distribution of the entries of the rows.
     """
     hits = {0.8: [], 0.95: []}
     for (n, d, reach), seed in itertools.product([(1000, 1, 200), (1000, 3, 300), (500, 10, 1000)], range(9)):
@@ -629,8 +642,9 @@ def test_intervals_cover(law):
 def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at `estimate` + `uncorrected`, and its half-width grows with the confidence.
 
-    The half-width is at least `release.bias`, a noisy estimate of how far clipping may have moved the estimate further.
-    For a confidence near 1 it is this bias plus s times a normal quantile. Here s**2 is the sum of three variances:
+    `release.uncorrected` is an estimate of what `release.estimate` still lacks because of clipping. The half-width is
+    at least `release.bias`, a noisy estimate of how far clipping may have moved the sum beyond that. For a confidence
+    near 1 it is this bias plus s times a normal quantile. Here s**2 is the sum of three variances:
     `release.bias_std`**2, `release.uncorrected_std`**2, and the part of the column in the forecast squared error. The
     parts of all columns add up to the forecast for noise and clipping.
     """
@@ -687,10 +701,11 @@ def with_far_rows(case, seed):
 def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
-    Such an interval allows for far rows that noise hides. Clipping takes so much from the far rows of `with_far_rows`
-    that less than half of the intervals without ``unseen=True`` contain the sum. An interval with ``unseen=True``
-    contains the interval without it, and lies in the interval that holds for all columns together
-    (``simultaneous=True``). The tolerance is three binomial standard errors. `case` is a key of UNSEEN.
+    Such an interval allows for a few rows far from the center that the noise hides. `with_far_rows` makes the data.
+    Clipping takes so much from the far rows that less than half of the intervals without ``unseen=True`` contain the
+    sum. An interval with ``unseen=True`` contains the interval without it, and lies in the interval that holds for all
+    columns together (``simultaneous=True``). The tolerance is three binomial standard errors. `case` is a key of
+    UNSEEN.
     """
     hits, seen = {"sum": [], "mean": []}, []
     for seed in range(60):
@@ -715,9 +730,10 @@ def test_intervals_that_hold_for_all_data(case):
 def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
     """Without noise, the exact sum is at most `up` above the corrected estimate, and at most `down` below it.
 
-    The pair (down, up) is `release.unseen[0]`. It bounds what clipping takes from rows in the declared range, by the
-    numbers of rows beyond the clip norm and beyond a larger norm. `silent` sets the noise to 0. `law`, a key of LONG,
-    says how long rows are drawn, and `case` is a key of UNSEEN.
+    The corrected estimate is `estimate` + `uncorrected`. The pair (down, up) is `release.unseen[0]`. It bounds what
+    clipping takes from rows in the declared range, by means of two counts: of the rows longer than the clip norm, and
+    of the rows longer than a larger norm. `silent` sets the noise to 0. `law`, a key of LONG, is the distribution of
+    the rows far from the center, and `case` is a key of UNSEEN.
     """
     _, d, reach, options = UNSEEN[case]
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
@@ -738,9 +754,9 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
 def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
     """For normal rows, the mean length L of intervals with ``unseen=True`` is about B = 2 * 1.96 * R / sqrt(2 rho).
 
-    Such an interval allows for long rows that noise hides. R, the declared radius, is how far away each of them may be,
-    and rho is what the noisy numbers of long rows have cost. L is more than 0.85 B. It is less than 1.15 B plus the
-    mean length of the intervals without ``unseen=True``.
+    Such an interval allows for a few rows far from the center that the noise hides. R is the declared radius, the
+    largest distance of such a row that is allowed for. rho is the zCDP cost of counting long rows. L is more than 0.85
+    B. It is less than 1.15 B plus the mean length of the intervals without ``unseen=True``.
     """
     lengths = []
     for seed in range(60):
@@ -797,7 +813,7 @@ def test_a_forecast_is_not_far_too_large_at_a_large_budget():
     """A release of normal rows forecasts at most 25 times the squared error that `forecast` states without data.
 
     Before the sum is released, a search finds the center; here n times the center's error is many times the noise of
-    the sum. If it were taken for an error of the sum, the forecast would be thousands of times too large.
+    the sum. If this product were taken for an error of the sum, the forecast would be thousands of times too large.
     """
     sigma, n, rho = zipf_sigma(10, 1.0, total=10), 20_000, 1.0
     before = mechanism(n, rho).forecast(sigma=sigma, center=np.full(10, 50.0)).error.total
@@ -807,11 +823,11 @@ def test_a_forecast_is_not_far_too_large_at_a_large_budget():
 
 
 def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
-    """If the first noisy number of long rows is too high by three standard deviations, a second count corrects it.
+    """The clip norm is not increased if only the first noisy count of long rows is three standard deviations too high.
 
-    The rows are normal. The second count costs a part of the budget, so the noise of the sum is a little larger. If the
-    second number is as high as the first, the clip norm is increased, rows are counted again, and the noise is far
-    larger.
+    The rows are normal, and after a high count, long rows are counted a second time. The second count costs a part of
+    the budget, so the noise of the sum is a little larger. If the second count is too high, too, the clip norm is
+    increased, rows are counted again, and the noise is far larger.
     """
     X, count = rows(20_000, np.ones(3), 0.0, 3), PrivateRows.longer
     noise, spent = [], []
@@ -833,11 +849,12 @@ def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
 
 
 def test_many_long_rows_of_one_column_are_forecast_with_a_small_budget(monkeypatch):
-    """With one column and a small budget, the last clip norm that is tried is taken even if many rows seem longer.
+    """With one column and a small budget, the last clip norm that is tried is used even if many rows still seem longer.
 
-    All noisy numbers of long rows are increased by eight standard deviations. `model_holds` stays true, because too
-    little is known for another model. The forecast of the squared error due to long rows is several times that of the
-    noise, and each clip norm, like the noise, is twice as large as the one before.
+    Eight standard deviations of the noise are added to each noisy count of rows longer than the clip norm. Each further
+    clip norm that is tried is twice as large as the one before, and the noise of the sum grows accordingly.
+    `model_holds` stays true, because so small a budget tells too little about long rows to fit another model. The
+    forecast of the squared error due to the center and to long rows is more than five times that of the noise.
     """
     X, count = np.random.default_rng(1).normal(3, 2, (1000, 1)), PrivateRows.longer
     expected, _ = run(X, (150 / 1000) ** 2, 2)
@@ -860,11 +877,12 @@ def test_many_long_rows_of_one_column_are_forecast_with_a_small_budget(monkeypat
 @pytest.mark.slow
 @pytest.mark.parametrize(("normal", "bounds"), [(9, "radius"), (2, "ranges")])
 def test_a_skewed_column_whose_long_rows_were_counted(normal, bounds):
-    """If the counts show that a column has a long tail, few releases have an error beyond five times the forecast.
+    """If one column has a long tail, at most 8 of 40 releases have an error of more than five times its forecast.
 
-    One column is lognormal, and the `normal` others are normal. More rows are beyond several norms than the first model
-    of the norms says, so that clipping removes more. At most 8 of 40 releases may have such an error. `bounds` says
-    what is declared: a "radius", or the "ranges" of the data.
+    The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
+    expected squared error. One column is lognormal, and the `normal` others are normal. Noisy counts of long rows show
+    that more rows are long than in normal data, so that clipping removes more. `bounds` says what is declared: a
+    "radius", or the "ranges" of the data.
     """
     lost = 0
     for seed in range(40):
@@ -907,11 +925,11 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
 
 @pytest.mark.parametrize("shells", [5, 15])
 def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
-    """If noise makes empty shells beyond the longest rows look full, the noise in the sum is at most doubled.
+    """If noise makes the range of the rows' norms seem larger than it is, the noise in the sum is at most doubled.
 
-    A shell is a range of norms in which rows are counted. The rows have Student's distribution with three degrees of
-    freedom. After the last shell whose count is above five standard deviations of its noise, four standard deviations
-    are added to the count in each of the next `shells` shells.
+    Rows are counted in successive ranges of norms, called shells. The rows have Student's distribution with three
+    degrees of freedom. After the last shell whose count is above five standard deviations of its noise, four standard
+    deviations are added to the count in each of the next `shells` shells.
     """
     X = np.random.default_rng(6).standard_t(3, (10_000, 5))
     as_it_is, _ = run(X, 0.1)
@@ -931,7 +949,10 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
 
 
 def no_correction(parts, *_):
-    """Return a `Correction` that adds nothing to a sum, and says that nothing was measured."""
+    """Return a `Correction` that adds nothing to a sum, and says that nothing was measured, in place of `correct`.
+
+    `parts` is the noisy sum of what clipping has removed from the rows.
+    """
     nothing = np.zeros(parts.size)
     return Correction(nothing, nothing, nothing, 0.0, nothing, nothing)
 
@@ -948,7 +969,7 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
     the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast. At least the
     fraction `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the correction, no
     such interval does; the mean squared error is more than `worse` times as large, and more than 3 times its forecast.
-    Rows are clipped along a basis if `basis` is not None.
+    Rows are clipped along the vectors of the orthonormal `basis`, or along the columns if it is None.
     """
 
     def runs():
@@ -1005,10 +1026,11 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
 
 @pytest.mark.slow
 def test_rows_of_equal_length_are_corrected():
-    """If all rows have one length, no error exceeds three times its forecast, although clipping shortens every row.
+    """If all rows are at one distance from their mean, no error exceeds three times its forecast.
 
-    The rows are drawn from a sphere of radius 2 around a center. The search finds another center, so the clipped parts
-    do not cancel. They are added, because their sum is far more than its noise.
+    The rows are drawn from a sphere of radius 2 around a center, so clipping shortens every row. The search finds a
+    slightly wrong center, so the parts that clipping removes do not cancel. Their noisy sum is far larger than its
+    noise, so it is added to the sum of the clipped rows.
     """
     for seed in range(20):
         X = np.random.default_rng(seed).normal(size=(10_000, 3))
@@ -1019,10 +1041,11 @@ def test_rows_of_equal_length_are_corrected():
 
 @pytest.mark.parametrize(("d", "most"), [(1, 0.25), (2, 0.15), (3, 0.1), (30, 0.04), (300, 0.01)])
 def test_a_correction_of_normal_rows_adds_little(d, most):
-    """For normal rows, `correct`, which corrects a sum for clipping, adds at most `most` times the error of the noise.
+    """For normal rows, `correct`, which corrects a sum for clipping, adds little compared with the noise of the sum.
 
     `correct` gets a noisy sum of what clipping has removed from the rows. For normal rows this sum is only noise, as
-    large as that in the sum of the clipped rows. The result is a mean over 4000 draws with `d` columns.
+    large as that in the sum of the clipped rows. The mean squared norm of what is added, over 4000 draws with `d`
+    columns, is less than `most` times the expected squared norm of the noise.
     """
     rng, ones = np.random.default_rng(d), np.ones(d)
     added = [np.sum(correct(rng.normal(size=d), ones, 0 * ones).added ** 2) / d for _ in range(4000)]
@@ -1031,10 +1054,11 @@ def test_a_correction_of_normal_rows_adds_little(d, most):
 
 @pytest.mark.parametrize("outer", [2.6, 3.5, 250.0])
 def test_a_pair_of_vectors_is_as_long_as_a_clipped_row(outer):
-    """A divided row is a pair of vectors with the norm C, and their weighted sum is the row clipped to `outer`.
+    """`pairs.divided` divides each row longer than C = 2.5 into two vectors whose joint norm is C.
 
-    C = 2.5 is the norm at which rows are divided. At C, the second vector is zero. What is removed from the first one
-    increases with the length of the row, and is the length of the row, clipped to `outer`, minus that of this vector.
+    A weighted sum of the two vectors is the row, clipped to the norm `outer`. `pairs.removed` returns the norm of this
+    clipped row minus the norm of the first vector. This number is 0 for rows that are not longer than C, and never
+    decreases with the norm of the row.
     """
     X = rows(400, 3 * np.ones(3), 0.0, 5)
     lengths = np.linalg.norm(X, axis=1)
@@ -1119,8 +1143,8 @@ def longer(tail, t):
     """Return the number of rows with a norm above `t` in the model `tail`.
 
     The model has the numbers of rows above some norms, its edges. Between two edges the logarithm of the number is
-    linear in log `t`, and beyond the last edge the number is a power of `t`. To test the methods of `tail`, this
-    function does not use them.
+    linear in log `t`, and beyond the last edge the number is proportional to a power of `t`. The function does not use
+    the methods of `tail`, because it serves to test them.
     """
     i = max(int(np.searchsorted(tail.edges, t)) - 1, 0)
     if i >= tail.edges.size - 1:
@@ -1214,8 +1238,9 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
     A `Tail` models the number of rows with a norm above t, for every t. The new counts are the true numbers, 10 000 /
     t**power for 12 norms t, but the method is told that they have noise of standard deviation s = 2. The first count of
-    at most 2.5 s may be only noise. The model ends at its norm, with 3 s rows. Beyond its last norm, the model falls
-    like t**-p. Out of caution, p is only about 0.85 * power, but at least 1.2.
+    at most 2.5 s may be only noise; the new model ends at the norm of this count, with 3 s rows. Beyond its last norm,
+    the number of rows in the model is proportional to t**-p. Out of caution, p is only about 0.85 * `power`, but at
+    least 1.2.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1232,9 +1257,10 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
     """If the first new count of long rows may be only noise, `Tail.counted` ends the model at the norm of this count.
 
-    A `Tail` models the number of rows with a norm above t, for every t. If the new count is clearly more than noise,
-    the model keeps its larger norms. Old numbers of rows above the new count are replaced by this count. In both cases,
-    the power of t by which the number falls beyond the last norm does not change.
+    A `Tail` models the number of rows with a norm above t, for every t, by numbers of rows at some norms. If the new
+    count is clearly more than noise, the model keeps its norms above that of the count, and their numbers of rows are
+    reduced to the count if they are larger. In both cases, the power of t by which the number falls beyond the last
+    norm does not change.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)
@@ -1245,10 +1271,10 @@ def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
 
 
 def test_noise_in_an_empty_shell_is_not_taken_for_the_long_rows(monkeypatch):
-    """If noise makes a shell far beyond all rows look full, the clip norm does not become as large as the norms in it.
+    """If noise makes it seem that some rows have norms far above all true ones, the clip norm does not become so large.
 
-    A shell is a range of norms in which rows are counted with noise. Of 4000 rows, 300 have the norm 1000, and the
-    others 0. To the count in the last shell but one, which has no rows, three and a half standard deviations of the
+    Rows are counted with noise in successive ranges of norms, called shells. Of 4000 rows, 300 have the norm 1000, and
+    the others 0. To the count in the last shell but one, which has no rows, three and a half standard deviations of the
     noise are added. In four runs, the noise in the sum stays below that of a clip norm of 25 000.
     """
     X = np.zeros((4000, 1))
@@ -1358,6 +1384,7 @@ def test_other_rows_are_computed_the_same_whatever_one_row_is(order, monkeypatch
 
     This is tested for the distances of the other rows from the center, and for what these rows add to the sums of rows
     and of squares. Therefore the sensitivities, which are proven for exact numbers, hold in floating point, too.
+    `order` is the order of the array's entries in memory.
     """
     monkeypatch.setattr(PrivateRows, "_mean", lambda it, total, C, D, rho: total(lattice.Lattice(C, it.d, D)))
     rng, b, center = np.random.default_rng(6), np.geomspace(0.01, 100, 9), np.full(9, 0.3)
@@ -1450,7 +1477,7 @@ def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-60, 1e60, 1e99])
 def test_the_forecast_has_the_unit_of_the_declared_range(scale):
-    """If the declared bounds, center and spread are multiplied by `scale`, the forecast is multiplied by its square.
+    """If declared bounds, center and spread are multiplied by `scale`, the forecast is multiplied by `scale`**2.
 
     The forecast is that of the squared error. The extreme scales show that no square overflows or becomes zero.
     """
@@ -1513,8 +1540,9 @@ def test_bad_data_are_named(X, message):
 def test_the_square_of_a_tail_is_hardly_above_that_of_its_rows(law):
     """`Tail.square`, an estimate of the mean squared norm of the rows, is between 1 and 1.3 times the exact mean.
 
-    A `Tail` models the number of rows with a norm above t, for every t. It is fitted to the exact numbers of rows in
-    ranges of norms, for 5000 rows whose norms have the distribution `law`.
+    A `Tail` models the number of rows with a norm above t, for every t. Here it is fitted to the exact numbers of rows
+    in ranges of norms, for 5000 rows whose norms have the uniform distribution or that of |Z|, with Z normal, as `law`
+    says.
     """
     rng, edges = np.random.default_rng(1), np.geomspace(1, 20, 9)
     r = rng.uniform(0, 9, 5000) if law == "uniform" else np.abs(rng.normal(0, 2, 5000))

@@ -1,4 +1,4 @@
-"""Test `egm.audit`: `lower_bound` returns valid bounds of epsilon; `replay` makes many releases from few real ones."""
+"""Test `egm.audit`: `lower_bound` bounds epsilon from releases; `replay` simulates many releases from few real ones."""
 
 import functools
 import math
@@ -26,8 +26,8 @@ def test_bound_is_too_large_as_seldom_as_stated():
     """`lower_bound` with confidence 0.8 exceeds the true epsilon in at most a fifth of 1000 runs.
 
     The releases are answers by randomized response with epsilon = 1, and the tolerance is four binomial standard
-    errors. The bound must also exceed 1 in more than 1 % of the runs: a bound that is always too small would be
-    useless.
+    errors. The bound must also exceed the true epsilon in more than 1 % of the runs, since a bound that is always too
+    small would be useless.
     """
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
     pairs = ((answers(p, 500, rng), answers(1 - p, 500, rng)) for _ in range(1000))
@@ -153,10 +153,10 @@ def test_the_same_releases_show_nothing():
 
 
 def test_direction_is_that_of_the_likelihood_ratio():
-    """For normal releases of two data sets, `project` returns the direction of the log-likelihood ratio.
+    """For normal releases of two data sets, `audit.project` returns the direction in which the likelihood ratio grows.
 
     The direction is the inverse of the sum of the two covariance matrices, times the difference of the two means. The
-    entries agree within 0.02, for 200 000 releases of each data set.
+    entries agree within 0.02, for 200 000 releases of each data set with equal covariance matrices.
     """
     rng, covariance = np.random.default_rng(10), np.array([[2.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 5.0]])
     shift = np.array([1.0, 1.0, 0])
@@ -171,10 +171,12 @@ def test_direction_is_that_of_the_likelihood_ratio():
 @pytest.mark.parametrize("place", [0, 19_999])
 @pytest.mark.parametrize("both", [False, True])
 def test_one_outlier_changes_the_bound_little(outlier, place, both):
-    """One of 20 000 releases of Laplace noise, replaced by a huge number, changes a bound near 1 by at most 0.002.
+    """`lower_bound`, a bound of epsilon, changes by at most 0.002 if one of 20 000 releases becomes a huge number.
 
-    A column of normal noise, the same for both data sets, is released, too. `both` says whether the release is replaced
-    for both data sets, and `place` whether the event is chosen by means of it (0) or not.
+    A release is a pair of numbers, one with Laplace noise around 1 or 0, depending on the data set, and one with normal
+    noise around 0. The bound is near 1. The Laplace number of the release with the index `place` is replaced by
+    `outlier`, for both data sets if `both` is true, and otherwise for the first one. The release with the index 0
+    serves to choose an event, and the last release to count how often this event occurs.
     """
     rng = np.random.default_rng(14)
     one, other = (np.transpose([rng.laplace(value, 1.0, 20_000), rng.normal(size=20_000)]) for value in (1.0, 0.0))
@@ -264,7 +266,8 @@ LAWS = {
 def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
     """Replayed releases have the distribution of real ones, whatever means, sizes and shapes they ask a Generator for.
 
-    A release is two numbers. Kolmogorov-Smirnov tests compare each number, and their sum, with those of direct calls.
+    `release` is a function that draws one release, two numbers, from a Generator. Kolmogorov-Smirnov tests compare each
+    number, and the sum of both, with those of direct calls of `release`.
     """
     rng = np.random.default_rng(12)
     replayed, direct = audit.replay(release, 20_000, rng), np.array([release(rng) for _ in range(20_000)])
@@ -356,10 +359,10 @@ def test_secure_noise_of_a_small_scale_is_replayed(scale):
 
 @pytest.mark.slow
 def test_secure_l2_noise_is_replayed_unless_its_steps_show():
-    """Replayed l2 noise of a large scale s in two dimensions is right: its norm over s has the gamma law of shape 2.
+    """Replayed l2 noise of scale s = 1e7 in two dimensions has the right law: its norm over s is gamma of shape 2.
 
-    For a small scale, `replay` raises a ValueError: it multiplies integers by random factors and rounds the products,
-    which would change the distribution of small integers.
+    For a small scale, `replay` raises a ValueError, because it multiplies integers by random factors and rounds the
+    products, which would change the distribution of small integers.
     """
     replayed = audit.replay(lambda rng: samplers.secure_l2(1e7, 2), 20_000)
     assert stats.kstest(np.linalg.norm(replayed, axis=1) / 1e7, stats.gamma(2).cdf).pvalue > 1e-6

@@ -130,7 +130,7 @@ ODD_DATA = {
 def test_odd_data_are_data(name, rng):
     """`GaussianDataMechanism.release` returns a finite estimate for unusual but allowed kinds of data.
 
-    `rng` says whether the noise is secure or simulated.
+    `name` is a kind of data in ODD_DATA, and `rng` says whether the noise is secure or simulated.
     """
     X = iter([np.ones((2, 2)), np.ones((3, 2))]) if name == "blocks" else ODD_DATA[name]
     release = GaussianDataMechanism([1.0, 2.0], 5, 1.0, 1e-6).release(X, rng=RNG[rng]())
@@ -195,7 +195,10 @@ VALUES_PASS = ("another shape", "one axis")  # are valid data for mechanisms tha
 @pytest.mark.parametrize("secret", SECRET)
 @pytest.mark.parametrize("name", TAKES_DATA)
 def test_errors_never_show_data(name, secret):
-    """If a function refuses its data, neither the error nor an exception that caused it shows an entry of the data."""
+    """If a function refuses its data, neither the error nor an exception that caused it shows an entry of the data.
+
+    `name` is a function in TAKES_DATA, and `secret` is a kind of data in SECRET, which this function cannot accept.
+    """
     if secret in VALUES_PASS and name in ("LaplaceMechanism", "GaussianMechanism"):
         return
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -238,7 +241,8 @@ def test_parameters_at_the_ends_of_their_range_work_or_are_named(sigma, b):
     """With standard deviations and scalings from 1e-100 to 1e100, a mechanism has valid noise or raises an error.
 
     `sigma` and `b` are the standard deviation and the scaling of the first of two columns; those of the second are 1.
-    Noise is valid if its standard deviation is positive and finite. The error names both parameters, and nothing warns.
+    Noise is valid if its standard deviation is positive and finite. The error names both parameters, and there are no
+    warnings.
     """
     for options in ({}, {"neighbors": "add_remove", "center": 1e100}, {"neighbors": "add_remove", "center": 1e-300}):
         try:

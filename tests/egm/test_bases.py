@@ -41,7 +41,10 @@ def covariance_of(d=D, seed=1):
 
 
 def rows(n=1003, seed=1):
-    """Return `n` rows near CENTER, the center of clipping; one is CENTER, and every 250th a million times as large."""
+    """Return `n` random rows near CENTER, the center of clipping.
+
+    One row is equal to CENTER, and the entries of every 250th row are multiplied by a million.
+    """
     X = np.random.default_rng(seed).normal(CENTER, 0.6, (n, D))
     X[::250] *= 1e6
     X[n // 2] = CENTER
@@ -83,10 +86,11 @@ def test_transforms_are_the_textbook_ones():
 
 
 def lattices(basis, scaling=SCALING, clip_norm=CLIP_NORM):
-    """Return a list of one `Lattice` for each way to sum rows along `basis`: rotate every row, or only their sum.
+    """Return a list with a `Lattice`, which sums rounded rows, for each of two ways: rotate every row, or only the sum.
 
-    The rows are multiplied by `scaling` and clipped to the norm `clip_norm`, and a `Lattice` rounds them to integers.
-    If the basis is an operator and not a matrix, there is only the first way.
+    To rotate is to take the coordinates along the vectors of `basis`. The rows are multiplied by `scaling`, clipped to
+    the norm `clip_norm`, and rounded to integers. If the basis is an operator and not a matrix, there is only the first
+    way.
     """
     there = unrotated(basis, scaling, clip_norm)
     return [Lattice(clip_norm, basis.size, 8.0, way) for way in ([None, there] if there else [None])]
@@ -97,7 +101,7 @@ def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
     """`Lattice.sum_and_clipped` clips each row along the basis vectors, and adds the clipped rows.
 
     The sum agrees with NumPy's, up to rounding. It does not depend at all on the order of the rows, on how they are
-    divided into blocks, or on their layout in memory. `name` is a key of BASES.
+    divided into blocks, or on their layout in memory. `name` is a basis in BASES.
     """
     X, basis = rows(), as_basis(BASES[name], D)
     y = basis.forward(X - CENTER) * SCALING
@@ -129,8 +133,8 @@ def test_threads_do_not_matter(monkeypatch):
 def drawn_near(d, spread, rng):
     """Return a basis, a scaling vector and 200 rows, to test clipping for scaled norms that are near the clip norm.
 
-    The scaled norms of the first 100 rows are near the clip norm, and those of the others are anywhere. The largest
-    entry of the scaling is `spread` times the smallest one. There are `d` columns.
+    The scaled norms of the first 100 rows are near the clip norm. Those of the others are between 1e-12 and 1e12 times
+    the clip norm. The largest entry of the scaling is `spread` times the smallest one. There are `d` columns.
     """
     U = np.linalg.qr(rng.normal(size=(d, d)))[0] if d % 2 else np.eye(d)[rng.permutation(d)]
     scaling = spread ** -rng.permutation(np.linspace(0, 1, d))
@@ -165,7 +169,7 @@ def test_no_integer_vector_is_longer_than_the_radius(d, spread):
 def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
     """A row adds the same integers to a sum with and without the fast test for rows that are too short to be clipped.
 
-    The rows have `d` columns.
+    The fast test compares an upper bound of the scaled norm with the clip norm. The rows have `d` columns.
     """
     basis, scaling, X = drawn_near(d, 40.0, np.random.default_rng(d))
     found = []
@@ -203,7 +207,8 @@ def test_rounding_the_sum_is_charged(neighbors, grouped):
 def test_a_basis_that_is_not_orthogonal_is_refused_or_not_trusted():
     """`bases.Basis` raises a ValueError if a matrix that it is made of is not orthogonal, up to rounding to six digits.
 
-    With a matrix of only six digits, rows are rotated one by one: to rotate only their sum needs more digits.
+    With a `Basis` of a matrix that has only six digits, rows are rotated one by one, because to rotate only the sum of
+    the rows needs more digits.
     """
     for factor in ([[3.0, 3], [0, 3]], [[1.0, 1e-3], [0, 1]], [[1.0]]):
         with pytest.raises(ValueError, match=r"factors must have an orthogonal matrix of shape \(2, 2\)"):
@@ -328,9 +333,9 @@ def test_simulated_error_is_the_forecast(seed):
 
 
 def test_a_basis_changes_nothing_but_the_coordinates():
-    """A mechanism with a basis U gives what a mechanism without a basis gives for the rotated rows U x.
+    """A mechanism with a basis U agrees for rows x with a mechanism without a basis for the rotated rows U x.
 
-    The parameters and forecasts agree, and so do the released sums after rotation by U.
+    The parameters and forecasts of both agree, and so do the released sums after rotation by U.
     """
     U, S = rotation(), covariance_of()
     sigma, X = np.sqrt(np.diag(U @ S @ U.T)), rows()
@@ -541,9 +546,10 @@ def test_compare_puts_the_best_basis_first():
 
 
 def test_compare_matches_names():
-    """`compare` puts a covariance frame into the order of `columns`, as `GaussianDataMechanism.error` does.
+    """`bases.compare` takes a covariance matrix with column names, and puts it into the order of the option `columns`.
 
-    If `columns` is not given, `compare` takes the names of the frame, and matches other options with these names.
+    `GaussianDataMechanism.error` does this, too. If `columns` is not given, `compare` takes the names of the matrix, a
+    pandas frame, and matches other options with these names.
     """
     cov = pd.DataFrame([[100.0, 6], [6, 4]], index=["income", "age"], columns=["income", "age"])
     options = {"columns": ["age", "income"], "scaling": {"age": 1, "income": 0.1}, "center": {"income": 5, "age": 2}}

@@ -1,4 +1,4 @@
-"""Test `egm.bounds`: upper bounds for the quantiles of a chi-square form, a weighted sum of chi-square variables.
+"""Test `egm.bounds`: upper bounds for the quantiles of a weighted sum of chi-square variables.
 
 For equal weights, the bounds are the numbers that their formulas give by hand. No bound is below the exact quantile.
 """
@@ -80,7 +80,8 @@ def test_theorem4_needs_many_dimensions():
 def test_theorem4_in_any_unit():
     """If sigma is multiplied by c = 2**k, `bounds.theorem4` is multiplied by c**2, without a rounding error.
 
-    The bound is infinite if it would overflow. It is never rounded to 0, because it would then be no bound.
+    This function bounds the mean squared noise of `GaussianDataMechanism`, and sigma has the standard deviations of the
+    columns. The bound is infinite if it would overflow. It is never rounded to 0, because it would then be no bound.
     """
     for power in (-500, 0, 480):
         assert bounds.theorem4(np.ldexp(np.ones(40), power), 5) == np.ldexp(bounds.theorem4(np.ones(40), 5), 2 * power)

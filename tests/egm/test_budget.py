@@ -125,7 +125,8 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 
     For the noise multiplier z, this is about `sensitivity` z (1 + 2**-30), where `sensitivity` is how far the integers
     of neighboring data can differ, or None if this is not tested. The standard deviation is also at least 2**40 z or
-    2**55, whichever is smaller, so that rounding to integers costs little.
+    2**55, whichever is smaller, so that rounding to integers costs little. The fixture `silent` records the standard
+    deviation and replaces the noise by zeros.
     """
     mechanism.release(X)
     ((std, size),) = silent
@@ -336,7 +337,8 @@ def test_pure_releases_may_add_up_by_any_rule():
 def test_decimal_shares_fill_the_total(total, share):
     """A budget grants k releases that each cost `share`, if k times `share` is `total` but for rounding to doubles.
 
-    The exact sum of k such doubles may be slightly above the total.
+    The exact sum of k such doubles may be slightly above the total. Both numbers are zCDP costs rho, or both are
+    epsilons with delta = 0.
     """
     k = round(total / share)
     assert fill(Budget(rho=total), adaptive(share)) == k
@@ -368,7 +370,8 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, sile
     """Twelve equal releases that use up a budget have together at most its delta, for the noise that they really draw.
 
     Their exact delta is computed with 40 digits and includes the cost of discrete noise. It is smaller than the
-    budget's by at most a relative 1e-7. `total` is the pair (epsilon, delta) of the budget.
+    budget's by at most a relative 1e-7. `total` is the pair (epsilon, delta) of the budget. The fixture `silent`
+    records the standard deviation of the noise.
     """
     epsilon, delta = total
     part = float(gaussian_epsilon(delta, math.sqrt(12) * gaussian(*total).noise_multiplier))
@@ -387,8 +390,8 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, sile
 def test_what_is_split_is_granted_so_often(parts, rule):
     """A release with the cost that `Budget.split(parts)` returns is granted exactly `parts` times.
 
-    If its epsilon is larger by a relative 1e-6, it is granted fewer times. The budget with this `rule` of composition
-    is new, or has already granted one release.
+    A release whose epsilon is larger by a relative 1e-6 is granted fewer times. The budget with this `rule` of
+    composition is new, or has already granted one release.
     """
     for before in ([], [gaussian(0.3, 1e-7)]):
         spent = charged(before, epsilon=1, delta=DELTA, rule=rule)
@@ -525,7 +528,10 @@ PUBLIC = {  # mistakes that show without the values
 
 @pytest.mark.parametrize("mistake", PUBLIC)
 def test_a_mistake_that_anybody_may_see_costs_nothing(mistake, tmp_path):
-    """A release that fails because of public facts, such as the type or the shape of its data, costs nothing."""
+    """A release that fails because of public facts, such as the type or the shape of its data, costs nothing.
+
+    `mistake` is a key of PUBLIC, which has a mechanism, wrong data, and the error.
+    """
     mechanism, X, error = PUBLIC[mistake]
     spent = Budget(tmp_path / "journal", rho=1.0)
     with pytest.raises(error):
@@ -752,9 +758,10 @@ def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
 
 
 def test_several_columns_are_never_released_for_the_price_of_one():
-    """Data that claim to be one column, but whose entries are arrays, are refused by `Budget.quantile` and `release`.
+    """`Budget.quantile` and `Budget.release` refuse data with the shape of one column whose entries are arrays.
 
-    The refusal costs nothing if the type of the data shows the arrays, and the full cost if only the values do.
+    The refusal costs nothing if the type of the data shows the arrays. It costs as much as a release if only the values
+    show them.
     """
     pl = pytest.importorskip("polars")
     X = np.ones((50, 4))

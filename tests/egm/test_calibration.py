@@ -1,4 +1,4 @@
-"""Test that the calibration of Gaussian noise agrees with values of 30 digits and with laws of the privacy curve.
+"""Test the calibration of Gaussian noise by stored values with 30 digits, and by properties of the privacy curve.
 
 The privacy curve is the least delta as a function of epsilon.
 """
@@ -90,8 +90,9 @@ def test_epsilon_inverts_delta(epsilon, delta):
 def test_epsilon_next_to_zero_is_found(z, share):
     """Where the exact epsilon is nearly 0, `gaussian_epsilon` is at most 1e-13 * delta / slope above it, and not below.
 
-    D is the delta at epsilon = 0, and `share` is delta / D. The slope is that of the privacy curve at 0 without its
-    sign, Phi(-1/(2z)). Because the curve is convex, the exact epsilon is nearly (D - delta) / slope for a delta near D.
+    `z` is the noise multiplier. D is the delta at epsilon = 0, and `share` is delta / D. The slope is that of the
+    privacy curve at 0 without its sign, Phi(-1/(2z)), where Phi is the normal distribution function. Because the curve
+    is convex, the exact epsilon is nearly (D - delta) / slope for a delta near D.
     """
     delta = float(gaussian_delta(0.0, z)) * share
     found = float(gaussian_epsilon(delta, z))
@@ -291,9 +292,9 @@ def test_every_allowed_parameter_has_an_answer():
     """`analytic_noise_multiplier` gives enough noise for epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1.
 
     For parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, and `zcdp_epsilon` is not negative.
-    `zcdp_rho` does not fall if epsilon grows, and is above 0 for delta > 1e-150. No result is NaN, and nothing warns.
-    `gaussian_delta` and `zcdp_rho` have answers up to 1.79e308. For epsilon = 0 and a large noise multiplier z, z times
-    delta is the density of the standard normal distribution at 0.
+    `zcdp_rho` does not fall if epsilon grows, and is above 0 for delta > 1e-150. No result is NaN, and there are no
+    warnings. `gaussian_delta` and `zcdp_rho` return valid results for an epsilon up to 1.79e308. For epsilon = 0 and a
+    large noise multiplier z, z times delta is the density of the standard normal distribution at 0.
     """
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
     delta = np.concatenate([np.geomspace(1e-300, 0.9, 12), 1 - np.geomspace(0.1, 1.2e-16, 12)])

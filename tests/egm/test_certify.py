@@ -51,7 +51,8 @@ def is_enclosed(number, enclosure, digits=30):
 def law_of(weights, dof=1.0, nc=0.0, normal=0.0, exponent=0):
     """Return Q = sum_j weights_j chi2(dof_j, nc_j) + `normal` Z, divided by 2 ** `exponent`, as the object `Law`.
 
-    Z is a standard normal variable. `dof` and `nc` are numbers or lists. The object computes with balls of 300 bits.
+    Z is a standard normal variable. `dof` and `nc` are numbers or lists. The numbers in the object are balls, that is,
+    intervals of ball arithmetic, with a precision of 300 bits.
     """
     weights = np.array(weights, dtype=float)
     dof, nc = (np.broadcast_to(np.array(v, dtype=float), weights.shape) for v in (dof, nc))
@@ -86,7 +87,8 @@ def shared(form):
 def once(cases, monkeypatch):
     """Let all tests of one chi-square sum share the `Law` and the contours of integrals that `gx2.certify` computes.
 
-    `cases` holds the stored values of the sum, with its parameters. What is computed is kept in `shared`.
+    A `Law` is the distribution of a sum. `cases` holds the stored values of the sum, with its parameters. What is
+    computed is kept in the dictionary that `shared` returns.
     """
     made = shared(json.dumps(cases[0]["form"]))
 
@@ -105,11 +107,11 @@ def once(cases, monkeypatch):
 
 @stored
 def test_stored_tails_are_enclosed(cases, once):
-    """The interval of `gx2.certify` contains each stored tail probability of a chi-square sum.
+    """The interval of `gx2.certify` contains each stored tail probability of a weighted sum of chi-square variables.
 
-    `cases` are the stored tails of one sum at several points. At each point, the smaller tail is compared by its
-    logarithm, and the larger tail as it is. The logarithm of the smaller tail that `gx2` returns lies in the interval,
-    too, up to its estimated error.
+    `cases` are the stored tails of one sum at several points. At each point, the logarithm of the smaller tail is
+    compared, and of the larger tail the probability. The logarithm of the smaller tail that `gx2` computes lies in the
+    interval, too, up to its estimated error. The fixture `once` makes the tests faster.
     """
     parts = terms(cases[0]["form"])
     for case in cases:
@@ -174,8 +176,9 @@ FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
 def test_far_tails_of_the_toolbox(form, of, x):
     """The logarithms of far tails, down to 1e-600, from `egm.gx2` agree with the middles of certified intervals.
 
-    The points `x` are from figures that Das published for his toolbox. `form` has the parameters of a distribution, and
-    `of` is "logsf" (upper tail) or "logcdf" (lower tail).
+    They agree up to 1e-12 or a relative 1e-15, whichever is larger. The points `x` are from figures that Das published
+    for his toolbox. `form` has the parameters of a distribution, and `of` is "logsf" (upper tail) or "logcdf" (lower
+    tail).
     """
     enclosure = gx2.certify(x, **form, of=of)
     value = getattr(gx2, of)(x, **form)
@@ -187,7 +190,7 @@ def test_far_tails_of_the_toolbox(form, of, x):
 
 
 def normal_cdf(x):
-    """Return the standard normal distribution function at `x`, a number of mpmath, with many digits even far out."""
+    """Return the standard normal distribution function at `x`, a number of mpmath, accurately even in the far tails."""
     return mp.erfc(-x / mp.sqrt(2)) / 2
 
 
@@ -258,9 +261,9 @@ laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 
 
 def wide(law, y, upper, density=False):
-    """Return a ball with about 180 certain bits of a tail of `law` at `y`, or of the density if `density` is true.
+    """Return a ball, an interval with about 180 certain bits, that contains a tail or the density of `law` at `y`.
 
-    The tail is the upper one if `upper` is true.
+    It is the density if `density` is true, and otherwise the upper tail if `upper` is true, or else the lower tail.
     """
     with flint.ctx.workprec(300):
         y = flint.arb(y)
@@ -270,7 +273,7 @@ def wide(law, y, upper, density=False):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_more_bits_give_a_ball_inside(parameters, y, upper):
-    """With fewer bits, the ball of a tail or density becomes larger, and contains the ball that more bits give.
+    """With fewer bits, the ball (interval) of a tail or density is larger, and contains the ball that more bits give.
 
     `parameters` are those of the distribution, and `y` is the point. The tail is the upper one if `upper` is true, and
     otherwise the lower one.
@@ -289,7 +292,7 @@ def test_more_bits_give_a_ball_inside(parameters, y, upper):
 @laws
 @pytest.mark.parametrize("upper", [True, *slow(False)], ids=["upper", "lower"])
 def test_any_contour_is_right(parameters, y, upper):
-    """The ball of a tail or density contains the true value even if the contour of its integral is badly chosen.
+    """The ball (interval) of a tail or density contains the true value even if the contour of integration is a bad one.
 
     The ball is a sum along the contour, plus and minus a bound on its error. The distribution has the `parameters`, and
     its tail at `y` is the upper one if `upper` is true. Some of the random contours give a sum that is wrong by more
@@ -368,10 +371,10 @@ def test_bound_of_the_rest(parameters, y, upper):
 @pytest.mark.slow
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_clusters_change_nothing(upper, monkeypatch):
-    """If a sum has more than 500 weights, and similar ones are clustered to save time, a tail's ball is still right.
+    """If similar weights of a sum are put together, to save time, the ball (interval) of a tail overlaps the exact one.
 
-    The ball with clusters overlaps the one without them, and has an accuracy of at least 50 bits. The tail is the upper
-    one if `upper` is true.
+    Weights are put together, in clusters, if a sum has more than 500 different ones. The exact ball is computed without
+    clusters. The ball with clusters has an accuracy of at least 50 bits. The tail is the upper one if `upper` is true.
     """
     rng = np.random.default_rng(4)
     weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])
@@ -389,11 +392,11 @@ def test_clusters_change_nothing(upper, monkeypatch):
 
 @pytest.mark.parametrize(("dof", "nc"), [(1.5, 0.0), (1e-9, 0.5)])
 def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
-    """A ball for a cluster of similar weights contains the exact cumulant function, even with few terms of its series.
+    """For a cluster of similar weights, a ball (interval) contains the exact cumulant function, even with few terms.
 
-    The ball includes a bound on the rest of the series. `Edge.log_size` bounds an integrand from above, and
-    `Edge.rest` its integral. Clusters do not make these bounds smaller. `dof` and `nc` are the degrees of freedom and
-    the noncentrality for every weight.
+    The ball is made from the first terms of a series, and includes a bound on the remaining terms. `Edge.log_size`
+    bounds an integrand from above, and `Edge.rest` its integral. Clusters do not make these bounds smaller. `dof` and
+    `nc` are the degrees of freedom and the noncentrality for every weight.
     """
     weights = np.append(np.linspace(0.3, 0.304, 40), 0.4)
     law = law_of(weights, dof, nc)
@@ -431,8 +434,8 @@ def test_scale_mirror_and_order(of, x):
     """If the weights change their unit, sign or order, the interval of `gx2.certify` changes accordingly.
 
     The unit of the weights and of `x` is changed by a power of two, so that nothing is rounded. A tail then keeps its
-    interval, and that of a density is divided by this power. With the other sign of the weights and of `x`, the upper
-    tail becomes the lower one. Another order changes nothing. `of` is the tail or density.
+    interval, and that of a density is divided by this power. With the opposite sign of the weights and of `x`, the
+    upper tail becomes the lower one. Another order of the weights changes nothing. `of` names the tail or density.
     """
     value = gx2.certify(x, **SIGNED, of=of)
     scaled = {name: 8 * np.array(SIGNED[name]) for name in ("weights", "normal", "shift")}
@@ -479,9 +482,10 @@ def test_median_of_a_symmetric_law_is_0():
 
 @pytest.mark.parametrize("p", [*slow(0.5), 1e-12])
 def test_results_of_gx2_with_many_weights(p):
-    """For 10,000 weights, `gx2.isf` agrees with the certified quantile, and `gx2.sf` with the certified tail.
+    """For 10,000 weights, `gx2.isf` and `gx2.sf` agree with the quantile and the tail that `gx2.certify` proves.
 
-    The tail at the quantile has the probability `p`.
+    The quantile x, whose upper tail has the probability `p`, agrees to a relative 1e-14. The tail at x lies in the
+    certified interval, up to the error that `gx2.sf` estimates.
     """
     weights = np.arange(1, 10_001.0) ** -0.3
     x = gx2.isf(p, weights)
@@ -548,7 +552,11 @@ def test_without_flint_the_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize("number", [1.0, 0.1, -0.1, 1e300, -1e-300, 3e-320, 0.0])
 def test_rounding_is_outwards(number):
-    """`rounded` returns the doubles next below and above a ball; both are `number` if the ball is only this point."""
+    """`rounded` returns the largest double below a ball (interval) and the smallest double above it.
+
+    For a ball that is only the point `number`, both are `number`. For a point at a distance of 2**-1200 from `number`,
+    one of them is `number`, and the other the next double on the side of the point.
+    """
     ball = flint.arb(number)
     assert rounded(ball) == Enclosure(number, number)
     with flint.ctx.workprec(4000):

@@ -194,7 +194,10 @@ HABITS = {  # name of the file, content, options
 
 @pytest.mark.parametrize("name", HABITS)
 def test_files_of_other_habits_give_the_same_sum(released, silent, name):
-    """`egm sum` releases the same sum if the CSV file has another delimiter, decimal sign, encoding or compression."""
+    """`egm sum` releases the same sum if the CSV file has another delimiter, decimal sign, encoding or compression.
+
+    `name` is the kind of CSV file, a key of HABITS. The fixture `silent` replaces the noise by zeros.
+    """
     file, content, options = HABITS[name]
     Path(file).write_bytes(content(rows()))
     assert released("sum", file, *SUM[2:], *options)["estimate"] == mechanism().release(rows()).estimate.tolist()
@@ -207,7 +210,7 @@ def test_a_folder_gives_the_sum_of_its_files(released, silent):
 
 
 def test_missing_is_passed_to_the_mechanism(egm, monkeypatch, folder):
-    """The mechanism gets the value of the option --missing, and NaN in the place of each missing value.
+    """`egm sum` gives the mechanism the value of the option --missing, and NaN in the place of each missing value.
 
     The option says what to do with missing values. Without it, a missing value is an error, which names its row and
     column.
@@ -325,7 +328,8 @@ HEADERS = {  # line 1, options, and the --header that "auto" takes for line 1, o
 def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
     """If line 1 of a CSV file could be a header or a person's data, `egm sum` demands --header yes or no.
 
-    If line 1 is clearly one of the two, `egm sum` needs no option. No error shows an entry of the file.
+    If line 1 is clearly one of the two, `egm sum` needs no option. No error shows an entry of the file. `name` is a key
+    of HEADERS, which has line 1, the options of the command, and what line 1 is taken for.
     """
     line, options, expected = HEADERS[name]
     (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
@@ -366,8 +370,8 @@ def test_adaptive_asks_for_the_header(egm):
 def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
     """If the number of rows is private, `egm sum` accepts a CSV file without rows of data.
 
-    `header` is line 1 of the file, or empty. The released sums are pure noise, at most eight standard deviations from
-    0.
+    `header` has the column names in line 1 of the file, or is empty if there are none. The released sums are pure
+    noise, at most eight standard deviations from 0.
     """
     write_csv("none.csv", rows()[:0], header)
     options = (*(SUM[2:] if header else PLAIN), *PRIVATE, "--header", "yes" if header else "no")
@@ -377,7 +381,7 @@ def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
 
 
 class Name(str):
-    """String; `Name.compared` counts how often any string of this class is compared by `==`."""
+    """String class whose attribute `compared` counts how often strings of this class are compared by `==`."""
 
     compared = 0
     __hash__ = str.__hash__
@@ -674,7 +678,10 @@ ODD_NAMES = ["'a", "''", "a\tb", "a\nb", "\u202e", "\x1b[1m", "\U000e0001", "C:\
 
 @pytest.mark.parametrize("form", [("--format", "csv"), ("--plain",), ("--format", "json")])
 def test_odd_names_of_columns_in_a_release_are_found_again(egm, folder, form):
-    """`egm` reads the output of a release as the file of --sigma, whatever characters are in the column names."""
+    """`egm` reads the output of a release as the file of --sigma, whatever characters are in the column names.
+
+    `form` has the options that choose the format of the release.
+    """
     pq.write_table(pa.table(dict.fromkeys(ODD_NAMES, np.ones(9))), "f.parquet")
     pq.write_table(pa.table({"column": ODD_NAMES, "sigma": np.arange(1.0, len(ODD_NAMES) + 1)}), "s.parquet")
     name = f"release.{'json' if 'json' in form else 'csv'}"
@@ -1368,7 +1375,10 @@ def test_what_does_not_go_with_groups_costs_nothing(egm, people, command, option
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, (*SUM_OF_PEOPLE, *GROUPS), ADAPTIVE_OF_PEOPLE])
 def test_persons_out_of_order_cost_nothing(egm, people, command):
-    """A release fails before its cost is recorded if the file is not sorted by person, and succeeds if it is sorted."""
+    """A release fails before its cost is recorded if the file is not sorted by person, and succeeds if it is sorted.
+
+    `command` has the arguments of `egm`, and `people` writes the file.
+    """
     people(np.arange(N) % 200)
     code, out, err = egm(*command, "--budget", "b.budget")
     assert (code, out, len(err)) == (2, b"", 1)
@@ -1398,7 +1408,10 @@ def test_a_private_number_of_persons_is_not_compared(egm, people, options):
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
 def test_a_missing_person_is_charged(egm, people, command):
-    """A row without a person makes a release fail after its cost is recorded, because the error is about the data."""
+    """A row without a person makes a release fail after its cost is recorded, because the error is about the data.
+
+    `command` has the arguments of `egm`, and `people` writes the file.
+    """
     people(["", *range(N - 1)])
     code, out, err = egm(*command, "--rows", "400", "--budget", "b.budget")
     assert (code, out) == (2, b"")
@@ -1513,7 +1526,8 @@ def test_budget_is_shown(egm, total):
 def test_a_sample_is_charged_and_shown(egm, released, command):
     """With --sample 0.25, `egm sum` and `egm mean` use a random sample of the rows, and `egm budget show` shows 0.25.
 
-    The release is that of a mechanism for a quarter of the rows, and its noisy count is about 100 of the 400 rows.
+    Each row is in the sample with the probability 0.25. The mechanism is made for a quarter of the rows, and the noisy
+    number of rows in the release is about 100 of the 400. `command` is "sum" or "mean".
     """
     made = ("budget", "new", "b.budget", "--epsilon", "2", "--delta", "1e-5", "--neighbors", "add_remove")
     egm(*made, "--simulation")
@@ -1604,7 +1618,8 @@ def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
 def test_only_a_budget_that_exists_is_named(egm, folder, n, named):
     """If epsilon is too small for `egm adaptive`, the message names a larger one, unless that would be above rho = 1e6.
 
-    The message also names a number of rows. The larger epsilon, and the number of rows, are each enough.
+    The message also names a number of rows. The larger epsilon, and the number of rows, are each enough. `named` says
+    whether the message for `n` rows of data names an epsilon.
     """
     (folder / "few.csv").write_text(("1," * 399 + "1\n") * n)
     wide = ("--radius", "1e100", "--sigma-range", "1e-100,1")
@@ -1646,7 +1661,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 @pytest.fixture
 def heard():
-    """Let a test receive the signals in SIGNALS, even if the tests were started with one ignored (by nohup)."""
+    """Let a test receive the signals in SIGNALS, even if the tests were started with one of them ignored (by nohup)."""
     ignored = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, signal.SIG_DFL)

@@ -28,10 +28,11 @@ def derivative(f, step):
     [(1, 1.0, False), (3, 2.0, False), (3, 2.0, True), (50, 1.5, True), (400, 1.2, True), (3, 1e-9, True)],
 )
 def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
-    """`loss_and_slopes` returns a squared loss by clipping, and its derivatives with respect to the log variances.
+    """`loss_and_slopes` returns a squared error by clipping, and its derivatives with respect to the log variances.
 
-    The derivatives agree with finite differences. The squared clip norm is `fraction` times the mean squared norm of a
-    row with `d` entries. `noncentral` says whether the rows have a mean other than 0.
+    The error is a weighted sum of moments of what a normal row loses by clipping, and the variances are those of the
+    row's `d` entries. The derivatives agree with finite differences. The squared clip norm is `fraction` times the mean
+    squared norm of a row. `noncentral` says whether the rows have a mean other than 0.
     """
     rng = np.random.default_rng(d)
     weights, by_square, by_mean = np.exp(rng.normal(0, 1, (3, d)))
@@ -51,11 +52,11 @@ def test_slopes_of_the_loss_are_its_derivatives(d, fraction, noncentral):
 
 
 def error_of(mechanism, axes, mean, factors):
-    """Return the expected squared error of `mechanism` if its clip region were the ellipsoid with the semi-axes `axes`.
+    """Return the expected squared error of `mechanism` if it clipped rows to the ellipsoid with the semi-axes `axes`.
 
-    It is the variance of the noise plus the squared error by clipping. `mean` is the true mean of the rows. Their true
-    standard deviations are sigma times each of the `factors` in turn, and the error by clipping is averaged over the
-    factors.
+    The ellipsoid lies around the mechanism's center. The error is the variance of the noise plus the squared error by
+    clipping. `mean` is the true mean of the rows. Their true standard deviations are sigma times each of the `factors`
+    in turn, and the error by clipping is averaged over the factors.
     """
     z, center = mechanism.noise_multiplier, mechanism.center
     size = np.sum(axes**2)
@@ -73,10 +74,10 @@ def error_of(mechanism, axes, mean, factors):
 def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon):
     """No pair of scaling and clip norm has less expected error than the "optimal" pair, up to a relative 1e-8.
 
-    The test computes only the gradient of the error at this pair. The error is strongly convex in the semi-axes of the
-    clip region, so a small gradient means that the error is near its minimum (chapter 15 of the book). The true mean is
-    `offset` sigma from the center. `n`, `epsilon`, `neighbors` and `factor` (`sigma_factor`) are arguments of the
-    mechanism.
+    A pair is given by the semi-axes of the ellipsoid to which rows are clipped. The error is strongly convex in them
+    (chapter 15 of the book), so the test computes only its gradient at the optimal pair: a small one means that the
+    error is near its minimum. The true mean is `offset` sigma from the center. `n`, `epsilon`, `neighbors` and `factor`
+    (`sigma_factor`) are arguments of the mechanism.
     """
     sigma, center = np.array([5.0, 1.0, 1.0, 0.02]), np.array([3.0, -1.0, 0.5, 0.0])
     options = BEST | {"center_std": offset * sigma, "sigma_factor": factor, "neighbors": neighbors, "center": center}
@@ -114,7 +115,8 @@ def test_the_pair_has_less_error_than_one_after_the_other():
 def test_the_pair_is_never_worse_than_a_given_scaling(options):
     """The best pair of scaling and clip norm has no more expected error than three scalings with their best clip norms.
 
-    The three are `scaling.expected_norm`, `scaling.optimal`, and no scaling.
+    The three are `scaling.expected_norm`, `scaling.optimal`, and no scaling. `options` are further options of the
+    mechanism.
     """
     for sigma, n in itertools.product((zipf_sigma(5, 0.5), zipf_sigma(60, 1.5)), (300, 10**4)):
         lemma, best = scaling.expected_norm(sigma), scaling.optimal(sigma, 1 / n)
@@ -153,9 +155,9 @@ def test_the_pair_keeps_the_least_clip_norm():
 def test_the_pair_is_found_where_it_is_far_from_the_start():
     """The best pair of scaling and clip norm is found even if the center of one of five columns may be 1000 sigma off.
 
-    The option center_std declares this error of the center. The semi-axis of the clip region is then 1000 to 1030 sigma
-    in this column, and 4 to 100 sigma in the others. The forecast squared error is at most 2 % above the variance of
-    the noise in this column.
+    The option center_std declares this error of the center. The ellipsoid to which rows are clipped then has a
+    semi-axis of 1000 to 1030 sigma in this column, and of 4 to 100 sigma in the others. The forecast squared error is
+    at most 2 % above the variance of the noise in this column.
     """
     it = GaussianDataMechanism(np.ones(5), 10**6, 1.0, 1e-9, center_std=[1000.0, 0, 0, 0, 0], **BEST)
     axes = it.clip_norm / it.b

@@ -109,7 +109,8 @@ def test_sums_are_those_of_the_names(holder, tmp_path):
 def test_a_table_in_another_order_is_not_copied_as_a_whole(make):
     """To put the columns of a table in the mechanism's order, a release needs less memory than a copy of the table.
 
-    For a table of 24 MB it needs less than 20 MB, because it puts only a few rows at a time in order.
+    For a table of 24 MB it needs less than 20 MB, because it puts only a few rows at a time in order. The function
+    `make` makes the table, a data frame.
     """
     n = 1_000_000
     held = make({name: np.ones(n) for name in OTHER})
@@ -237,7 +238,7 @@ def test_bad_columns_are_named(columns, error, message):
 
 
 def test_many_names_are_matched_in_no_time():
-    """20 000 column names are matched with those of the mechanism in a short time, although the order differs.
+    """A table with 20 000 column names in another order is checked against the mechanism's names in a short time.
 
     If each name were compared with all others, the test would take minutes. A name that is missing is an error.
     """
@@ -453,7 +454,7 @@ EMPTY = {
 def test_no_rows_are_rows_where_their_number_is_private(empty, rng):
     """If the number of rows is private, `release` accepts data without rows: an error would reveal that there are none.
 
-    `rng` is None for secure noise, or a generator whose noise is zero.
+    `empty` is a kind of such data, a key of EMPTY. `rng` is None for secure noise, or a generator whose noise is zero.
     """
     release = mechanism(neighbors="add_remove", center=0.0).release(EMPTY[empty](), rng=rng)
     assert np.all(np.abs(release.estimate) < 8 * release.noise_std)
@@ -533,7 +534,8 @@ WHEN = [date(2024, 2, 29), date(1999, 12, 31), date(2024, 2, 29)]
 def test_split_takes_columns_away_and_returns_their_entries(make):
     """`_tables.split` takes named columns out of a data frame, and returns the rest and the entries as arrays.
 
-    The rest is a data frame of the same library. The entries are unchanged, for integers, text, flags and dates.
+    The rest is a data frame of the same library. The entries are unchanged, for integers, text, flags and dates. The
+    function `make` makes the data frame.
     """
     labels = {"person": [7, 2**62 + 1, 7], "city": ["Ulm", "Å", ""], "flag": [True, False, True], "when": WHEN}
     held = make({"age": [1.0, 2.0, 3.0], **labels, "visits": [4, 5, 6]})

@@ -44,7 +44,10 @@ def data():
 
 
 def estimate(X, n=N, **options):
-    """Return the sum of the rows of `X` as GaussianDataMechanism releases it, with parameters that clip many rows."""
+    """Return the sum of the rows of `X` as GaussianDataMechanism releases it, with parameters that clip many rows.
+
+    `n` is the declared number of rows, and `options` are further options of the mechanism.
+    """
     options = {"center": MU, "clip_probability": 0.3, "columns": ("a", "b", "c"), **options}
     return GaussianDataMechanism(SIGMA, n, 1.0, 1e-6, **options).release(X).estimate
 
@@ -55,7 +58,10 @@ def seen(block):
 
 
 def unknown(X, chunks):
-    """Return a dask array of the rows of `X`, whose number dask does not know; `chunks` divide it into blocks."""
+    """Return a dask array of the rows of `X` in blocks of the sizes `chunks`, without its number of rows.
+
+    The rows are chosen from a larger array when the array is computed, so dask does not know before how many there are.
+    """
     X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
     return X[X[:, 0] > -1e5]
 
@@ -77,8 +83,8 @@ CHUNKED = {
 def test_each_row_is_in_one_result_and_in_order(chunked):
     """`results` sums each block of rows of a dask array, and adds up neighboring sums until at most 16 are left.
 
-    Blocks are summed by a given function, here `seen`, which returns a list of the rows; to add lists joins them. Each
-    row must be in one sum, and in order.
+    A given function sums a block: here `seen`, whose sum is a list of the rows, and lists are added by joining them. So
+    each row must be in one list, and in order. `chunked` is a kind of dask array, a key of CHUNKED.
     """
     X = CHUNKED[chunked](data())
     parts = results(X, seen)
@@ -244,8 +250,8 @@ print(between - before, peak() - before, whole.nbytes)
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
     """A release of an array in 64 blocks needs less additional memory than a quarter of the array's size.
 
-    Additional means: beyond the peak of a release of the first four blocks. `kind` is "zarr" or "parquet", the kind of
-    file that holds the array.
+    The additional memory is the difference between the peaks of a release of the whole array and of a release of its
+    first four blocks. `kind` is "zarr" or "parquet", the kind of file that holds the array.
     """
     X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
     if kind == "zarr":

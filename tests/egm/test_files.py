@@ -196,7 +196,10 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_spellings_of_one_table(saved, name):
-    """`files.rows` reads the same table from CSV files that differ in quotes, spaces, line ends or forms of numbers."""
+    """`files.rows` reads the same table from CSV files that differ in quotes, spaces, line ends or forms of numbers.
+
+    `name` is a kind of file, a key of SPELLINGS.
+    """
     it = files.rows(saved(SPELLINGS[name]), header="no" if name == "no header" else "auto")
     assert it.names == (("1", "2") if name == "no header" else ("a", "b"))
     assert np.array_equal(whole_table(it), [[1, 2], [3, 4]])
@@ -296,7 +299,10 @@ def test_missing_values_are_nan_or_an_error(tmp_path, cell, options):
 @pytest.mark.parametrize("row", [0, 1, 2])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", " ", "\v"])
 def test_a_row_without_values_is_a_row(saved, delimiter, row):
-    """A row whose cells are all empty counts as a row, wherever it is, also if the delimiter looks like a blank."""
+    """A row whose cells are all empty counts as a row, wherever it is, also if the delimiter looks like a blank.
+
+    The empty row is the one with the index `row` of three rows, and `delimiter` separates the cells of the file.
+    """
     X = np.array([[1.5, 2, 2], [3, 4, 5], [6, 7, 8]])
     X[row] = np.nan
     lines = [delimiter.join("" if np.isnan(x) else str(x) for x in values) for values in X]
@@ -339,7 +345,7 @@ ODD_TEXT = st.text(st.sampled_from('ab ,;"\n\u2028'), min_size=1, max_size=8).fi
 def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
     """`files.rows` reads a file that module csv wrote, with line breaks, quotes and delimiters in cells.
 
-    It reads blocks of `step` rows.
+    The file has the pairs (text, number) in `rows`, and is read in blocks of `step` rows.
     """
     path = tmp_path_factory.mktemp("odd") / "t.csv"
     with open(path, "w", newline="") as file:
@@ -461,7 +467,11 @@ def test_labels_of_a_csv_file_are_texts_as_written(saved, options):
 
 
 def test_labels_are_known_as_names_of_line_1(tmp_path):
-    """`files.rows` takes line 1 for a header if each of its texts is a name in `known` or `labels`; else it fails."""
+    """`files.rows` takes line 1 of a CSV file for a header if each text in it is a name in `known` or `labels`.
+
+    These are arguments of `files.rows`. If line 1 has another text, a FileError is raised, because the line may be a
+    person's data.
+    """
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
     assert it.names == ("age", "pay")
@@ -743,8 +753,9 @@ print(rows, peak() - before)
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
     """`files.rows` reads a table of 48 to 104 MB with less than 40 MB of additional memory.
 
-    `kind` is the kind of file. The rows of the Parquet file are all in one row group, so that a reader of whole row
-    groups would need more. `rows` and `columns` are the size of the table.
+    `kind` is the suffix of the file, where "F.npy" means an array in Fortran order. The rows of the Parquet file are
+    all in one row group, so that a reader of whole row groups would need more. `rows` and `columns` are the size of the
+    table.
     """
     names = [f"c{i}" for i in range(columns)]
     X = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", float, (rows, columns), fortran_order=kind == "F.npy")

@@ -85,10 +85,11 @@ def test_two_ways_to_the_moments_agree(seed):
 @pytest.mark.parametrize("narrow", [1e-1, 1e-3, 1e-6])
 @pytest.mark.parametrize("distance", [1.0, 2.83, 14.1, 1000.0])
 def test_a_center_that_is_off_in_a_narrow_column(narrow, distance):
-    """The forecast of `GaussianDataMechanism.error` is right if the center is off by `distance` in a narrow column.
+    """If the center is wrong by `distance` in a narrow column, `GaussianDataMechanism.error` still forecasts the error.
 
-    This column has the small standard deviation `narrow`, and the other one has 1.4. The forecast is compared with
-    numerical integration, which is less exact if many rows are near the clip norm.
+    This column has the small standard deviation `narrow`, and the other one has 1.4. The forecast agrees with numerical
+    integration to a relative 1e-7, or to 1e-3 for the smallest distance, where many rows are near the clip norm and the
+    integration is less exact.
     """
     it = GaussianDataMechanism([1.0, 1.0], 1000, 1.0, 1e-6, clip_probability=0.3, scaling="none")
     z, (nodes, mass) = np.linspace(-12, 12, 40_001), np.polynomial.hermite_e.hermegauss(41)
@@ -104,9 +105,9 @@ def test_a_center_that_is_off_in_a_narrow_column(narrow, distance):
 
 
 def test_moments_of_clustered_weights():
-    """For 400 weights, `gx2.clip_moments` is right although it gathers similar weights in groups to be faster.
+    """For 400 weights, `gx2.clip_moments`, which puts similar weights into groups, agrees with a method without groups.
 
-    The tolerance is a relative 1e-11.
+    The results are moments of the part that a normal row loses by clipping. They agree to a relative 1e-11.
     """
     weights = zipf_sigma(400, 1.0) ** 2
     x = gx2.isf(1e-3, weights)
@@ -137,8 +138,8 @@ def test_transforms_of_the_lost_share_agree_with_40_digits(size):
 def test_moments_scale_and_permute(factor, order, x):
     """The results of `gx2.clip_moments` are permuted like the weights, and do not change with their unit.
 
-    `order` is the permutation. The unit is that of the weights and of the squared clip norm `x`, and changes by
-    `factor`.
+    The results are moments of the part that a normal row loses by clipping. `order` is the permutation. The unit is
+    that of the weights and of the squared clip norm `x`, and changes by `factor`.
     """
     weights, nc, order = 1 / np.arange(1.0, 6), np.array([0, 1, 0, 0.5, 3]), list(order)
     once = np.array(gx2.clip_moments(x, weights, nc=nc))
@@ -190,7 +191,10 @@ def test_forecast_agrees_with_simulation(setting):
 
 
 def test_forecast_has_no_center_error_at_the_center():
-    """`forecast.clipping` returns a squared bias of exactly zero if the center is the true mean of the rows."""
+    """`forecast.clipping` returns a squared bias of exactly zero if the center is the true mean of the rows.
+
+    Its other result, the variance of the error by clipping, is not zero.
+    """
     sigma = zipf_sigma(6, 1.0)
     variance, bias = forecast.clipping(sigma, 50, expected_norm(sigma), 0.8)
     assert variance > 0
@@ -274,7 +278,7 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 
 
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
-    """If the center and sigma are declared to be uncertain, `error()` is the mean of two forecasts for wrong guesses.
+    """If center and sigma are declared to be uncertain, `GaussianDataMechanism.error()` is the mean of two forecasts.
 
     In both forecasts, the true mean differs from the center by the option center_std. The true sigma is sigma times the
     option sigma_factor in the first forecast, and sigma divided by it in the second. The defaults of center_std and
@@ -300,10 +304,10 @@ def test_forecast_under_doubt_is_the_mean_of_the_cases():
 @pytest.mark.parametrize("off", [0.0, *slow(0.25), 0.5, *slow(1.0)])
 @pytest.mark.parametrize("factor", [0.8, *slow(1.0), 1.25])
 def test_forecast_for_a_wrong_centre_and_sigma_is_what_simulation_shows(off, factor):
-    """`error` with a true mean and a true sigma forecasts the mean squared error by clipping of simulated rows.
+    """For a given true mean and sigma, `GaussianDataMechanism.error` forecasts the error by clipping of simulated rows.
 
-    The true mean is `off` sigma from the center in each column, and the true sigma is `factor` times sigma. The
-    tolerance is 4.5 standard errors.
+    The true mean is `off` sigma from the center in each column, and the true sigma is `factor` times the mechanism's
+    sigma. The forecast agrees with the mean squared error within 4.5 standard errors.
     """
     sigma, n, draws = zipf_sigma(5, 1.0), 400, 3000
     it = GaussianDataMechanism(sigma, n, 1.0, 1e-6, clip_probability=0.02)
@@ -364,8 +368,8 @@ def test_the_optimal_clip_of_the_tutorial():
 def test_confidence_radius_covers_a_doubtful_centre():
     """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
-    If center_std is 0 although the center is wrong, it holds for less than 10 %. The radius holds for a release if the
-    difference between the estimate and the exact sum, after scaling, has a norm of at most the radius.
+    If center_std is 0 although the center is wrong, the radius holds for less than 10 % of the releases. It holds for a
+    release if the difference between the estimate and the exact sum, after scaling, has a norm of at most the radius.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma
@@ -403,7 +407,7 @@ def test_a_bad_true_sigma_is_named():
 @pytest.mark.parametrize("target", ["sample", "population"])
 @pytest.mark.parametrize("d", [1, 4, 300])
 def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
-    """For a diagonal covariance matrix, `error` returns the forecast for the corresponding standard deviations.
+    """For a diagonal covariance, `GaussianDataMechanism.error` makes the forecast for the standard deviations in it.
 
     `d` is the number of columns. `target` is what is estimated: the sum of the rows, or n times the true mean.
     """
@@ -416,9 +420,10 @@ def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
 
 
 def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
-    """Without scaling, the total error that `error` forecasts does not change if normal rows are rotated.
+    """Without scaling, the total error that `GaussianDataMechanism.error` forecasts is not changed by a rotation.
 
-    The smallest eigenvalue of their covariance matrix is only 1e-10. The tolerance is a relative 1e-9.
+    The normal rows are rotated by a random orthogonal matrix. The smallest eigenvalue of their covariance matrix is
+    only 1e-10. The tolerance is a relative 1e-9.
     """
     rng = np.random.default_rng(4)
     V = np.linalg.qr(rng.normal(size=(4, 4)))[0]
@@ -431,9 +436,11 @@ def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
 @pytest.mark.parametrize("d", [2, 3, 8, 30])
 @pytest.mark.parametrize("rank", [1, 2])
 def test_a_covariance_of_low_rank_along_its_eigenvectors(d, rank):
-    """Without scaling, `error` forecasts the same error by clipping along a basis of eigenvectors as without a basis.
+    """Without scaling, the forecast error by clipping is the same with and without a basis of eigenvectors.
 
-    They are eigenvectors of the rows' covariance matrix. By rounding, variances along them can be negative.
+    `GaussianDataMechanism.error` makes the forecast. The basis vectors are eigenvectors of the rows' covariance matrix,
+    which has the shape (`d`, `d`) and the rank `rank`. By rounding, variances along them can be negative. The forecast
+    of AdaptiveDataMechanism for this basis is finite, too.
     """
     rng = np.random.default_rng(d)
     root = rng.normal(size=(d, rank)) * np.geomspace(1e-3, 1e3, d)[:, None]
@@ -451,10 +458,10 @@ def test_a_covariance_of_low_rank_along_its_eigenvectors(d, rank):
 
 @pytest.mark.parametrize("distance", [1.0, 3.0, 10.0, 1000.0])
 def test_a_center_that_is_off_where_rows_have_no_variance(distance):
-    """The forecast of `GaussianDataMechanism.error` is right if the center is off where the rows have no variance.
+    """If the center is wrong where the rows have no variance, `GaussianDataMechanism.error` still forecasts the error.
 
     Relative to the center, the rows are Z (1, 1) + `distance` (1, -1) with one normal variable Z. So the covariance
-    matrix has the rank 1. The forecast is compared with numerical integration over Z.
+    matrix has the rank 1. The forecast agrees with numerical integration over Z to a relative 1e-6.
     """
     it = GaussianDataMechanism([1.0, 1.0], 1000, 1.0, 1e-6, clip_probability=0.3, scaling="none")
     z = np.linspace(-12, 12, 200_001)
@@ -471,7 +478,7 @@ def test_a_center_that_is_off_where_rows_have_no_variance(distance):
 @pytest.mark.parametrize("narrow", [1e-3, 1e-8, 1e-30])
 @pytest.mark.parametrize("target", ["sample", "population"])
 def test_a_scaling_that_hides_a_column_does_not_change_the_forecast(narrow, target):
-    """For independent columns, `error` returns the same forecast from their `covariance` as from their `sigma`.
+    """For independent columns, `error` of GaussianDataMechanism forecasts the same from `covariance` as from `sigma`.
 
     This holds even if the scaling factor `narrow` of one of the two columns is 1e-30. `target` is what is estimated:
     the sum of the rows, or n times the true mean.
@@ -486,10 +493,11 @@ def test_a_scaling_that_hides_a_column_does_not_change_the_forecast(narrow, targ
 
 @pytest.mark.parametrize("seed", range(20))
 def test_correlated_rows_lose_as_much_as_forecast(seed):
-    """For correlated rows, the error apart from noise has the variance and the bias that `error` forecasts.
+    """`GaussianDataMechanism.error` forecasts the variance and the bias of the error by clipping for correlated rows.
 
-    Both are estimated from 20,000 simulated rows; the tolerance is five standard errors. `seed` determines the mean,
-    the scaling and the covariance matrix, which has the rank 1 in every third case.
+    If n times the true mean is estimated, the variation of the rows is a part of this error. Variance and bias are
+    estimated from 20,000 simulated rows; the tolerance is five standard errors. `seed` determines the mean, the scaling
+    and the covariance matrix, which has the rank 1 in every third case.
     """
     rng = np.random.default_rng(seed)
     d, n = 2 + seed % 4, 20_000
