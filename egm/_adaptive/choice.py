@@ -22,8 +22,9 @@ noise if the rows are near each other, more if they are not, and a bias if many 
    result.
 
 If the clipped rows are summed in the end, the steps 2 and 3 and the first query of step 4 lose 1 to 10 percent of the
-budget. The second query of step 4 and the counts after it take up to 50 percent more, most for a single column. They
-rarely end a search that the first query did not end, unless a few rows in a hundred are spread over the whole ranges.
+budget. The second query of step 4 and the further queries for numbers of long rows take up to 50 percent more, most for
+a single column. They rarely end a search that the first query did not end, unless a few rows in a hundred are spread
+over the whole ranges.
 """
 
 from __future__ import annotations
@@ -63,9 +64,11 @@ Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the no
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
     """Return the least budget rho for which a search is considered for `n` rows with `d` columns.
 
-    With less, the rows are clipped to their ranges and summed. The least budget pays for a mean of the clipped rows,
-    the median distance from this mean, a second mean near it, and the search that may follow. `sigma_range` is the
-    range of the standard deviations of the standardized columns.
+    With a smaller budget, center and spread of the rows are not searched for: the entries are only cut to the declared
+    ranges, and the rows are summed. The least budget pays for the search and for three private queries before it: a
+    mean of the rows with cut entries, the median distance of the rows from this mean, and a mean of the rows clipped to
+    a ball around it. `sigma_range` is the range of the standard deviations of the columns in units in which the
+    declared range of a column is from -1 to 1.
     """
     return max((least_rho(n, d, 1.0, sigma_range[0]) + _cost(n)) / (1 - _FIRST - _NEAR), (_ENOUGH / n) ** 2)
 
@@ -82,12 +85,13 @@ def released(
     learn: bool = False,
     unseen: float = 0.0,
 ) -> LastRound:
-    """Release the mean of standardized `rows`, after a search or, if this promises little, with entries cut to [-1, 1].
+    """Release the mean of standardized `rows`, after a search or, if this gains little, with entries cut to [-1, 1].
 
-    The search finds center and spread of the rows, so that less noise is needed. The result is a `LastRound`.
-    `sigma_range` is the range of the standard deviations of the columns, `public` is a public basis or None, and
-    `learn` says whether a basis is found privately. After a search, the share `unseen` of the remaining budget pays for
-    counting long rows, with noise, to bound what clipping takes from the sum. The rest pays for the mean.
+    The object `rows` answers private queries. The search finds center and spread of the rows by such queries, so that
+    the mean needs less noise. The result is a `LastRound`, which has the mean and describes its error. `sigma_range` is
+    the range of the standard deviations of the columns, `public` is a public basis or None, and `learn` says whether a
+    basis is found privately. After a search, the share `unseen` of the remaining budget pays for noisy numbers of long
+    rows, which bound what clipping takes from the sum. The rest of the budget pays for the mean.
     """
     rho, account = rows.account.base, rows.account
     if rho < least(rows.n, rows.d, sigma_range):
@@ -116,19 +120,20 @@ def clipped(rows: Answers) -> LastRound:
 def _error(rows: Answers) -> float:
     """Return the expected squared error of the sum of the `rows`, clipped to their ranges, in standardized units.
 
-    The sum follows from the average of two noisy means of the clipped rows: one that was bought before, and one that
-    costs the rest of the budget.
+    The sum is computed from the weighted average of two noisy means of the clipped rows. The first one has been asked
+    for already, and the second one is assumed to cost all that is left of the budget.
     """
     return rows.diameter**2 / 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.base)
 
 
 def _pays(search: Search, first: Mean, radius: float) -> bool:
-    """Return whether `search` promises a far smaller error than the clipped sum, and a second mean agrees with `first`.
+    """Return whether `search` promises a far smaller error than no search, and a second mean agrees with `first`.
 
-    `first` is the first noisy mean of the clipped rows, where the search begins, and `radius` is a noisy median of the
-    distances of the rows from this mean. The error of the search is forecast for normal rows with this median. The
-    second noisy mean is that of the rows clipped around `first` to the best norm for normal rows; it agrees if noise
-    explains its distance from `first`. If the result is true, the center of the search has moved to the second mean.
+    `first` is the noisy mean of the rows with entries cut to their ranges; the search begins there. Without a search,
+    only such means are released. `radius` is a noisy median of the distances of the rows from `first`, and the error of
+    the search is forecast for normal rows with this median. The second mean is that of the rows clipped to a ball
+    around `first`, whose radius is the best clip norm for normal rows. It agrees with `first` if noise explains the
+    distance between the two. If the result is true, the center of the search has moved to the second mean.
     """
     rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)
@@ -149,8 +154,8 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
 def _differ(mean: Array, other: Array, std: Array, p: float) -> bool:
     """Return whether the vectors `mean` and `other` differ by more than noise explains.
 
-    `std` has the standard deviations of the noise in the entries of their difference. If there is no difference but
-    noise, the result is true with the probability `p`.
+    `std` has the standard deviations of the noise in the entries of their difference. If the vectors differ by noise
+    alone, the result is true with the probability `p`.
     """
     return bool(np.sum(((mean - other) / std) ** 2) > chdtri(mean.size, p))
 
@@ -165,10 +170,10 @@ def _average(one: Mean, other: Mean) -> Mean:
 
 
 def _in_ranges(rows: Answers, found: Mean) -> LastRound:
-    """Make the `LastRound` of a release without a search, in which rows are only clipped to the ranges of the columns.
+    """Return the result of a release without a search, in which rows are only clipped to the ranges of the columns.
 
     `found` is a pair: the noisy mean of the standardized and clipped `rows`, which is released, and the standard
-    deviation of the noise in each of its entries.
+    deviation of the noise in each of its entries. The result is a `LastRound`, as after a search.
     """
     mean, std = found
     zero, one = np.zeros(rows.d), np.ones(rows.d)

@@ -6,8 +6,9 @@ this column. So the sum of what is removed up to a larger norm is released, too,
 
 The noise in this second sum is about as large as that in the sum of the clipped rows. So a column is corrected by its
 whole noisy sum only if this sum is clearly more than noise. If the noisy sums of the other columns are together larger
-than noise explains, each of these columns is corrected by the same share of its noisy sum. If correcting a part would
-cost more error than correcting the whole, which is the same as clipping to the larger norm, the whole is corrected.
+than noise explains, each of these columns is corrected by the same share of its noisy sum. If the expected error would
+then be larger than with the whole noisy sum in all columns, which is the same as clipping to the larger norm, the whole
+noisy sum is added.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ _AT_MOST = 1.5, 1.0  # upper estimate of this ratio, in the same order: that of 
 
 @dataclass(frozen=True)
 class Correction:
-    """Describe how a sum of clipped rows is corrected.
+    """Describe how the sum of clipped rows is corrected by a noisy sum of what clipping removes from the rows.
 
-    All attributes but one are vectors in the units of the sum, with an entry for each column or, along a basis, for
-    each coordinate. `parts` is the noisy sum of what clipping removes, and `noise` is the standard deviation of its
-    noise. `kept` has the share of each entry that is added to the sum of the clipped rows, from 0 to 1. The corrected
-    sum is still wrong by an unknown vector. For a forecast, the number `missed` is the expected squared norm of what
-    was measured and is not added, apart from chance, and `beyond` has the expected length of what was not measured in
-    each entry, because it lies beyond the larger clip norm. `hidden` is an upper estimate of `beyond`.
+    All attributes but the number `missed` are vectors, with an entry for each column or, along a basis, for each
+    coordinate. `parts` is the noisy sum of what clipping removes from the rows up to a second, larger clip norm, and
+    `noise` has the standard deviations of its noise, both in the units of the sum. The vector `kept` * `parts` is added
+    to the sum of the clipped rows; the entries of `kept` are between 0 and 1. Three estimates describe what the
+    corrected sum still lacks. `missed` is the expected squared norm of what was measured and is not added, apart from
+    noise. Each entry of `beyond` is the expected amount that clipping removes beyond the larger norm, where it is not
+    measured, and `hidden` is an upper estimate of `beyond`.
     """
 
     parts: Array
@@ -53,32 +55,37 @@ class Correction:
 
     @property
     def added(self) -> Array:
-        """Return what is to be added to the sum of the clipped rows."""
+        """Return the vector that is added to the sum of the clipped rows, to correct what clipping removes."""
         return self.kept * self.parts
 
     @property
     def std(self) -> Array:
-        """Return the standard deviation of the noise in each entry of `added`."""
+        """Return the standard deviations of the noise in the vector that is added to the sum of the clipped rows."""
         return self.kept * self.noise
 
     @property
     def rest(self) -> Array:
-        """Return a noisy estimate of what is missing in the corrected sum: what was measured and is not added."""
+        """Return the part of the noisy sum of what clipping removes that is not added to the sum of clipped rows."""
         return (1 - self.kept) * self.parts
 
     @property
     def unknown(self) -> Array:
-        """Return the standard deviation of the noise in `rest` that is not in the corrected sum."""
+        """Return how much noise the corrected sum would gain in each entry if all that was measured were added to it.
+
+        The corrected sum contains only a part of the noisy sum of what clipping removes. The gain is the square root of
+        the increase of the variance.
+        """
         return np.sqrt(1 - self.kept**2) * self.noise
 
 
 def correct(parts: Array, noise: Array, chance: Array) -> Correction:
-    """Choose in which columns a sum of clipped rows is corrected, and how much: not at all, in part or wholly.
+    """Choose which share of a noisy sum of what clipping removes is added to each entry of the sum of the clipped rows.
 
     The vector `parts` is the noisy sum of what clipping removes, and `noise` has the standard deviations of its noise.
-    If the law of the rows is symmetric around a center that is not exactly known, the sum without noise has the
-    standard deviations `chance`. What exceeds two of them shows that a column is skewed, so that more is missing
-    beyond the larger clip norm.
+    If the distribution of the rows is symmetric around a center that is known only approximately, the sum without noise
+    has the standard deviations `chance`. An entry of `parts` that is larger than two of these standard deviations shows
+    that the column is skewed. Then some long rows also lose what is beyond the norm up to which it is measured. The
+    result, a `Correction`, has the shares, from 0 to 1, and estimates of what is still missing.
     """
     deviations = max(_CLEAR[0], math.sqrt(2 * math.log(parts.size)) + _CLEAR[1])
     clear = np.abs(parts) > deviations * noise

@@ -28,7 +28,10 @@ MOST = 1e6  # largest rho: it protects nobody, but its noise is still many units
 
 @dataclass(frozen=True)
 class Declared:
-    """Numbers, ranges and names that are declared to `egm.AdaptiveDataMechanism`, whose docstring describes them."""
+    """Hold the numbers, ranges and names that are declared to an `egm.AdaptiveDataMechanism`.
+
+    The docstring of that class describes them.
+    """
 
     n: int
     rho: float
@@ -187,9 +190,10 @@ class Declared:
     def _require_enough(self, d: int) -> None:
         """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.
 
-        Too small means less than ``least_rho(d)``; with declared ranges each `rho` from `LEAST` on is enough. The
-        message names two ways out, each enough by itself: a larger rho for the same n, unless it is larger than a
-        mechanism takes, and a larger n for the same rho.
+        Without declared ranges of the columns, `rho` is too small if it is less than ``least_rho(d)``. With declared
+        ranges nothing is raised, because rows can then be summed without a search. The message names two ways out, each
+        enough by itself: a larger rho for the same n, unless it is larger than any rho that a mechanism accepts, and a
+        larger n for the same rho.
         """
         least = self._least_declared(d)
         if self.ranges is None and self.rho < least:

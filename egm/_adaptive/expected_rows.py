@@ -135,12 +135,14 @@ class ExpectedRows:
     def pairs(
         self, step: str, center: Array, b: Array, clip_norm: float, outer: float, rho: float
     ) -> tuple[Array, float]:
-        """Return a typical noisy mean of the pairs of vectors into which rows are divided, and the noise in each entry.
+        """Return a typical noisy mean of the two vectors into which each row is divided, and its noise in each entry.
 
-        `egm._adaptive.pairs` says how the vector b (x - center) is divided for a row x. The result has the shape
-        (2, d). Its first row is the result of the method `mean`. Its second row is the expected mean of the second
-        vectors, which has no noise in it. The privacy cost `rho` (of zero-concentrated differential privacy) is
-        recorded under `step`, the name of a step of the search.
+        For a row x, the vector b (x - center) is clipped to the norm `outer` and, if it is longer than `clip_norm`,
+        divided into two parallel vectors as `egm._adaptive.pairs` says; otherwise the second vector is zero. The mean
+        has the shape (2, d). Its first row is the result of the method `mean`. Its second row is the expected mean of
+        the second vectors, without noise. The last result is the standard deviation of the noise that a private answer
+        would have in each entry. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
+        `step`, the name of a step of the search.
         """
         first, std = self.mean(step, center, b, clip_norm, rho)
         share = self._radial(center, b).removed(clip_norm, outer)[0] / pairs.factor(clip_norm, outer)
@@ -172,7 +174,7 @@ class ExpectedRows:
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
 
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """Return a typical noisy mean of the matrices y y^T over vectors y from the rows, and how noisy it is.
+        """Return a typical noisy mean over the rows of matrices y y^T, and the standard deviation of its noise.
 
         The vector y is (x - center) / spread for a row x. A private answer shortens y to `clip_norm`, which determines
         the noise. Here y is not shortened, and the noise is drawn with a fixed seed. The second result is the standard

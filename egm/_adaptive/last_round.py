@@ -13,12 +13,13 @@ standard deviations s of the entries of a scaled row.
    forecast error, increased until the noisy number of longer rows is small.
 3. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
    counted. The answers bound what clipping takes, for all data in the declared ranges.
-4. Sum. The rows are scaled and clipped as in Algorithm 3 of Poulsen's report. Then each row is divided into a row of at
-   most 1 / 1.4 of the clip norm and a rest, as `egm._adaptive.pairs` says. The noise in the sum of the shorter rows is
-   less than it would be in the sum of the clipped rows, and the rests cancel if the law of the rows is symmetric. From
-   their noisy sum, `egm._adaptive.correction` decides in which columns it is added. The released mean is the last
-   center plus the corrected mean of the differences of the rows from this center. With a small budget and normal norms,
-   what noise and the error of the last center do not explain of this move is added to the forecast of the error.
+4. Sum. The rows are scaled and clipped as in Algorithm 3 of Poulsen's report. Then each row is divided into a shorter
+   row, of at most 1 / 1.4 of the clip norm, and a rest, as `egm._adaptive.pairs` says. The noise in the sum of the
+   shorter rows is less than it would be in the sum of the clipped rows, and the rests cancel in their sum if the
+   distribution of the rows is symmetric. From the noisy sum of the rests, `egm._adaptive.correction` decides in which
+   columns it is added. The released mean is the last center plus the corrected mean of the differences of the rows from
+   this center. This mean difference may be larger than noise and the error of the last center explain. With a small
+   budget and normal norms, the excess is added to the forecast of the error.
 """
 
 from __future__ import annotations
@@ -130,14 +131,14 @@ class _Shift(NamedTuple):
 class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
-    `norm` is the clip norm, and `inner` the smaller norm at which rows are divided. What clipping removes from a row is
-    called its clipped part. `one_sided` and `shift` estimate the distance by which the sum moves if the clipped parts
-    of all rows point in one direction. If `model` is true, the norms of the rows agree with those of normal rows. Then
-    `one_sided` is this distance for normal rows, and `shift` is the further distance for the long rows in excess of
-    these. If `model` is false, `tail` is a model of the norms, and `shift` estimates the whole distance; `one_sided`,
-    which decides whether the search is given up, is the lower or the upper one of its estimates. `second` has the sums
-    of the squared lengths of what clipping to `inner` and to `norm` removes, if `norm` is the best clip norm for
-    `tail`, and zeros otherwise.
+    `norm` is the clip norm; rows longer than the smaller norm `inner` are divided into two vectors. `one_sided` and
+    `shift` estimate the distance by which the sum moves if what clipping removes points in one direction for all rows.
+    If `tail` is None, the norms of the rows look like those of normal rows. Then `one_sided` is this distance for
+    normal rows, and `shift` estimates the further distance due to rows that are longer than normal ones. Otherwise
+    `tail` is a model of the norms of the rows, and `shift` estimates the whole distance. Then `one_sided` is the lower
+    or the upper estimate in `shift`, and decides whether the search is given up. If `norm` is the clip norm of least
+    error for `tail`, `second` has the sums, over all rows, of the squared lengths of what clipping to `inner` and to
+    `norm` removes; otherwise it has zeros.
     """
 
     norm: float
@@ -148,12 +149,12 @@ class _Clip:
 
     @property
     def inner(self) -> float:
-        """Return the norm at which rows are divided, which is smaller than the clip norm."""
+        """Return the norm, 1.4 times smaller than the clip norm, above which a row is divided into two vectors."""
         return self.norm / _RATIO
 
     @property
     def model(self) -> bool:
-        """Return whether the norms of the rows agree with those of normal rows, so that there is no other model."""
+        """Return whether the norms of the rows look like those of normal rows, so that no other model is used."""
         return self.tail is None
 
 
@@ -175,11 +176,11 @@ class _Shells:
     def tail(self, windows: list[tuple[int, int]], ends: bool) -> Tail:
         """Fit a `Tail`, a model of the number of rows with a norm above t for each t, to the noisy numbers of rows.
 
-        `windows` is a list of pairs (start, stop): the far shells with indices from start to stop - 1 are taken to have
-        rows. Within such a window, each shell gets the mean number of rows of the window. All other far shells are
-        treated as empty. A near shell keeps its own number. Negative numbers become 0. `ends` is true if a further
-        query has shown that few rows are beyond the last window; then the number of rows may fall faster beyond this
-        window than if `ends` is false.
+        A shell is a range of norms. Near shells begin at the first `near` edges; the others are far shells. `windows`
+        is a list of pairs (start, stop): only the far shells with indices from start to stop - 1 are taken to have
+        rows, and each of them gets the mean number of rows of its window. All other far shells are treated as empty. A
+        near shell keeps its own number. Negative numbers become 0. `ends` is true if a further query has shown that few
+        rows are beyond the last window; then the model may fall faster beyond this window than if `ends` is false.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
@@ -279,9 +280,10 @@ class _LastRound:
     def clip(self, seen: Tail | None) -> _Clip:
         """Choose the clip norm, and return it as a `_Clip`; `seen` is the result of `look`, the check for long rows.
 
-        If `seen` is None, `by_model` chooses the clip norm for rows with a normal distribution. If it finds no norm
-        that only few rows exceed, or if `seen` is a model of the norms of the rows, `by_tail` chooses the clip norm:
-        for the model `seen`, or else for the one that `likeliest` makes. All these methods pay for private queries.
+        If `seen` is None, the norms look like those of normal rows, and the method `by_model` chooses the clip norm. If
+        it finds no norm that only few rows exceed, `by_tail` chooses it, for the model of the norms that `likeliest`
+        makes. If `seen` is itself a model of the norms, `by_tail` chooses the clip norm for this model. All these
+        methods spend a part of the budget on private queries.
         """
         clip = self.by_model() if seen is None else None
         return clip or self.by_tail(seen or self.likeliest())
@@ -321,8 +323,9 @@ class _LastRound:
     def run(self, clip: _Clip, share: float) -> LastRound:
         """Release the mean of the rows, clipped as `clip` says, and return it with a forecast of its error.
 
-        First, the share `share` of the remaining budget is spent to bound what clipping takes if a few rows are far
-        away (the method `unseen`). The mean costs all that is left then.
+        First, if `share` is above 0, this share of the remaining budget pays for noisy numbers of long rows (the method
+        `unseen`). They bound what clipping takes from the sum even if a few rows are very far away from all others. The
+        mean costs all that is left of the budget then.
         """
         search, b, n = self.search, self.b, self.n
         center, variances = search.center_of_columns, search.of_columns(self.spread) ** 2
@@ -380,11 +383,13 @@ class _LastRound:
         return mean + found.added / back, std * back, found
 
     def clipping(self, clip: _Clip, found: Correction) -> tuple[float, float]:
-        """Return the expected squared error of the sum due to what clipping removes, in two parts.
+        """Return the expected squared error of the sum due to clipping, in two parts: one of variation, one of bias.
 
-        The first part is due to the variation of the removed parts, and the second to their mean. In a share of the
-        columns, weighted by their variances, `found` has added the rests of the rows up to the clip norm; there, rows
-        are clipped to ``clip.norm``, and elsewhere to ``clip.inner``.
+        `found` says in which columns the sum of the rows, clipped to the norm ``clip.inner``, was corrected by the
+        measured sum of what this clipping removed. In a corrected column, the error is that of clipping to the larger
+        norm ``clip.norm``, and in the other columns it is that of clipping to ``clip.inner``. The two errors are
+        averaged, with weights that follow from the variances of the columns. The part of bias includes what was not
+        measured at all.
         """
         search, missing = self.search, (1 - found.kept) ** 2 @ self.spread**2 / np.sum(self.spread**2)
         if clip.model:
@@ -402,7 +407,7 @@ class _LastRound:
         return float(both[0]), float(both[1]) + further + found.missed
 
     def affords(self, cost: float) -> bool:
-        """Return whether a query of the given `cost` leaves more of the budget than is kept for the sum."""
+        """Return whether, after a query of the cost `cost`, more budget is left than is reserved for the final sum."""
         return self.search.account.left - cost > KEPT * self.search.rho
 
     def share(self, length: float) -> float:
@@ -540,18 +545,17 @@ class _LastRound:
     def by_model(self) -> _Clip | None:
         """Return a `_Clip` with a clip norm for normal rows, or None if many real rows are longer than all norms tried.
 
-        A `_Clip` has the clip norm, and says how far clipping may move the sum of the rows. Rows are divided at a norm
-        that is 1.4 times smaller. The first such norm is that of least forecast error for normal rows or, if this could
-        move the sum much further than noise does, a larger one. With a small budget and few columns, it is also so
-        large that noise moves the sum at least as far as the normal rows could that exceed the clip norm. The clip norm
-        is increased until few rows are longer. If too many rows seem to be longer than the first clip norm, they are
-        counted again, and the mean of both numbers decides, because noise alone would otherwise too often make the clip
-        norm too large.
+        A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. At first, C / 1.4 is the
+        norm of least forecast error for normal rows or, if clipping to this norm could move the sum much further than
+        noise does, a larger one. With a small budget and few columns, C is also so large that noise moves the sum at
+        least as far as those normal rows could that are longer than C. Then C is increased until a noisy number shows
+        that few rows are longer. If the first such number is too large, the rows are counted again, and the mean of
+        both numbers decides, because noise alone would otherwise too often make C too large.
 
-        Of the longer rows, only those in excess of normal rows are taken to move the sum. The lower estimate of this
-        distance subtracts one standard deviation of the noise from their number, or nothing with a small budget, where
-        little is known about long rows. With a small budget and few columns, too little is known for a model of the
-        tail, too: the last clip norm is taken in any case, and many longer rows are taken to be very long.
+        The sum is assumed to be moved only by the rows longer than C that exceed the number expected of normal rows. A
+        lower estimate of the distance is computed from this excess minus one standard deviation of its noise or, with a
+        small budget, from the whole excess. With a small budget and few columns, None is never returned: the last norm
+        is taken even if many rows are longer, and these rows are assumed to be very long.
         """
         search, n, little = self.search, self.n, self.little
         cost = (_BEYOND[0] / self.effective + _BEYOND[1]) * search.rho
@@ -614,13 +618,13 @@ class _LastRound:
     def unseen(self, clip: _Clip, cost: float) -> Unseen:
         """Ask how many rows are longer than the clip norm C, and than a larger norm E; return what clipping may take.
 
-        Let a be E - C in the units of a column. Clipping takes at most a from a row whose length is at most E. From a
-        longer row it takes at most D, the distance from the center to the end of the declared range. So it takes at
-        most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. What rows lose below C
-        is measured, and intervals lie around a sum to which it is added. The result has this bound for the noisy
-        numbers, the standard deviation of its noise, and an upper estimate of the sum of the squares of what is taken
-        from single rows. E is chosen so that the bound is small. `cost` is divided between the two queries so that the
-        noise in the bound is least.
+        Let a be E - C in the units of a column. Clipping to C takes at most a from a row whose length is at most E.
+        From a longer row it takes at most D, the distance from the center to the end of the declared range. So it takes
+        at most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. (A row longer than
+        C / 1.4 also loses something, but this is measured, and confidence intervals take it into account.) The result
+        has the bound for the noisy numbers N and M, the standard deviation of its noise, and an upper estimate of the
+        sum of the squares of what is taken from single rows. E is chosen so that the bound is small, and the privacy
+        cost `cost` is divided between the two queries so that the noise in the bound is least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)
@@ -645,9 +649,9 @@ class _LastRound:
     # Move -------------------------------------------------------------------------------------------------------------
 
     def moved(self, step: Array, noise_std: Array) -> tuple[float, float]:
-        """Compare how far the last round has moved the sum with what noise and the error of the center explain.
+        """Compare the last change of the center with what noise and the error of the old center explain.
 
-        `step` is the vector by which the released mean differs from the last center. `noise_std` is the standard
+        `step` is the vector by which the released mean differs from the old center. `noise_std` is the standard
         deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
         its expectation if clipping has no bias. The second result is the largest such difference that chance explains:
         four standard deviations. A larger first result shows that clipping has biased the sum.

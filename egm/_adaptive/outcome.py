@@ -21,14 +21,14 @@ _FARTHEST = 5.0  # standard deviations by which noise may move a number of rows
 
 
 class Outcome(NamedTuple):
-    """Result of all queries about the rows, as `egm.AdaptiveDataMechanism` releases or forecasts it.
+    """Hold the result of all queries about the rows, for a release or a forecast of `egm.AdaptiveDataMechanism`.
 
     `found` has the noisy mean in the units in which the rows were summed. In the units of the data, the mean of the
     rows is `middle` + `half` times this mean. `of_count` is None or, if the number of rows is private, the pair of the
     noisy number and the standard deviation of its noise. `centered_std`, shape (d,), has the standard deviations of the
-    noise in the sum of the rows minus `center`, and `noise_std` those of the noise in the sum, to which the noise in
-    the number of rows belongs. `error` is the expected squared error of the sum. These three are in the units of the
-    data.
+    noise in the sum of the rows minus `center`. `noise_std` has those of the noise in the sum of the rows, which
+    includes the noise in the number of rows. `error` is the expected squared error of the sum. These three are in the
+    units of the data.
     """
 
     found: LastRound

@@ -29,9 +29,10 @@ __all__ = ["divided", "factor", "removed"]
 
 
 def factor(clip_norm: float, outer: float) -> float:
-    """Return the number by which the second vector of a pair is multiplied to get what is missing in the first one.
+    """Return the factor f for which a row is the first vector of its pair plus f times the second vector.
 
-    Rows are divided at the norm `clip_norm`, and clipped to the larger norm `outer`.
+    A row longer than `clip_norm` is divided into a pair of parallel vectors. If the row is longer than `outer`, a
+    larger norm, it is first clipped to this norm.
     """
     return math.sqrt((outer / clip_norm) ** 2 - 1)
 
@@ -39,7 +40,9 @@ def factor(clip_norm: float, outer: float) -> float:
 def divided(rows: Array, lengths: Array, clip_norm: float, outer: float) -> tuple[Array, Array]:
     """Return the two vectors into which each row is divided, as two arrays of the shape of `rows`.
 
-    `lengths` has the norms of the rows, all above `clip_norm`. Rows longer than `outer` are clipped to this norm.
+    `lengths` has the norms of the rows, all above `clip_norm`. The two vectors are parallel to the row, and the sum of
+    their squared norms is the square of `clip_norm`. The first one plus ``factor(clip_norm, outer)`` times the second
+    one is the row, which is first clipped to the norm `outer` if it is longer.
     """
     cosine, sine = _turn(lengths, clip_norm, outer)
     unit = clip_norm / lengths
@@ -47,20 +50,21 @@ def divided(rows: Array, lengths: Array, clip_norm: float, outer: float) -> tupl
 
 
 def removed(lengths: Array, clip_norm: float, outer: float) -> Array:
-    """Return the length of what is missing in the first vector of the pair, for rows with the norms `lengths`.
+    """Return by how much the first vector of the pair is shorter than its row, for rows with the norms `lengths`.
 
-    The result is 0 for rows that are not longer than `clip_norm`. Rows longer than `outer` are clipped to this norm
-    first.
+    A row longer than `clip_norm` is divided into a pair of parallel vectors; for shorter rows the result is 0. Rows
+    longer than `outer` are clipped to this norm before they are divided.
     """
     _, sine = _turn(np.maximum(lengths, clip_norm), clip_norm, outer)
     return np.where(lengths > clip_norm, clip_norm * factor(clip_norm, outer) * sine, 0.0)
 
 
 def _turn(lengths: Array, clip_norm: float, outer: float) -> tuple[Array, Array]:
-    """Return the cosine and the sine of t, the angle of the pair, for rows whose norms `lengths` are >= `clip_norm`.
+    """Return the cosine and the sine of the angle t with which rows of the norms `lengths` >= `clip_norm` are divided.
 
-    Both follow from the addition formulas by square roots, whose last bits, unlike those of an arccosine, are the same
-    on all processors.
+    A row is divided into two parallel vectors of the norms clip_norm cos t and clip_norm sin t, after it has been
+    clipped to the norm `outer`. Cosine and sine are computed by square roots, from the addition formulas: the last bits
+    of a square root, unlike those of an arccosine, are the same on all processors.
     """
     x, c = np.minimum(lengths / outer, 1.0), clip_norm / outer
     y, s = np.sqrt((1 - x) * (1 + x)), math.sqrt((1 - c) * (1 + c))

@@ -67,8 +67,8 @@ class Account:
     """Record what each step of the search costs; the exact sum of the costs never exceeds the budget `rho`.
 
     Costs and budget are numbers rho of zero-concentrated differential privacy. The dictionary `spent` has the cost of
-    each step by the name of the step. `base` is the budget of which the steps take shares: all of it or, after a
-    query for the number of rows, what this query has left.
+    each step by the name of the step. `base` is the budget of which the steps take shares: all of `rho` or, if the
+    number of rows was asked for, what is left of `rho` after this query.
     """
 
     def __init__(self, rho: float) -> None:
@@ -154,7 +154,7 @@ class _Coordinates:
 
     @property
     def given(self) -> bool:
-        """Return whether rows stay as they are given, except that entries beyond 1e150 in size are cut."""
+        """Return whether the coordinates of a row are its entries, only cut to 1e150 where they are larger in size."""
         return self.middle is None and self.basis is None
 
     def __call__(self, block: Array) -> Array:
@@ -354,13 +354,14 @@ class PrivateRows:
     def pairs(
         self, step: str, center: Array, b: Array, clip_norm: float, outer: float, rho: float
     ) -> tuple[Array, float]:
-        """Return the noisy mean of the pairs of vectors into which the rows are divided, and the noise in each entry.
+        """Return the noisy mean of the two vectors into which each row is divided, and its noise in each entry.
 
-        For each row x, the vector b (x - center), with one factor in `b` for each column, is clipped to the norm
-        `outer` and divided as `egm._adaptive.pairs` says. The result has the shape (2, d): the mean of the first
-        vectors, and that of the second ones. The norm of a pair, of 2 d numbers, is at most `clip_norm`. The noise in
-        each entry has the returned standard deviation. The privacy cost `rho` (of zero-concentrated differential
-        privacy) is recorded under `step`, the name of a step of the search.
+        For a row x, the vector b (x - center), with one factor in `b` for each column, is clipped to the norm `outer`.
+        If it is longer than `clip_norm`, it is divided into two parallel vectors as `egm._adaptive.pairs` says; the sum
+        of their squared norms is the square of `clip_norm`. Otherwise the second vector is zero. The first result has
+        two rows: the mean of the first vectors, and that of the second ones. The last result is the standard deviation
+        of the noise in each entry. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
+        `step`, the name of a step of the search.
         """
         self.account.spend(step, rho)
         total = functools.partial(self._total, _sum_of_pairs)
@@ -400,7 +401,7 @@ class PrivateRows:
 
     @_unseen
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """Return a noisy mean of the matrices y y^T, and the standard deviation of its noise, for y from the rows.
+        """Return a noisy mean over the rows of matrices y y^T, and the standard deviation of its noise.
 
         The vector y is (x - center) / spread for a row x, shortened to the norm `clip_norm` if it is longer. `center`
         and `spread` have one entry for each column. The mean is symmetric, shape (d, d). The noise in each entry of the
@@ -487,7 +488,11 @@ class PrivateRows:
         return np.rint(samplers.simulated_gaussian(np.full(size, std), self.rng))
 
     def _total(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Return the sum of function(rows, *given) over the blocks of rows, in the present coordinates, in one pass."""
+        """Return the sum of function(rows, *given) over all blocks of rows, computed in one pass over the data.
+
+        The function gets the rows of a block in the coordinates in which queries are answered at present, and the
+        further arguments `given`.
+        """
         plain = function is _clipped_sum and self.coordinates.given  # this sum is safe for entries of any size
         coordinates = None if plain else self.coordinates
         return self.rows.total(functools.partial(_quietly, function=function, coordinates=coordinates, given=given))

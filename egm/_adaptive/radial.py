@@ -83,10 +83,10 @@ class Radial:
         return first, second, share
 
     def removed(self, clip_norm: float, outer: float) -> tuple[float, float]:
-        """Return the means of h / r and of h**2, where h is removed from a scaled normal row of length r.
+        """Return the means of h / r and of h**2 over normal rows of scaled length r, where h is what a row loses.
 
-        `egm._adaptive.pairs` says what is removed from a row that is longer than `clip_norm`. The rows are clipped to
-        the larger norm `outer` first.
+        A row longer than `clip_norm` is divided into two parallel vectors, as `egm._adaptive.pairs` says, after it has
+        been clipped to the larger norm `outer`. The length h is that of the clipped row minus that of its first vector.
         """
         r = self.norms
         h = pairs.removed(r, clip_norm, outer)

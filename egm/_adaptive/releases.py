@@ -26,15 +26,15 @@ class AdaptiveRelease(RowSum):
         rows is private, n is here any number within five times `count_std` of `count`.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of `estimate`, in the units of the data. It is
-        larger in columns to which the noisy sum of what clipping removed was added.
+        larger in columns that were corrected by adding a noisy sum of what clipping removed.
     centered_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of the sum of the rows minus `center`, in the
         units of the data. It differs from `noise_std` if the number of rows is private.
     uncorrected : ndarray, shape (d,)
-        Noisy estimate of what clipping took from each entry and was not added again, in the units of
-        the data: the intervals lie around `estimate` + `uncorrected`, and rarely `estimate` is outside
-        them. It is not added to `estimate` if its noise would cost more than it mends. It is zero
-        without a search.
+        Noisy estimate of what clipping took from each entry and was not added to `estimate`, because
+        its noise would increase the error more than the correction would reduce it, in the units of
+        the data. Intervals lie around `estimate` + `uncorrected`, so that `estimate` itself is in
+        rare cases outside of them. It is zero without a search.
     uncorrected_std : ndarray, shape (d,)
         Standard deviation of the noise in `uncorrected`, in the units of the data.
     bias : ndarray, shape (d,)
@@ -205,13 +205,13 @@ class AdaptiveRelease(RowSum):
         together. So the sum is above it with at most the probability that a normal variable exceeds
         z. For the lower end, D is :math:`R + c_j`.
 
-        If no row is longer than C, the length is about :math:`2 z` times :math:`R / \sqrt{2 \rho_u}`
-        or less in the mean, apart from the noise of the sum; :math:`\rho_u` is the entry "unseen" of
-        `spent`. No interval that holds for all data can be much shorter than
-        :math:`R / \sqrt{2 \rho}`; chapter 12 of the book proves it. With `ranges`, such an interval
-        for 95 percent may in theory fail in up to 10 percent of the releases, because one of two
-        noisy sums is released: the one that follows the search or, if both differ too much, that of
-        the clipped rows.
+        If no row is longer than C, the length of this interval is about :math:`2 z` times
+        :math:`R / \sqrt{2 \rho_u}` or less in the mean, apart from the noise of the sum;
+        :math:`\rho_u` is the entry "unseen" of `spent`. No interval that holds for all data can be
+        much shorter than :math:`R / \sqrt{2 \rho}`; chapter 12 of the book proves it. With `ranges`,
+        such an interval for 95 percent may in theory fail in up to 10 percent of the releases,
+        because one of two noisy sums is released: the one that follows the search or, if both differ
+        too much, that of the clipped rows.
 
         Examples
         --------

@@ -130,8 +130,8 @@ def _noise_cost(d: int, part: Any, diameter: float = 2.0) -> Any:
     """Return n**2 times the cost rho of a noisy mean of n rows with `d` columns; this product does not depend on n.
 
     The rows lie around the center within some radius. The root mean square of the norm of the noise is `part` times
-    this radius. Before the mean is taken, the rows are clipped to a ball whose radius is 1.15 times as large.
-    `diameter` is 2 if a row is replaced, and 1 if a row is added or removed.
+    this radius. Before the mean is taken, the rows are clipped to a ball with 1.15 times this radius. `diameter` is 2
+    if a row is replaced, and 1 if a row is added or removed.
     """
     return diameter**2 / 2 * d * (_LOOSE / part) ** 2
 
@@ -208,25 +208,24 @@ class Search:
         return True
 
     def cost(self, sure: float) -> float:
-        """Return the cost rho of a private quantile of n values that is drawn with epsilon = sure / n.
+        """Return the cost rho of a private quantile that is drawn with epsilon = sure / n, for n rows.
 
-        The larger `sure` is, the less likely is a quantile that is far from the true one. The number n of rows is that
-        of the search.
+        The larger `sure` is, the less likely is a quantile that is far from the true one.
         """
         return sure**2 / (8 * self.n**2)
 
     def noise(self, rho: float) -> float:
-        """Return the standard deviation of the noise in each entry of a mean of the rows, clipped to the norm 1.
+        """Return the standard deviation of the noise in each entry of a noisy mean of rows clipped to the norm 1.
 
-        `rho` is the privacy cost of the mean.
+        `rho` is the privacy cost of the mean. For another clip norm, the standard deviation is proportional to this
+        norm.
         """
         return self.rows.diameter / math.sqrt(2 * rho) / self.n
 
     def reach(self, share: float) -> float:
-        """Return the argument `sure` with which the method `cost` returns `share` times the budget `rho`.
+        """Return the argument `sure` for which a private quantile costs `share` times the budget `rho` of the search.
 
-        So a private quantile of n rows that is drawn with epsilon = sure / n costs this share of `rho`, the budget at
-        the start of the search.
+        The quantile of n rows is drawn with epsilon = sure / n, and the method `cost` returns what it costs.
         """
         return self.n * math.sqrt(8 * share * self.rho)
 
@@ -244,7 +243,7 @@ class Search:
     def around(self, radius: float) -> Intervals:
         """Return intervals that cover the numbers from radius / 5 to 5 * radius: their bounds, and a point in each.
 
-        The intervals serve to ask for a quantile of distances that is expected to be near `radius`. The intervals are
+        A private quantile of distances that is expected to be near `radius` is drawn from these intervals. They are
         narrower in many dimensions, because distances vary less there.
         """
         return log_intervals(radius / 5, 5 * radius, min(_FINE, 0.1 / math.sqrt(self.d)))
@@ -254,8 +253,9 @@ class Search:
     def locate(self) -> float:
         """Move the center to the rows in several steps; return the median distance of the rows from the last center.
 
-        The median is a noisy answer. Each step asks for the median distance of the rows from the present center, and
-        moves the center to the noisy mean of the rows.
+        Each step asks for the median distance of the rows from the present center, clips the rows to a ball whose
+        radius follows from this median, and moves the center to their noisy mean. All medians are noisy answers, also
+        the returned one.
         """
         pace, cost = _pace(self.n, self.d, self.rho, self.rows.diameter), self.cost(SURE)
         share = _noise_cost(self.d, pace, self.rows.diameter) / self.n**2
@@ -276,8 +276,8 @@ class Search:
     def step_to(self, radius: float, rho: float) -> None:
         """Move the center to the noisy mean of the rows, at the cost `rho`, and set `center_std`, its standard error.
 
-        Before the mean is taken, the rows are clipped to a ball around the old center, whose radius is 1.15 times
-        `radius`.
+        Before the mean is taken, the rows are clipped to a ball around the old center. The radius of the ball is 1.15
+        times `radius`, a typical distance of the rows from the old center.
         """
         mean, std = self.rows.mean("locate", self.center, np.ones(self.d), _LOOSE * radius, rho)
         self.move(mean)
@@ -343,11 +343,12 @@ class Search:
     def learned(self, alike: bool) -> bool:
         """Find a basis whose coordinates are nearly uncorrelated, take the coordinates along it, and return True.
 
-        First the standard deviations of the columns are measured again; then the basis comes from a noisy matrix of
-        second moments. If the basis would hardly reduce the noise of the sum, keep the columns as coordinates, with the
-        new standard deviations, and return False. If there are too many columns, return False and ask nothing. `alike`
-        says whether all columns had one common standard deviation so far. If so, `in_columns` can later return to this
-        number, and otherwise to the new standard deviations of the columns.
+        First the standard deviations of the columns are measured again; then the basis is computed from a noisy matrix
+        of second moments. If the basis would hardly reduce the noise of the sum, keep the columns as coordinates, with
+        the new standard deviations, and return False. If there are too many columns, return False and ask nothing.
+        `alike` says whether all columns had one common standard deviation so far. The method `in_columns`, which gives
+        the basis up, uses this common value again if `alike` is true, and otherwise the new standard deviations of the
+        columns.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:
@@ -387,7 +388,7 @@ class Search:
         """Use coordinates along `basis` in the queries and the attributes of the search, and measure `sigma` along it.
 
         `along` has a first guess of the standard deviation for each vector of the basis. The attribute `center_std`
-        does not change, because until now it is one number for all columns.
+        does not change, because its entries are all equal until now, and so would be those along the basis.
         """
         self.basis = basis
         self.rows.turn(basis)
@@ -474,7 +475,7 @@ class Search:
 
     @property
     def doubt(self) -> float:
-        """Return the cost rho of asking how many rows have very large norms."""
+        """Return the privacy cost rho of the query that asks how many rows have very large norms."""
         return float(np.clip((_TAIL_SURE / self.n) ** 2, _TAIL_SHARE[0] * self.rho, _TAIL_SHARE[1] * self.rho))
 
     @property
@@ -483,9 +484,9 @@ class Search:
         return self.account.left - (KEPT + 0.1 + _REMEASURED) * self.rho - self.doubt - 3 * self.once
 
     def plan(self, alike: bool) -> tuple[float, ...]:
-        """Choose how many rounds refine the center, at most two, and return the cost rho of each round as a tuple.
+        """Choose how many noisy means, at most two, refine the center, and return the cost rho of each as a tuple.
 
-        Some shares of the remaining budget are tried for each round. For each choice the mean squared error of the
+        For each mean, some shares of the remaining budget are tried. For each choice the mean squared error of the
         final mean is predicted for normal rows, and the choice with the least error is returned. `alike` is true if all
         columns have one common standard deviation. If it is false, a part of the budget is reserved to measure the
         standard deviations again.

@@ -32,7 +32,8 @@ class Tail:
     """Model how many rows have a norm above t, for every length t.
 
     rows[i] is the number of rows with a norm above edges[i], and the `edges` ascend. Between two edges the number of
-    rows is a power of t, fitted to the numbers at these edges. Beyond the last edge it falls like t**(-power).
+    rows with a norm above t is proportional to a power of t, chosen to fit the numbers at both edges. Beyond the last
+    edge it is proportional to t**(-power).
     """
 
     edges: Array
@@ -49,14 +50,15 @@ class Tail:
 
     @classmethod
     def through(cls, edges: Array, counts: Array, last: int, std: float, ends: bool = False) -> Tail:
-        """Fit a `Tail` to noisy numbers of rows.
+        """Fit a `Tail`, a model of the number of rows with a norm above t for each t, to noisy numbers of rows.
 
-        counts[i] is the noisy number of rows with a norm from edges[i] to the next edge. The last entry of `counts` is
-        the number of rows beyond the last of the `edges`. `last` is the largest index of an entry of `counts` that is
-        clearly above the noise. `std` is the standard deviation of the noise in each number. If the numbers of rows up
-        to edges[last] fall clearly, the `power` of the model is fitted to them. Otherwise it is fitted to a fall from
-        edges[last] to edges[last + 1], to the number of rows that noise can hide. If `ends` is true, it was checked
-        that few rows are beyond edges[last + 1]; then the larger of both powers is taken. Limits apply to each power.
+        counts[i] is the noisy number of rows with a norm from edges[i] to the next edge, or beyond the last edge if i
+        is the last index. `std` is the standard deviation of the noise in each number. `last` is the largest i for
+        which counts[i] is clearly above the noise. Beyond the last edge of the model, the number of rows is
+        proportional to t**(-power). If the numbers fall clearly up to edges[last], the `power` is fitted to this fall.
+        Otherwise it is that of a fall, from edges[last] to the next edge, down to the number of rows that noise can
+        hide. If `ends` is true, a further query has shown that few rows are beyond edges[last + 1]; then the larger of
+        both powers is taken. Each power is limited.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -73,11 +75,11 @@ class Tail:
     def counted(self, lengths: Array, counts: Array, std: float) -> Tail:
         """Return this model with new noisy counts: counts[i] rows are longer than lengths[i], and the lengths ascend.
 
-        `std` is the standard deviation of the noise in each count. The model keeps its edges below the first length.
-        The lengths become edges, up to the first one whose count is not clearly above the noise; there the model ends.
-        If there is no such length, the edges beyond the last length are kept, too. `power` does not change if edges
-        beyond the last length are kept, or if the first count is not clearly above the noise. Otherwise it is fitted to
-        the numbers of rows.
+        `std` is the standard deviation of the noise in each count. Edges of the model below the first length are kept,
+        and the lengths become edges. If a count is not clearly above the noise, the first such length is the last edge
+        of the new model. Otherwise the edges beyond the last length are kept, too. The `power` is fitted to the new
+        numbers of rows, unless there are edges beyond the last length, or the first count is not clearly above the
+        noise; then it does not change.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
@@ -130,9 +132,9 @@ class Tail:
     def square(self, n: int) -> float:
         """Return an upper estimate of the mean squared norm of `n` rows, each norm cut to the range of the `edges`.
 
-        Little is known of rows beyond the last edge, so their norms count as this edge. Between two edges the number of
-        rows with a larger norm is here taken to be linear in the norm, which gives more rows than the power of the norm
-        that the model has elsewhere.
+        Little is known of rows beyond the last edge, so their norms are taken to be equal to this edge. Between two
+        edges, the number of rows with a larger norm is here taken to be linear in the norm. This gives more rows than
+        the power of the norm that the model has elsewhere.
         """
         t = np.geomspace(1.0, self.edges[-1] / self.edges[0], _POINTS)
         share = np.minimum(np.interp(t, self.edges / self.edges[0], self.rows) / n, 1.0)
@@ -150,8 +152,9 @@ class Tail:
     def parted(self, clip_norm: float, farthest: float) -> float:
         """Return the length t >= clip_norm for which a bound on what clipping takes from long rows is least.
 
-        The bound counts t - clip_norm for each row longer than `clip_norm`, because clipping takes no more from a row
-        up to the length t. For each row longer than t it also counts `farthest`, the most that clipping can take.
+        Clipping takes at most t - clip_norm from a row of length at most t, and at most `farthest` from any row. So the
+        bound is t - clip_norm times the number of rows longer than `clip_norm`, plus `farthest` times the number of
+        rows longer than t.
         """
         t, rows = self._fine()
         t = t * self.edges[0]

@@ -12,11 +12,11 @@ __all__ = ["Unseen"]
 class Unseen(NamedTuple):
     """Bound how far clipping may change each of the d entries of the sum, if all rows are in the declared ranges.
 
-    Each array has shape (2, d). Its first row is about what clipping takes from values below the center, for the lower
-    ends of confidence intervals of the sum. Its second row is about values above the center, for the upper ends. `most`
-    is an upper bound, computed from noisy numbers of long rows, and `std` is the standard deviation of its noise.
-    `square` is an upper estimate of the sum of the squares of what clipping takes from single rows; it includes two
-    standard deviations of the noise.
+    Each attribute is an array of the shape (2, d). Its first row is about what clipping takes from values below the
+    center, for the lower ends of confidence intervals of the sum. Its second row is about values above the center, for
+    the upper ends. `most` is an upper bound, computed from noisy numbers of long rows, and `std` is the standard
+    deviation of its noise. `square` is an upper estimate of the sum of the squares of what clipping takes from single
+    rows; it includes two standard deviations of the noise.
     """
 
     most: Array
@@ -24,5 +24,8 @@ class Unseen(NamedTuple):
     square: Array
 
     def times(self, half: Floats) -> Unseen:
-        """Return the bounds for columns that are multiplied by `half`, which is a number or an array of shape (d,)."""
+        """Return the bounds for the case that each column is multiplied by `half`.
+
+        `half` is a number or an array of the shape (d,).
+        """
         return Unseen(half * self.most, half * self.std, half**2 * self.square)

@@ -63,9 +63,10 @@ class Steps(NamedTuple):
 
 
 def amplified_epsilon(epsilon: float, probability: float) -> float:
-    """Return the epsilon of a release from a sample: log(1 + q (exp(epsilon) - 1)), rounded up, but at most `epsilon`.
+    """Return the epsilon of a release from a Poisson sample: log(1 + q (exp(epsilon) - 1)), rounded up.
 
-    `epsilon` is that of the same release from all rows, and `probability` is the sampling probability q.
+    `epsilon` is that of the same release from all rows, and `probability` is the sampling probability q. The result is
+    at most `epsilon`.
     """
     if epsilon > 1:
         small = math.log(probability) + epsilon
@@ -153,7 +154,7 @@ def _by_privacy_loss(
 
 @functools.lru_cache(maxsize=16)
 def _composed(steps: tuple[Steps, ...], interval: float) -> Any:
-    """Return the distribution of the privacy loss of all releases that `steps` describes together.
+    """Return the distribution of the joint privacy loss of all releases that `steps` describes.
 
     The distribution is an object of dp-accounting, on a grid of points `interval` apart.
     """
@@ -162,7 +163,7 @@ def _composed(steps: tuple[Steps, ...], interval: float) -> Any:
 
 
 def _distribution(one: Steps, interval: float) -> Any:
-    """Return the distribution of the privacy loss of a single release of those that `one` describes.
+    """Return the distribution of the privacy loss of a single release; `one` describes a series of such releases.
 
     The distribution is an object of dp-accounting, on a grid of points `interval` apart.
     """
@@ -173,14 +174,15 @@ def _distribution(one: Steps, interval: float) -> Any:
 
 
 def _parameters(epsilon: float, delta: float) -> Any:
-    """Return the privacy parameters of a single release as an object of dp-accounting."""
+    """Return the pair (`epsilon`, `delta`) of a single release as an object of dp-accounting."""
     return _dp_accounting().pld.common.DifferentialPrivacyParameters(epsilon, delta)
 
 
 def _width(one: Steps) -> float:
-    """Return about how long the grid must be for the privacy loss of a single release of those that `one` describes.
+    """Return the approximate length that a grid must have to hold the privacy loss of a single release.
 
-    The privacy loss is outside an interval of this length with a probability below exp(-50).
+    The release is one of those that `one` describes. Its privacy loss is outside an interval of this length with a
+    probability below exp(-50).
     """
     largest = one.mu_squared / 2 + 10 * math.sqrt(one.mu_squared)
     if one.probability == 1:
@@ -189,7 +191,10 @@ def _width(one: Steps) -> float:
 
 
 def _noise_multiplier(mu_squared: float) -> float:
-    """Return the noise multiplier 1 / sqrt(`mu_squared`), less a relative 1e-15 so that it is never too large."""
+    """Return the noise multiplier 1 / sqrt(`mu_squared`), made a little smaller so that it is never too large.
+
+    The relative decrease is 1e-15.
+    """
     return (1 - 1e-15) / math.sqrt(mu_squared)
 
 

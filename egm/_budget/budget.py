@@ -260,12 +260,12 @@ class Budget:
         -------
         float or Loss
             Cost rho of each release, or its `Loss`. The rule "basic" divides what is left of
-            epsilon and delta by `parts`. The other rules do not add up deltas. They compare two
-            losses, and return the one with the larger epsilon: the loss of a `GaussianMechanism`
-            with the whole delta, and that of a `LaplaceMechanism` (for "planned", the result of
-            "basic"). The Gaussian epsilon is found by bisection: it is too small by at most 1e-12
-            of the total epsilon, and 0 if the exact epsilon is less than about 1e-9 times the total
-            epsilon / `parts`.
+            epsilon and delta by `parts`. Under the other rules, each release may have the whole
+            delta. There the result is the one of two losses that has the larger epsilon: the loss of
+            a `GaussianMechanism` with the whole delta, or that of a `LaplaceMechanism` (for
+            "planned", the result of "basic"). The Gaussian epsilon is found by bisection: it is too
+            small by at most 1e-12 of the total epsilon, and 0 if the exact epsilon is less than
+            about 1e-9 times the total epsilon / `parts`.
 
         Raises
         ------

@@ -53,7 +53,10 @@ def sample(X: Any, probability: float, rng: Rng | None, labels: dict[str, Any]) 
 
 
 class _Draw:
-    """Decide which rows are in a sample: each with the given probability, by `rng` or else by the operating system."""
+    """Decide at random which rows are in a Poisson sample: each row with the same probability, independently.
+
+    The random bits are those of the generator `rng` in a simulation, and otherwise those of the operating system.
+    """
 
     def __init__(self, probability: float, rng: Rng | None) -> None:
         self._probability, self._rng = probability, rng
@@ -67,7 +70,7 @@ class _Draw:
         return self._rng.random(size) < self._probability
 
     def persons(self, labels: people.Labels) -> NDArray[np.bool]:
-        """Return for each row whether its person is in the sample, where `labels` has the person of each row."""
+        """Return for each row whether its person is in the sample; `labels` has the person of each row."""
         distinct, places = np.unique(labels, return_inverse=True)
         kept: NDArray[np.bool] = self.rows(distinct.size)[places]
         return kept
@@ -90,7 +93,7 @@ class _Draw:
 
 
 class _Sample:
-    """Table of a sample of the rows of another table; both are read in blocks, like an `egm.files.Table`."""
+    """Read a Poisson sample of the rows of another table, in blocks, with the methods of an `egm.files.Table`."""
 
     def __init__(self, table: Any, person: Hashable | None, draw: _Draw) -> None:
         self.names, self.count, self._table, self._person, self._draw = table.names, None, table, person, draw
@@ -105,9 +108,10 @@ class _Sample:
         return self._drawn(self._table.labelled(names), None if self._person is None else names.index(self._person))
 
     def _drawn(self, pairs: Any, place: int | None) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Yield each of the `pairs`, a block of rows and a list of its labels, with only the rows in the sample.
+        """Yield the rows of each pair that are in the sample; a pair is a block of rows and a list of their labels.
 
-        `place` is the index of the persons in a list of labels, or None if each row is drawn by itself.
+        `pairs` is an iterator over such pairs, and each result is again a pair. `place` is the index of the persons in
+        a list of labels, or None if each row is drawn by itself.
         """
         for block, labels in pairs:
             kept = self._draw.rows(len(block)) if place is None else self._draw.sorted_persons(labels[place])

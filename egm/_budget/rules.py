@@ -246,8 +246,8 @@ def sampling(probability: float | None, neighbors: Neighbors) -> float | None:
 def sampled(charge: Charge, probability: float | None) -> Charge:
     """Return the cost of a release from a Poisson sample, where `charge` is the cost of the same release from all rows.
 
-    If `probability`, the sampling probability, is 1 or None, the two costs are equal. Otherwise raise ValueError if
-    the epsilon of `charge` is infinite: then the mechanism promises a rho only.
+    If `probability`, the sampling probability, is 1 or None, the two costs are equal. Otherwise raise ValueError if the
+    epsilon of `charge` is infinite: then only a rho of the mechanism is known.
     """
     if probability is None or probability == 1:
         return dataclasses.replace(charge, sampling_probability=probability)
@@ -262,7 +262,10 @@ def sampled(charge: Charge, probability: float | None) -> Charge:
 
 
 def require_rows(mechanism: Any) -> None:
-    """Raise TypeError if `mechanism` does not add up rows, or promises only a rho, like an AdaptiveDataMechanism."""
+    """Raise TypeError unless `mechanism` adds up rows and has an epsilon, so that it can be used with a Poisson sample.
+
+    An AdaptiveDataMechanism, for example, has only a rho.
+    """
     if not isinstance(mechanism, GaussianDataMechanism | GroupedDataMechanism):
         raise TypeError(
             f"sampling_probability goes with a mechanism that sums rows and has an epsilon, not with "
@@ -305,7 +308,11 @@ def steps_charge(
 
 
 def labelled(charge: Charge, label: str) -> Charge:
-    """Return `charge` with `label`; raise an error unless `label` is a string of Unicode characters."""
+    """Return `charge`, the cost of a release, with the text `label`.
+
+    Raise TypeError if `label` is not a string, and ValueError if it contains a surrogate, which stands for a byte that
+    could not be decoded.
+    """
     if not isinstance(label, str):
         raise TypeError(f"label must be a string, got {label!r}")
     if any("\ud800" <= character <= "\udfff" for character in label):  # of bytes that could not be decoded
@@ -339,7 +346,8 @@ def quantile_charge(
 def require_room(X: ArrayLike) -> None:
     """Raise a ValueError if the array or list `X` has 2**24 entries or more.
 
-    The part of delta that is reserved for discrete noise is enough only for fewer entries.
+    A budget reserves a part of delta for the difference between discrete and continuous noise, and this part is enough
+    only for fewer entries.
     """
     entries = math.prod(np.shape(X))  # reads no entry of an array
     if entries >= _ENTRIES:
@@ -450,7 +458,7 @@ class Terms:
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
     def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
-        """Return the error that refuses a release of the cost `asked`, and that holds the largest cost that would fit.
+        """Return a `BudgetExceeded` for a release of the cost `asked`; it holds the largest cost that would fit.
 
         `charges` are the costs of the releases before.
         """
@@ -473,7 +481,10 @@ class Terms:
         return BudgetExceeded(message, asked, left)
 
     def spent(self, charges: Charges) -> Spent:
-        """Return the cost of releases with the costs `charges` together: a rho if the total is a rho, else a `Loss`."""
+        """Return the joint cost of releases, each of which costs one of `charges`, as a rho or a `Loss`.
+
+        It is a rho if the total of the budget is a rho, and otherwise an (epsilon, delta).
+        """
         if self.rho is not None:
             return min(_up(_sum(charge.rho for charge in charges)), self.rho)
         granted = itertools.compress(self._losses(charges), self._fits(charges))
@@ -576,9 +587,10 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return the part of the total delta that pays for discrete noise, for any releases within the total.
+        """Return a part of the total delta that is enough for the noise of all releases that the total allows.
 
-        `_by_gaussian` subtracts this part from the total delta; `_reserve_for` has the part for given releases.
+        It pays for drawing discrete Gaussian noise instead of continuous Gaussian noise. `_by_gaussian` subtracts this
+        part from the total delta. For given releases, `_reserve_for` returns a smaller part that is enough.
         """
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
@@ -592,7 +604,7 @@ class Terms:
         return self._reserve_for(float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2)
 
     def _reserve_for(self, mu_squared: float) -> float:
-        """Return the part of delta that pays for drawing discrete Gaussian noise instead of Gaussian noise.
+        """Return the part of delta that pays for drawing discrete Gaussian noise instead of continuous Gaussian noise.
 
         `mu_squared` is the sum of mu^2 over the releases; mu is the sensitivity divided by the standard deviation.
         """
@@ -613,9 +625,9 @@ class Terms:
     def _by_privacy_loss(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
 
-        `egm._budget.amplified` computes this epsilon from the total delta minus `_reserve_for`. That part of delta pays
-        for the difference between discrete and Gaussian noise in releases from all rows. It is enough for samples, too,
-        because drawing a sample first does not increase the difference.
+        `egm._budget.amplified` computes this epsilon from the total delta minus the part of delta that `_reserve_for`
+        returns. That part pays for the difference between discrete and continuous Gaussian noise in releases from all
+        rows. It is enough for samples, too, because drawing a sample first does not increase the difference.
         """
         steps: list[Steps] = []
         others: list[float] = []
@@ -670,7 +682,7 @@ def _is_l2(charge: Charge) -> bool:
 def _is_larger(charge: Charge) -> bool:
     """Return whether a release of the cost `charge` has Gaussian noise drawn by egm, which is larger than stated.
 
-    For the steps of `Budget.charge_steps` the caller draws the noise.
+    This is false for the steps of `Budget.charge_steps`, whose noise the caller draws.
     """
     return not (_is_pure(charge) or _is_l2(charge) or charge.mechanism == _STEPS)
 

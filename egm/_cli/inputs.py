@@ -190,11 +190,12 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 
 
 def require_persons(table: files.Table, n: int, args: Namespace) -> None:
-    """Raise a `Mistake` if the rows of `table` are not sorted by the person that the option --person names.
+    """Raise a `Mistake` if the rows of `table` are not sorted by person, for the column that --person names.
 
     Without --by, raise a `Mistake` also if the number of persons is public and is not `n`. A `Mistake` is an error for
     the user. Only the labels of the persons are read, before the release is charged to a budget. The order of the rows
-    counts as public. That a label is wrong, for example missing, is not public; its error is raised after the charge.
+    counts as public. It is not public that a label is wrong, for example missing; so the error for such a label is
+    raised after the charge.
     """
     if args.person is None or table.labels is None:
         return
@@ -213,8 +214,8 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
 def _vectors(args: Namespace) -> dict[str, Vector]:
     """Read the files whose paths are given by options such as --sigma; return the contents by the names of the options.
 
-    A content is a pair: the names of the columns or None, and an array of numbers, one for each column. A file is read
-    only once, because the dictionary is kept in `args`.
+    The content of a file is a pair: the names of the columns or None, and an array of numbers, one for each column. A
+    file is read only once, because the dictionary is kept in `args`.
     """
     if not hasattr(args, "vectors"):
         found = {name: getattr(args, name) for name in VECTORS if is_path(args, name)}
@@ -283,7 +284,10 @@ def _warn_of_ranges(path: str, content: dict[str, Any]) -> None:
 
 
 def is_path(args: Namespace, name: str) -> bool:
-    """Return whether the value of the option `name` may be a path: a text, but not the name of a scaling or a basis."""
+    """Return whether the value of the option `name` may be the path of a file.
+
+    It may be one if it is a text, but not the name of a scaling or of a basis, such as "optimal" or "dct".
+    """
     value = getattr(args, name, None)
     return isinstance(value, str) and value.partition(":")[0] not in _NAMED.get(name, ())
 

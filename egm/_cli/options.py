@@ -510,19 +510,28 @@ def _seed(text: str) -> int:
 
 
 def _delimiter(text: str) -> str:
-    """Return a tab if `text` is "tab" or a backslash and "t", or `text` if it is one character; else raise an error."""
+    """Return a tab if `text` is "tab" or a backslash and "t", or `text` itself if it is one character.
+
+    Raise argparse.ArgumentTypeError for any other text.
+    """
     return "\t" if text in ("tab", "\\t") else _character(text, ", or tab")
 
 
 def _character(text: str, other: str = "") -> str:
-    """Return `text`, or raise an error if it has several characters or none; `other` is added to the message."""
+    """Return `text` if it is a single character, and otherwise raise argparse.ArgumentTypeError.
+
+    The text `other` in the message says what else is allowed.
+    """
     if len(text) != 1:
         raise argparse.ArgumentTypeError(f"must be one character{other}, got {text!r}")
     return text
 
 
 def _encoding(text: str) -> str:
-    """Return `text`, the name of an encoding of text; raise an error for any other text."""
+    """Return `text` if it is the name of a text encoding, such as "latin-1".
+
+    Raise argparse.ArgumentTypeError for any other text.
+    """
     try:
         "".encode(text)
     except (LookupError, ValueError):

@@ -186,8 +186,9 @@ def _is_within(inner: str, outer: str) -> bool:
 def _form(args: Namespace) -> str:
     """Return the format of the output, such as "csv": the value of --format, or what the name of the file ends in.
 
-    For a name with another ending, and for standard output, it is the default of the command. Raise a `Mistake` for a
-    name that promises a compressed file, or tabs, because `egm` does not write them.
+    For a name with another ending, and for standard output, it is the default of the command. Raise a `Mistake` (an
+    error for the user) for a name whose ending stands for a compressed file or for a text with tabs, because `egm` does
+    not write them.
     """
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
     if suffix in _NEVER_WRITTEN:

@@ -48,7 +48,8 @@ def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float
 def _mechanism(args: Namespace, names: Sequence[str]) -> tuple[AnyDataMechanism, Literal["epsilon", "rho"]]:
     """Return the mechanism that the options `args` describe, and the name of the field that holds its budget.
 
-    The option that `egm plan` has to find is missing. As a placeholder, the mechanism gets 2 rows or a budget of 1.
+    The options lack the number that `egm plan` has to find: the number of rows or the budget. As a placeholder, the
+    mechanism gets 2 rows or a budget of 1.
     """
     if not args.adaptive:
         epsilon = 1.0 if args.epsilon is None else args.epsilon
@@ -89,7 +90,7 @@ def _enough(
 
 
 def _column(column: str | None, names: Sequence[str], mechanism: AnyDataMechanism) -> str | int | None:
-    """Return `column` as `mechanism` knows it: by its name or, if the mechanism has no names, by its index in `names`.
+    """Return `column` in the form that `mechanism` takes: its name or, without names, its index in `names`.
 
     If `column` is None, return None. Raise a `Mistake`, an error for the user, if `names` lacks it.
     """

@@ -233,9 +233,10 @@ def _has_names(text: _Text, cells: list[str]) -> bool:
 
 
 def _may_be_names(numbers: list[float]) -> bool:
-    """Return whether `numbers`, the cells of line 1, may be names of columns, as years may be.
+    """Return whether `numbers`, the cells of line 1, could be the names of columns, for example years.
 
-    They may be if all are whole and no two of them equal, or if they increase or decrease from cell to cell.
+    They could be names if all are whole numbers and no two of them are equal, or if they increase or decrease from cell
+    to cell.
     """
     steps = np.diff(numbers)
     named = all(map(float.is_integer, numbers)) or bool(np.all(steps > 0) or np.all(steps < 0))
@@ -245,8 +246,9 @@ def _may_be_names(numbers: list[float]) -> bool:
 def vector(path: Path, given: Given) -> Vector:
     """Return the names and the values in the CSV file at `path`, which has one value on each line.
 
-    A line may have a name before the value. Without names, None is returned in place of the list of names. `given` has
-    the delimiter of the file.
+    A line may have a name before the value. Without names, None is returned in place of the list of names. If the last
+    cell of the first line is not a number, this line is a header and is left out. `given` has the delimiter of the
+    file.
     """
     text = _Text(path, given)
     first = text.header("columns must have commas between them")
@@ -311,7 +313,10 @@ def _labels(cells: Sequence[str]) -> Labels:
 
 
 def _finite(numbers: Array, given: Given) -> Array:
-    """Return an array that says for each of the `numbers` whether it is allowed: finite or, if `given` says so, NaN."""
+    """Return for each of the `numbers` whether the file may have it: all finite numbers and, in some cases, NaN.
+
+    NaN, which stands for a missing value, is allowed if `given`, the arguments of `egm.files.rows`, say so.
+    """
     return ~np.isinf(numbers) if given.missing == "nan" else np.isfinite(numbers)
 
 

@@ -35,7 +35,7 @@ _NO_DELIMITER = '"_+-\r\n'  # characters that mean something else, as letters an
 def require_allowed(given: Given) -> None:
     """Raise a ValueError if an argument that says how a CSV file was written is not allowed.
 
-    `given` holds the arguments. An example is a letter as `delimiter`.
+    `given` holds the arguments. For example, a letter is not allowed as `delimiter`.
     """
     _require_mark("delimiter", given.delimiter)
     if given.decimal not in (".", ","):
@@ -71,7 +71,7 @@ def spooled_input() -> bytes | mmap.mmap:
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix of `path` in small letters, for example ".csv"; of a file compressed by gzip, ".csv.gz"."""
+    """Return the suffix of `path` in lower case: for example ".csv" or, for a file compressed by gzip, ".csv.gz"."""
     suffix = path.suffix.lower()
     return Path(path.stem).suffix.lower() + suffix if suffix == ".gz" else suffix
 

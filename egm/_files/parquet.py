@@ -185,7 +185,7 @@ def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
 
 
 def _types(fragment: Any, columns: list[str], everything: bool) -> list[Any]:
-    """Return NumPy's types of the `columns` in one Parquet file, for which `fragment` is pyarrow's object.
+    """Return NumPy's types of the `columns` in one Parquet file; `fragment` is pyarrow's object for the file.
 
     Raise an error if a column is missing, occurs twice or does not hold numbers. If `everything` is true, also raise an
     error if the file has other columns.

@@ -70,7 +70,7 @@ class DataRelease(RowSum, Release):
     clipped : float, optional
         Noisy number of rows that were clipped, if the mechanism counts them. Otherwise None.
     noise_law : {"gaussian", "l2"}, default "gaussian"
-        Law of the noise.
+        Law of the noise; the density of l2 noise falls exponentially with the norm.
     mechanism : GaussianDataMechanism
         Mechanism that has made the release. All its parameters are public.
     count_std : float
@@ -139,8 +139,9 @@ class GaussianDataMechanism(Mechanism):
         forecast ``error().total`` is least, but no clip norm below a thousandth of a row's typical
         norm. If `scaling` is also "optimal", scaling and clip norm are chosen together.
     scaling : {"expected_norm", "optimal", "none"} or array_like or mapping, shape (d,)
-        How the multipliers `b` are chosen: by Lemma 4.1 (the default, `egm.scaling.expected_norm`),
-        for least noise (`egm.scaling.optimal`), all ones, or given as numbers from 1e-100 to 1e100.
+        How the multipliers `b` are chosen: by Lemma 4.1 of the report (the default,
+        `egm.scaling.expected_norm`), for least noise (`egm.scaling.optimal`), all ones, or given as
+        numbers from 1e-100 to 1e100.
     neighbors : {"replace_one", "add_remove"}, default "replace_one"
         Pairs of data sets that a release must not tell apart: one row is replaced, and `n` is
         public; or one row is added or removed, and the number of rows is private.
@@ -494,7 +495,8 @@ class GaussianDataMechanism(Mechanism):
     def _count_weight(self, b: Array, clip_norm: float) -> float:
         """Return the weight by which the number of rows is multiplied in a release; 0 if that number is not released.
 
-        The weight is the one for the scaling `b` and the clip norm `clip_norm`.
+        Sum and number of rows are released together; the weight depends on the scaling `b` and the clip norm
+        `clip_norm` of the sum.
         """
         ratio = np.linalg.norm(np.broadcast_to(self.center, b.shape)) / np.linalg.norm(1 / b)
         return self._joint.weight(clip_norm, float(ratio))
@@ -815,7 +817,8 @@ class GaussianDataMechanism(Mechanism):
             array with one entry for each row. It is given if and only if the mechanism has
             `per_person`. Blocks of rows that are read one after the other must be sorted by person.
         rng : numpy.random.Generator, optional
-            Generator that makes the release a simulation. By default the noise is secure.
+            Generator that makes the release a simulation. By default the noise is secure: it is
+            discrete, and drawn from random bits of the operating system.
 
         Returns
         -------
@@ -1029,9 +1032,9 @@ class GaussianDataMechanism(Mechanism):
         Returns
         -------
         float
-            Noisy number of clipped rows minus the expectation of this number, divided by its
-            standard deviation. The standard deviation is that of the noise (`clipped_std`) and of
-            the true number together.
+            Noisy number of clipped rows minus the expectation of this number, divided by the
+            standard deviation of the noisy number. This standard deviation comes from the noise
+            (`clipped_std`) and from chance in the true number.
 
         Raises
         ------

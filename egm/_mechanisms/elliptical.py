@@ -33,7 +33,8 @@ class EllipticalGaussianMechanism(Mechanism):
     Parameters
     ----------
     sensitivities : array_like or mapping, shape (d,)
-        Largest change of each coordinate of the query, in its units, from 1e-250 to 1e250.
+        Largest change of each coordinate of the query between two neighbors, in the units of this
+        coordinate, from 1e-250 to 1e250.
     epsilon : float
         Privacy parameter, > 0.
     delta : float
@@ -63,7 +64,7 @@ class EllipticalGaussianMechanism(Mechanism):
     b : ndarray, shape (d,)
         Scaling vector of norm 1, by `egm.scaling.elliptical`.
     noise_std : ndarray, shape (d,)
-        Standard deviation of the noise in each coordinate, in its units.
+        Standard deviation of the noise in each coordinate, in the units of this coordinate.
 
     Raises
     ------
@@ -181,7 +182,8 @@ class EllipticalGaussianMechanism(Mechanism):
             Finite real numbers. A secure release does not convert large integers or long doubles to
             doubles before it adds the noise.
         rng : numpy.random.Generator, optional
-            Generator that makes the release a simulation. By default the noise is secure.
+            Generator that makes the release a simulation. By default the noise is secure: it is
+            discrete, and drawn from random bits of the operating system.
 
         Returns
         -------

@@ -146,7 +146,8 @@ class GaussianMechanism(Mechanism):
             A finite real number, or an array of finite real numbers of any shape. A secure release
             does not convert large integers or long doubles to doubles before it adds the noise.
         rng : numpy.random.Generator, optional
-            Generator that makes the release a simulation. By default the noise is secure.
+            Generator that makes the release a simulation. By default the noise is secure: it is
+            discrete, and drawn from random bits of the operating system.
 
         Returns
         -------

@@ -360,7 +360,8 @@ class GroupedDataMechanism(Mechanism):
         person : hashable or array_like, shape (n,), optional
             Person to whom each row belongs, as for `GaussianDataMechanism.release`.
         rng : numpy.random.Generator, optional
-            Generator that makes the release a simulation. By default the noise is secure.
+            Generator that makes the release a simulation. By default the noise is secure: it is
+            discrete, and drawn from random bits of the operating system.
 
         Returns
         -------

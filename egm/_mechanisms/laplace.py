@@ -161,7 +161,10 @@ class LaplaceMechanism(Mechanism):
         self._unit(math.prod(unread(value=value) or (1,)))
 
     def _unit(self, size: int) -> float:
-        """Return the unit to whose multiples a secure release rounds a value of `size` numbers, in the same units."""
+        """Return the unit to whose multiples a secure release rounds a value of `size` numbers.
+
+        It is given in the units of the value.
+        """
         return unit_of(self.sensitivity, 16 * (1 + 2**-20 * size) / self.epsilon)
 
     def release(self, value: ArrayLike, *, rng: np.random.Generator | None = None) -> Release:
@@ -173,7 +176,8 @@ class LaplaceMechanism(Mechanism):
             A finite real number, or an array of finite real numbers of any shape. A secure release
             does not convert large integers or long doubles to doubles before it adds the noise.
         rng : numpy.random.Generator, optional
-            Generator that makes the release a simulation. By default the noise is secure.
+            Generator that makes the release a simulation. By default the noise is secure: it is
+            discrete, and drawn from random bits of the operating system.
 
         Returns
         -------

@@ -13,8 +13,8 @@ where :math:`v_S` and :math:`v_N` are the variances of S and N, and :math:`\beta
 If an interval may fail with probability :math:`\alpha`, let z be the upper quantile of the standardized noise for
 :math:`\alpha / 2`. If :math:`\beta = 0`, or for l2 noise, q is z. For normal noise, q falls to the quantile for
 :math:`\alpha` as :math:`\beta` grows. The function `half_lengths` computes the right side, and allows for noise in
-:math:`\beta`. The interval is right for small numbers of rows, too. It is unbounded if :math:`N \le z \sqrt{v_N}`,
-because the exact number of rows may then be zero.
+:math:`\beta`. The interval keeps its confidence for small numbers of rows, too. It is unbounded if
+:math:`N \le z \sqrt{v_N}`, because the exact number of rows may then be zero.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Parts:
     estimated. All have the shape (d,), but `std`, `bias`, `bias_std` and `spread` may also have the shape (2, d): one
     row for the lower and one for the upper ends of intervals. `count_std` is the standard deviation of the noise in the
     number of rows, or 0 if this number is public. If `bias` is the number of rows times a bound for one row,
-    `bias_of_row` is the bound for one row. `shift` is a noisy estimate of what clipping took and was not added again,
-    or 0; intervals lie around the noisy sum plus `shift`. The noise in `shift` is a part of `std`.
+    `bias_of_row` is the bound for one row. `shift` is a noisy estimate of what clipping took and was not added to the
+    noisy sum, or 0; intervals lie around the noisy sum plus `shift`. The noise in `shift` is a part of `std`.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ class RowSum(ABC):
         than was declared to the mechanism. The interval for the population also allows for the
         variation of the rows. If a person may have k rows, these are taken to be equal, which is
         the worst case. If the number of rows is private, the interval of a mean is that of Fieller
-        (1954), which is right for small numbers of rows, too: if the number of rows may be zero,
-        the interval is unbounded.
+        (1954), which keeps its confidence for small numbers of rows, too: if the number of rows may
+        be zero, the interval is unbounded.
 
         A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping takes
         more from the rows than the interval allows for. If the law of the rows is skewed, the sum of
@@ -274,8 +274,8 @@ class RowSum(ABC):
 def _quantile(tail: float, law: NoiseLaw, size: int) -> float:
     """Return how many standard deviations a normal variable of mean zero exceeds with the probability `tail`.
 
-    If `law` is "l2", return the larger one of this number and the same number for one coordinate of l2 noise in `size`
-    dimensions.
+    If `law` is "l2", the corresponding number for one coordinate of l2 noise in `size` dimensions is computed, too, and
+    the larger number is returned.
     """
     z = float(-ndtri(tail))
     return z if law == "gaussian" else max(z, coordinate_quantile(tail, size))
