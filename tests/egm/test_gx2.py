@@ -1,4 +1,7 @@
-"""Test that `egm.gx2`, the generalized chi-square distribution, agrees with 30-digit values, SciPy and general laws."""
+"""Test that `egm.gx2`, the distribution of weighted sums of chi-square variables, agrees with known values and laws.
+
+The known values have 30 digits, or come from SciPy, from Davies' algorithm and from publications.
+"""
 
 import gc
 from itertools import product
@@ -34,7 +37,10 @@ TAILS = [0.5, 0.1, 1e-3, 1e-12, 1e-100, 1e-300]
 
 
 def levels(form, p=TAILS):
-    """Return upper quantiles of the chi-square sum `form` at the probabilities `p`, then lower ones at p[1:5]."""
+    """Return quantiles of the weighted sum of chi-square variables with the parameters `form`, as one array.
+
+    The upper quantiles of all probabilities in `p` come first, and the lower quantiles of p[1:5] follow.
+    """
     return np.concatenate([gx2.isf(p, **form), gx2.ppf(p[1:5], **form)])
 
 
@@ -109,7 +115,8 @@ def test_a_million_weights_are_as_good_as_a_hundred(p):
 def test_clusters_change_nothing(weights, options, monkeypatch):
     """Tails, densities and conditional means do not change if similar weights are gathered in clusters to save time.
 
-    `options` are the degrees of freedom or the noncentralities of the chi-square sum with the 3000 `weights`.
+    `options` are the degrees of freedom or the noncentralities of the sum of chi-square variables with the 3000
+    `weights`. A conditional mean is that of one variable, given the sum.
     """
     p = np.array([0.5, 1e-3, 1e-30, 1e-300])
     x, low = gx2.isf(p, weights, **options), gx2.ppf(p, weights, **options)
@@ -196,9 +203,10 @@ def test_equal_weights_are_chi2(dof, p):
 @pytest.mark.parametrize("dof", [1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.1])
 @pytest.mark.parametrize("x", [1e-300, 1e-100, 6e-18, 1e-5, 0.1, 2.0, 100.0])
 def test_few_degrees_of_freedom(dof, x):
-    """Tails for very few degrees of freedom are exact within their estimated error, or they are refused.
+    """The tails of a chi-square variable with very few degrees of freedom are exact within their estimated error.
 
-    From 0.001 degrees of freedom on, the error is at most 1e-12. `x` is the point.
+    From 0.001 degrees of freedom on, the relative error is at most 1e-12. Below 2e-6, or for small `dof` and tiny
+    `x`, an AccuracyError is allowed in place of a tail. `x` is the point at which both tails are taken.
     """
     k, y = mpf(dof) / 2, mpf(x) / 2
     for function, ends in ((gx2.sf, (y, mp.inf)), (gx2.cdf, (0, y))):
@@ -299,10 +307,10 @@ def test_round_trip(form):
 
 @pytest.mark.parametrize("dof", [0.05, 0.111, 0.156, 0.2, [0.12, 3.0]])
 def test_round_trip_for_few_degrees_of_freedom(dof):
-    """Quantiles of a chi-square sum Q have the right tails at all probabilities, and are minus those of -Q.
+    """The tail at a quantile of a chi-square sum Q is the given probability, and quantiles of -Q are minus those of Q.
 
-    `dof` are the degrees of freedom of one or two chi-square variables. The saddlepoint formula, from which the search
-    for a quantile starts, is not decreasing here.
+    `dof` has the degrees of freedom of one or two chi-square variables. The saddlepoint formula, from which the
+    search for a quantile starts, is not a decreasing function for so few degrees of freedom.
     """
     p, weights = np.linspace(0.01, 0.99, 40), np.array([2.0, 1.0])[: np.size(dof)]
     upper, lower = gx2.isf(p, weights, dof), gx2.ppf(p, weights, dof)
@@ -466,11 +474,11 @@ def test_bad_types_are_named(bad):
 
 @pytest.mark.parametrize(("heavy", "factor"), [(36, 1.3), (38, 1.3), (44, 1.2), (46, 1.2), (54, 1.1)])
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
-    """A tail does not depend on the contour of its integral, even if a hundred terms have the same weight 1.
+    """A tail does not depend on the contour of the integral that computes it, even if a hundred weights are equal.
 
-    Near the point 1/2 of the complex plane, which belongs to this weight, the integrand oscillates too quickly. For
-    three other slopes of the contour's ends, the logarithm of the tail is equal within 1e-12. `heavy` is the largest
-    weight, and the tail starts at `factor` times the mean.
+    The equal weights are 1. Near their pole, the point 1/2 of the complex plane, the integrand oscillates too
+    quickly for a quadrature. For three other angles of the contour's ends, the logarithm of the tail is equal
+    within 1e-12. `heavy` is the largest weight, and the tail is taken at `factor` times the mean of the sum.
     """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()

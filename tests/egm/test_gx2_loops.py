@@ -1,4 +1,4 @@
-"""Test that Python and compiled code give the same tails, and that compiled code is used only once it pays."""
+"""Test that `egm.gx2` gives equal results in Python and in compiled code, which it loads only if that saves time."""
 
 import subprocess
 import sys
@@ -15,9 +15,10 @@ FUNCTIONS = {"sf": "x", "cdf": "x", "logsf": "x", "pdf": "x", "isf": "p", "ppf":
 
 @pytest.fixture
 def both(monkeypatch):
-    """Return a function that calls a function of `egm.gx2` by Python and by compiled code; it returns both results.
+    """Return a function that runs a function of `egm.gx2` in Python and in compiled code, and returns both results.
 
-    An AccuracyError counts as a result, as its message.
+    Its arguments are the name of the function of `egm.gx2`, and the arguments of that function. If an AccuracyError
+    is raised, its message takes the place of the result.
     """
 
     def called(name, *arguments):
@@ -34,7 +35,10 @@ def both(monkeypatch):
 
 
 def random_case(rng):
-    """Draw random parameters of a distribution, for `egm.gx2`, a point x of it and a probability p."""
+    """Draw the parameters of a random distribution of `egm.gx2`, and arguments for its tails and its quantiles.
+
+    Return the parameters as a tuple, and a dictionary with a point "x" and a probability "p".
+    """
     d = rng.integers(1, 9) if rng.random() < 0.8 else rng.integers(9, 60)
     signs = rng.choice([-1, 1], d) if rng.random() < 0.4 else 1
     weights = signs * np.exp(rng.normal(0, rng.choice([0.1, 1, 4]), d))

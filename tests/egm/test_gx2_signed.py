@@ -31,14 +31,17 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}  # of logarithms of tails
 
 
 def points(form):
-    """Return upper and lower quantiles of the distribution with the parameters `form`, from the middle outwards."""
+    """Return ten quantiles of the distribution with the parameters `form`: six upper ones, then four lower ones.
+
+    Both sequences start near the median and end far out in the tail.
+    """
     return np.concatenate([gx2.isf(TAILS, **form), gx2.ppf(TAILS[:4], **form)])
 
 
 def changed(form, **changes):
-    """Return a copy of the dictionary `form` of parameters, with defaults for missing ones, after `changes` are made.
+    """Return the parameters `form` of a distribution as a complete dictionary in which `changes` replace some values.
 
-    The weights become an array.
+    Parameters that are missing in `form` get their default values, and the weights become an array.
     """
     full = {"dof": 1.0, "nc": 0.0, "normal": 0.0, "shift": 0.0, **form}
     return {**full, "weights": np.asarray(full["weights"], float), **changes}
@@ -60,8 +63,8 @@ def test_difference_of_equal_exponentials_is_laplace():
 def test_difference_of_exponentials(a, b):
     """The tails and the density of a X - b Y agree with closed forms, where X and Y are exponential variables.
 
-    X and Y are chi-square variables with two degrees of freedom. a X - b Y is positive with the probability a / (a +
-    b), and then it has the distribution of a X.
+    X and Y are independent chi-square variables with two degrees of freedom. The probability that a X - b Y is
+    positive is a / (a + b), and given that, it has the distribution of a X.
     """
     x = np.array([1e-6, 0.3, 1.0, 40.0, 1400.0])
     density = -np.log(2 * (a + b))
@@ -76,10 +79,10 @@ def test_difference_of_exponentials(a, b):
     "weights", [[3.0, 2.0, -1.0, -4.0], np.cos(2 * np.pi * np.arange(1, 8) / 15) - 0.2], ids=["four", "circular"]
 )
 def test_exponentials_of_either_sign(weights, x):
-    """The tail at `x` of a sum of exponential variables with distinct `weights` agrees with partial fractions.
+    """The tail at `x` of a sum of exponential variables with distinct `weights` agrees with a closed form.
 
-    For the second set of weights and x = 0, it is Anderson's (1942) probability that the circular serial correlation of
-    15 normal numbers exceeds 0.2.
+    The closed form comes from partial fractions. For the second set of weights and x = 0, it is Anderson's (1942)
+    probability that the circular serial correlation of 15 normal numbers exceeds 0.2.
     """
     with mp.workdps(60):
         w = [mpf(float(each)) for each in weights]
@@ -100,10 +103,10 @@ def test_exponential_and_normal_is_exponnorm(weight, normal, shift):
 
 @pytest.mark.parametrize("dof", [1e-3, 0.05, 0.25, 0.6, 0.8, 1.0, 2.0, 3.0, 7.5, 100.0])
 def test_difference_of_equal_chi_squares_is_variance_gamma(dof):
-    """`gx2.logpdf` agrees with a closed form for the difference of two chi-square variables.
+    """`gx2.logpdf` agrees with a closed form for the difference of two independent chi-square variables.
 
-    Each variable has `dof` degrees of freedom, and the form has a Bessel function. For one degree of freedom the
-    density is K_0(|x| / 2) / (2 pi).
+    Each variable has `dof` degrees of freedom, and the closed form contains a Bessel function. For one degree of
+    freedom the density is K_0(|x| / 2) / (2 pi).
     """
     x = np.array([-1000.0, -7.0, -0.1, 1e-3, 0.5, 20.0])
     order, z = (dof - 1) / 2, np.abs(x) / 2
@@ -127,7 +130,10 @@ def test_density_near_a_pole(dof, x):
 
 @pytest.mark.parametrize("dof", [1e-3, 0.005, 0.1, 0.5])
 def test_density_of_few_degrees_of_freedom(dof):
-    """The density of one chi-square variable with `dof` degrees of freedom, below and above the mean, is SciPy's."""
+    """The density of one chi-square variable with `dof` <= 0.5 degrees of freedom agrees with SciPy.
+
+    The points are from 1e-300 to 3, below and above the mean.
+    """
     x = np.array([1e-300, 1e-100, 1e-8, 1e-4, 0.0054, 0.1, 3.0])
     np.testing.assert_allclose(gx2.logpdf(x, [1.0], dof), stats.chi2(dof).logpdf(x), rtol=1e-12, atol=1e-12)
 
@@ -195,7 +201,8 @@ POSITIVE = {"weights": [3.0, 4.0, 5.0], "dof": [1, 2, 3], "nc": [2.0, 3.0, 7.0],
 def test_published_values_of_the_toolbox():
     """Results of `egm.gx2` agree with those on the getting-started pages of the toolbox gx2 by Das.
 
-    They agree in all digits that are compared, except for one probability, which agrees to a relative 1e-6.
+    They agree in all digits that are compared, except for one probability, whose relative difference is at most
+    1e-6.
     """
     law = gx2.rv(**TOOLBOX)
     assert law.stats() == (-17.0, 1771.0)
@@ -315,7 +322,11 @@ def test_published_tails_of_a_figure():
     ],
 )
 def test_published_tails_of_noncentral_chi2(x, tail, published):
-    """Tails of one noncentral chi-square variable agree with the numbers in a figure of Das (2025), to 1e-14."""
+    """Tails of a noncentral chi-square variable agree with numbers in a figure of Das (2025), to a relative 1e-14.
+
+    The variable has 4 degrees of freedom and the noncentrality 5. `tail` is "cdf" or "sf", the lower or upper tail
+    at `x`, and `published` is its value.
+    """
     assert getattr(gx2, tail)(x, [1.0], 4, 5.0) == pytest.approx(published, rel=1e-14)
 
 
@@ -326,8 +337,9 @@ def test_published_tails_of_noncentral_chi2(x, tail, published):
 def test_published_discriminability(step, published):
     """The discriminability of two normal distributions agrees with Das (2025), also for an error of 10**-185589277.
 
-    Discriminability d' is defined by the least error rate of a classification, which is the upper tail of a standard
-    normal variable at d' / 2. The means differ by 10**(5 step / 19) in each coordinate.
+    Discriminability d' is defined by the least error rate of a classification, which is the upper tail of a
+    standard normal variable at d' / 2; `published` is its value. The means differ by 10**(5 step / 19) in each
+    coordinate.
     """
     covariance = np.array([[1.0, 0.5, 0.7], [0.5, 2.0, 1.0], [0.7, 1.0, 3.0]])
     difference = 10 ** (5 * step / 19) * np.ones(3)
@@ -407,7 +419,8 @@ def test_round_trip(form):
 def test_quantiles_of_many_probabilities_are_those_of_each(name):
     """For 80 probabilities at once, the tail at each quantile is the probability, and no two quantiles are equal.
 
-    More than 48 quantiles are mostly interpolated, and fewer are searched one by one.
+    More than 48 quantiles are mostly interpolated, and fewer are searched one by one. `name` is the key of a
+    distribution in FORMS.
     """
     p = np.concatenate([np.linspace(0.01, 0.99, 40), np.geomspace(1e-100, 1e-3, 40)])
     for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
@@ -500,8 +513,8 @@ TERM = st.tuples(
 def test_estimated_error_covers_the_difference_of_contours(terms, normal, distance):
     """Tails that are integrated along two different contours differ by at most the sum of their estimated errors.
 
-    `terms` are the random terms of a chi-square sum, and `normal` is the normal term. The tail is taken at the mean
-    plus `distance` standard deviations.
+    `terms` are random parameters of the chi-square variables in a sum, and `normal` is the factor of a normal
+    variable that is added. The tail is taken at the mean plus `distance` standard deviations.
     """
     sizes, signs, dof, nc = np.array(terms).T
     form = {"weights": sizes * signs, "dof": dof, "nc": nc, "normal": normal}
@@ -544,10 +557,11 @@ def test_estimated_error_covers_a_certified_one(x, form):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("x", [-9.0, -5.0, -2.0, 0.0, 2.0])
 def test_many_small_weights_against_a_large_one(x, sign):
-    """Tails are right near the mean of Q = 10 Y - R, where R is a sum of 100 000 small squares with the mean 10.
+    """Near the mean of Q = 10 Y - R, tails of Q lie in the intervals that `gx2.certify` proves.
 
-    Y is the square of a standard normal variable. The tail at `x` lies in the interval of `gx2.certify`, also for -Q,
-    and if the small squares are given one by one.
+    Y is the square of a standard normal variable, and R is a sum of 100 000 squares with the weight 1e-4, so that
+    its mean is 10. The squares of R are given as one chi-square variable, or one by one. `x` is the point; if
+    `sign` is -1, the tails are those of -Q at -x.
     """
     weights, dof = sign * np.array([10.0, -1e-4]), [1, 100_000]
     proved = gx2.certify(sign * x, weights, dof)
@@ -609,10 +623,10 @@ def test_gradients_are_slopes(name, p):
 
 @forms
 def test_gradients_know_the_scale(form):
-    """Multiplied by their variables, the derivatives of `gx2.gradients` add up to 0, as Euler's theorem says.
+    """The derivatives of `gx2.gradients`, each multiplied by its variable, add up to 0, as Euler's theorem says.
 
-    The variables are x and all parameters with a unit: weights, normal term and shift. The reason is that the tail does
-    not change if all of these get another unit.
+    The variables are x and all parameters with a unit: weights, normal term and shift. The reason is that the tail
+    does not change if all of these get another unit.
     """
     full = changed(form)
     for x in points(form)[[0, 2, 3, 7]]:
@@ -624,7 +638,11 @@ def test_gradients_know_the_scale(form):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_gradient_of_a_noncentrality_is_half_a_difference(name):
-    """The derivative of the upper tail by a noncentrality is half the tail's gain if the term's dof grows by 2."""
+    """The derivative of an upper tail with respect to a noncentrality is half of a difference of two tails.
+
+    One is the tail in which the degrees of freedom of the same term are increased by 2, and the other is the tail
+    itself. `name` is the key of a distribution in FORMS.
+    """
     full = changed(FORMS[name])
     dof = np.broadcast_to(full["dof"], full["weights"].shape)
     for p in (0.5, 1e-6, 1e-100):
@@ -657,10 +675,10 @@ def test_methods_are_the_functions(form):
 
 @pytest.mark.parametrize("size", [2, 3000])
 def test_parameters_of_a_frozen_distribution_are_copies(size):
-    """A later change of an array given to `gx2.rv` does not change the distribution; its attributes are read-only.
+    """If an array that was given to `gx2.rv` is changed later, the distribution that `gx2.rv` returned is unchanged.
 
-    The noncentralities are given as a view of one number, which is changed. `size` is the number of weights; `gx2`
-    gathers 3000 weights in clusters.
+    The attributes of the distribution are read-only. The noncentralities are given as a read-only view of one
+    number, and this number is changed. `size` is the number of weights; `gx2` gathers 3000 weights in clusters.
     """
     one = np.array(0.3)
     given = np.linspace(1.0, 2.0, size), np.full(size, 2.0), np.broadcast_to(one, size)
@@ -686,7 +704,10 @@ def test_stats_are_those_of_scipy(weight, dof, nc):
 
 @pytest.mark.parametrize("unit", [1e-200, 1e-90, 1e120, 1e200])
 def test_stats_follow_the_unit(unit):
-    """Standard deviation, skewness and kurtosis are right even if powers of the weights overflow or underflow."""
+    """If the weights and the normal term are multiplied by `unit`, so are the mean and the standard deviation.
+
+    Skewness and kurtosis do not change. This holds even if powers of the weights overflow or underflow.
+    """
     form = {"weights": np.array([1.0, -0.3]), "dof": [2.0, 3.0], "nc": [0.0, 4.0]}
     one, law = (gx2.rv(each * form["weights"], form["dof"], form["nc"], 0.7 * each) for each in (1.0, unit))
     assert law.std() == pytest.approx(unit * one.std(), rel=1e-14, abs=0)
@@ -744,7 +765,10 @@ def test_support(law, support):
 
 
 def example(seed, d=4):
-    """Return arguments of `gx2.from_quadratic_form`, as a dictionary, for a random quadratic form of `d` variables."""
+    """Return arguments of `gx2.from_quadratic_form`, as a dictionary, for a random quadratic form of `d` variables.
+
+    `seed` is that of the random numbers.
+    """
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((d, d))
     return {
@@ -758,10 +782,10 @@ def example(seed, d=4):
 
 @pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5, 0.99])
 def test_product_of_two_normal_variables(rho):
-    """The product of two standard normal variables with the correlation `rho` has the known distribution.
+    """The tail at 0 and the density of a product of two standard normal variables agree with closed forms.
 
-    The product is negative with the probability arccos(rho) / pi (Sheppard 1899), and its density has the Bessel
-    function K_0.
+    The product is negative with the probability arccos(rho) / pi (Sheppard 1899), where `rho` is the correlation.
+    The density contains the Bessel function K_0.
     """
     law = gx2.from_quadratic_form([[0, 1], [0, 0]], cov=[[1, rho], [rho, 1]])
     assert law.cdf(0.0) == pytest.approx(np.arccos(rho) / np.pi, rel=1e-12)
@@ -772,7 +796,10 @@ def test_product_of_two_normal_variables(rho):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_other_basis_changes_nothing(seed):
-    """The distribution of a quadratic form is the same in another orthonormal basis, to a relative 1e-11."""
+    """In another orthonormal basis, a quadratic form of a normal vector has equal tails, to a relative 1e-11.
+
+    `seed` chooses the random quadratic form and the basis.
+    """
     form = example(seed)
     basis = stats.ortho_group.rvs(4, random_state=seed)
     other = {name: basis @ form[name] @ basis.T for name in ("A", "cov")}
@@ -783,7 +810,10 @@ def test_other_basis_changes_nothing(seed):
 
 
 def test_whitened_vector_has_the_same_form():
-    """A quadratic form of a normal vector x = L z has the distribution of the same form in z, with cov(z) = I."""
+    """A quadratic form of a normal vector x = L z has the same distribution if it is written as a form of z.
+
+    L is a Cholesky factor of the covariance of x, so that the covariance of z is the identity matrix.
+    """
     form = example(7)
     root = np.linalg.cholesky(form["cov"])
     A, mean = root.T @ form["A"] @ root, np.linalg.solve(root, form["mean"])
@@ -797,7 +827,7 @@ def test_whitened_vector_has_the_same_form():
 def test_quadratic_form_does_not_depend_on_the_units(u):
     """With other units of the variables of a quadratic form, the tails and the mean stay the same to a relative 1e-11.
 
-    The units differ by powers of `u`.
+    The units of two of the four variables are changed, one by the factor `u`, and one by 1 / `u`.
     """
     form, D = example(2), np.array([1.0, u, 1 / u, 1.0])
     other = {"A": form["A"] / D / D[:, None], "cov": form["cov"] * D * D[:, None]}
@@ -810,7 +840,11 @@ def test_quadratic_form_does_not_depend_on_the_units(u):
 
 @pytest.mark.parametrize("variance", [0.0, 1e-34, -1e-17])
 def test_covariance_that_rounding_has_made_indefinite(variance):
-    """A variance that is 0 up to the rounding of the largest one has no influence, whatever its covariances are."""
+    """In a covariance matrix, a variance below the rounding errors of the largest variance counts as 0.
+
+    The quadratic form has the distribution without the variable of this `variance`, although a covariance of 1e-16
+    or a negative variance makes the matrix indefinite.
+    """
     cov = np.array([[1.0, 0.5, 1e-16], [0.5, 1.0, 0.0], [1e-16, 0.0, variance]])
     law = gx2.from_quadratic_form(np.eye(3), cov=cov)
     np.testing.assert_allclose(law.sf([0.1, 30.0]), gx2.sf([0.1, 30.0], [1.5, 0.5]), rtol=1e-13)
@@ -853,11 +887,11 @@ def test_special_quadratic_forms():
 @pytest.mark.parametrize("curvature", [0.3, 1e-3, -1e-4, 1e-6, 1e-17, -1e-20, 1e-300])
 @pytest.mark.parametrize("slope", [1.0, 1e5])
 def test_small_curvature(curvature, slope):
-    """A tail of slope (curvature z^2 - z) agrees with the two tails of z beyond the roots.
+    """For a standard normal z, a tail of slope (curvature z^2 - z) agrees with the sum of two normal tails.
 
-    z is a standard normal variable. At the roots, the expression equals the point of the tail. The allowed relative
-    error grows with 1 / (4 curvature), the constant of the completed square, and with the distance of the point from
-    the mean. A |curvature| of 1e-17 or less counts as 0; then the error is below 1e-12.
+    They begin at the two values of z at which the expression equals the point of the tail. The allowed relative
+    error grows with 1 / (4 curvature), the constant of the completed square, and with the distance of the point
+    from the mean. A |curvature| of 1e-17 or less counts as 0; then the error is below 1e-12.
     """
     law, x = gx2.from_quadratic_form([[slope * curvature]], linear=-slope), np.array([-0.2, 1.0, 5.0, 37.0])
     found = law.sf(slope * x) if curvature > 0 else law.cdf(-slope * x)
@@ -870,7 +904,10 @@ def test_small_curvature(curvature, slope):
 
 
 def test_small_curvature_beside_others():
-    """A quadratic form's term c z^2 of a normal z is replaced by its mean only if another coefficient is far larger."""
+    """A quadratic form's term c z^2 of a normal z is replaced by its mean only if another coefficient is far larger.
+
+    If all coefficients are equally small, no term is replaced.
+    """
     x = np.array([-3.0, 0.5, 20.0])
     tiny, none = (gx2.from_quadratic_form(np.diag([1.0, each]), linear=[0.0, 1.0]) for each in (1e-18, 0.0))
     np.testing.assert_array_equal(tiny.sf(x), none.sf(x))
@@ -1001,9 +1038,9 @@ def test_density_where_it_is_infinite(dof):
 
 @pytest.mark.parametrize("x", [1e-160, -1e-300])
 def test_density_next_to_a_pole_is_refused(x):
-    """`gx2.pdf` raises an AccuracyError at `x` next to 0 if the density is infinite at 0.
+    """`gx2.pdf` raises an AccuracyError at a point `x` next to 0 if the density is infinite at 0.
 
-    There the squares of the nodes of the quadrature would overflow before its integrand has died away.
+    The quadrature would need nodes that are so large that their squares overflow.
     """
     with pytest.raises(gx2.AccuracyError):
         gx2.pdf(x, [1.0, -1.0], 0.25)
@@ -1011,10 +1048,11 @@ def test_density_next_to_a_pole_is_refused(x):
 
 @pytest.mark.parametrize("z", [1e3, 1e9, 1e12, 1e100, 1e154, 1e200])
 def test_far_tails_of_a_normal_term(z):
-    """Far tails and densities of a normal variable are those of SciPy; with a chi-square added, tails follow a formula.
+    """Far tails of a normal variable are those of SciPy; if a chi-square variable is added, a formula gives the tail.
 
-    The point is `z` standard deviations from the mean. For large `z`, adding a chi-square variable with one degree of
-    freedom multiplies the lower tail by (1 + 2 z)^(-1/2).
+    The point is `z` standard deviations from the mean. From `z` = 1e9 on, adding a chi-square variable with one
+    degree of freedom multiplies the lower tail by (1 + 2 z)^(-1/2). The density of the normal variable is that of
+    SciPy, too.
     """
     with np.errstate(over="ignore"):
         tail, density = stats.norm.logcdf(-z), stats.norm.logpdf(z)
@@ -1053,9 +1091,10 @@ def test_smallest_quantiles(sign):
 
 @pytest.mark.parametrize("weight", [1e-5, 1.0, -1e10, 1e300])
 def test_quantiles_far_below_the_weight(weight):
-    """Quantiles below 1e-300 of the weight are found as long as they are doubles, one by one and many at a time.
+    """For `weight` times a chi-square variable with two degrees of freedom, the quantile of a tiny p is 2 p `weight`.
 
-    For two degrees of freedom, the lower quantile of the probability p is -2 log(1 - p), and near 0 that is 2 p.
+    It is the lower quantile, or the upper one if `weight` is negative. The probabilities p go down to 1e-302. The
+    quantiles are computed one by one, and seventy in one call.
     """
     find = gx2.ppf if weight > 0 else gx2.isf
     p = np.array([1e-280, 1e-289, 1e-295, 1e-299, 1e-300, 3e-301, 1e-302])
@@ -1065,7 +1104,12 @@ def test_quantiles_far_below_the_weight(weight):
 
 @pytest.mark.parametrize("dof", [0.005, 0.02, 0.1, 0.3])
 def test_quantiles_of_few_degrees_of_freedom_far_below_the_weight(dof):
-    """Lower quantiles are those of SciPy for a weight of 1e100, also where they are below 1e-300 of the weight."""
+    """Lower quantiles of a huge weight times a chi-square variable are correct, even if they are far below the weight.
+
+    The weight is 1e100, and the quantiles agree with SciPy where they are at least 1e-300 of the weight. Smaller
+    ones are tested with the weight 1e300 and `dof` + 0.01 degrees of freedom: the lower tail at the quantile of
+    1e-3 is 1e-3.
+    """
     p = np.array([0.3, 0.1, 1e-3, 1e-10, 1e-16])
     exact = stats.chi2.ppf(p, dof, scale=1e100)
     p, exact = p[exact > 1e-200], exact[exact > 1e-200]
@@ -1106,7 +1150,10 @@ def test_entropy_of_variance_gamma(dof):
 @pytest.mark.parametrize("unit", [1e-300, *slow(1e300)])
 @pytest.mark.parametrize("dof", [0.2, 3.0])
 def test_entropy_knows_the_unit(unit, dof):
-    """The entropy rises by the logarithm of the unit of the weights."""
+    """If all weights of a sum of chi-square variables are multiplied by `unit`, its entropy rises by log(`unit`).
+
+    `dof` is the number of degrees of freedom of each variable.
+    """
     weights = np.array([1.0, 0.25, -0.5])
     expected = gx2.rv(weights, dof).entropy() + np.log(unit)
     assert gx2.rv(unit * weights, dof).entropy() == pytest.approx(expected, rel=1e-12)
@@ -1132,7 +1179,12 @@ FEW = [
     ],
 )
 def test_conditional_means_of_few_degrees_of_freedom(x, weights, dof):
-    """The mean of Y_j, given that Q = x, is dof_j times a ratio of densities of Q: with dof_j + 2, and with dof_j."""
+    """The conditional mean of a variable Y_j, given Q = `x`, agrees with dof_j times a ratio of two densities of Q.
+
+    Q is the sum of weights_j Y_j, where Y_j is a chi-square variable with dof_j degrees of freedom. The density in
+    the numerator has dof_j + 2 in place of dof_j. The derivative of the upper tail with respect to weights_j is
+    this conditional mean times the density of Q.
+    """
     more = np.array(dof) + 2 * np.eye(len(dof))
     exact = dof * np.array([gx2.pdf(x, weights, changed_dof) for changed_dof in more]) / gx2.pdf(x, weights, dof)
     np.testing.assert_allclose(gx2.conditional_means(x, weights, dof), exact, rtol=1e-11)
@@ -1142,7 +1194,11 @@ def test_conditional_means_of_few_degrees_of_freedom(x, weights, dof):
 
 @pytest.mark.parametrize(("weights", "dof", "normal"), FEW)
 def test_round_trip_for_few_degrees_of_freedom(weights, dof, normal):
-    """Quantiles of forms with few degrees of freedom have the right tails, one by one and many at a time."""
+    """For few degrees of freedom, the tail at the quantile of a probability is this probability.
+
+    If there is a `normal` term, the quantiles are equal whether 6 or 54 are computed in one call. `weights` and
+    `dof` are those of the chi-square variables.
+    """
     p, form = np.array([1e-6, 1e-3, 0.02, 0.2, 0.4, 0.45]), (weights, dof, 0.0, normal)
     for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
         x = find(p, *form)

@@ -30,17 +30,17 @@ def mechanism(n=200, d=3, **options):
 
 
 def covered(made, times, *confidences, off=0.0, factor=1.0, simultaneous=False, rows=None):
-    """Simulate `times` releases by `made`; yield how often their intervals contain the truth, and how long they are.
+    """Simulate `times` releases by the mechanism `made`; yield how often confidence intervals contain the exact number.
 
-    `made` is a GaussianDataMechanism, or a GroupedDataMechanism with all rows in one group. The rows are normal, and
-    `rows` is their number (by default the declared one). Their mean is off the center by `off` declared standard
-    deviations, and their standard deviations are `factor` times the declared ones.
+    `made` is a GaussianDataMechanism, or a GroupedDataMechanism with all rows in one group. The rows are normal,
+    and `rows` is their number (by default the declared one). Their mean is off the center by `off` declared
+    standard deviations, and their standard deviations are `factor` times the declared ones.
 
     For each of the `confidences`, and for each of "sum", "mean" (of the rows) and "population" (mean of their
-    distribution), a tuple (confidence, share, length, number) is yielded. `share` is the fraction of the intervals that
-    contain the exact number; if `simultaneous` is true, it is the fraction of the releases in which all intervals do.
-    `length` is the mean length of the finite intervals, divided by the standard deviation of the noise in the sum.
-    `number` is the number of observations in `share`.
+    distribution), a tuple (confidence, share, length, number) is yielded. `share` is the fraction of the intervals
+    that contain the exact number; if `simultaneous` is true, it is the fraction of the releases in which all
+    intervals do. `length` is the mean length of the finite intervals, divided by the standard deviation of the
+    noise in the sum. `number` is the number of observations in `share`.
     """
     rng, seen, lengths = np.random.default_rng(8), defaultdict(list), defaultdict(list)
     grouped = isinstance(made, GroupedDataMechanism)
@@ -98,9 +98,10 @@ def test_intervals_contain_the_exact_number_as_often_as_promised(case):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}], ids=str)
 def test_simultaneous_intervals_hold_together(options):
-    """With any `options` of the mechanism, in at least 80 % of releases all simultaneous 80 % intervals are right.
+    """In at least 80 % of releases, all columns' simultaneous 80 % intervals contain their exact numbers.
 
-    An interval is right if it contains its exact number.
+    The fraction may be lower by three standard errors. `options` are those of the mechanism, such as the kind of
+    noise.
     """
     for _, share, _, number in covered(mechanism(**options), 500, 0.8, off=0.5, simultaneous=True):
         assert share >= 0.8 - 3 * np.sqrt(0.16 / number)
@@ -116,9 +117,10 @@ def test_intervals_of_groups(neighbors):
 
 
 def test_no_interval_is_much_longer_than_necessary():
-    """If no row is clipped, a 95 % interval is at most 25 % longer than the interval that the noise alone demands.
+    """If no row is clipped, a 95 % interval is at most 25 % longer than a normal interval for the noise alone.
 
-    If the guesses of center and sigma are declared to be right, it is at most 2 % longer. For the mean of the
+    The length of the normal interval is 3.92 standard deviations of the noise, and no interval is shorter. If the
+    guesses of center and sigma are declared to be exact, an interval is at most 2 % longer. For the mean of the
     population, the variance of the mean of the rows is added to the variance of the noise.
     """
     q = 2 * stats.norm.isf(0.025)
@@ -137,8 +139,9 @@ def test_no_interval_is_much_longer_than_necessary():
 def test_laws(of, options):
     """An interval contains the estimate, and does not become shorter if the confidence grows.
 
-    A simultaneous interval contains the interval of one column. If the columns change their units and order, their
-    intervals do the same. `of` says what the interval is for, and `options` are those of the mechanism.
+    A simultaneous interval for all columns contains the interval for one column. If the columns get another unit
+    and order, the intervals are converted and reordered accordingly. `of` is the number that the interval is for,
+    such as "mean", and `options` are those of the mechanism.
     """
     made, X = mechanism(**options), np.random.default_rng(2).normal(CENTER, SIGMA, (200, 3))
     release = made.release(X, rng=np.random.default_rng(1))
@@ -159,9 +162,9 @@ def test_laws(of, options):
 
 
 def test_the_interval_of_a_mean_is_unbounded_if_there_may_be_no_rows():
-    """The 95 % interval of a mean is infinite if the noisy number of rows is below 1.9 of its standard deviations.
+    """A mean's 95 % interval is infinite if the noisy number of rows is at most 1.9 standard deviations of its noise.
 
-    Then there may be no rows, and so no mean. From 2.1 standard deviations on, the interval is finite.
+    Then there may be no rows, and so no mean. For 2.1 standard deviations, the interval is finite.
     """
     made = mechanism(5, neighbors="add_remove", clip_probability=0.1)
     release = made.release(np.tile(CENTER, (5, 1)), rng=np.random.default_rng(1))
@@ -216,12 +219,13 @@ def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
 @pytest.mark.parametrize("confidence", [0.95, *slow(0.5, 0.8, 0.999)])
 @pytest.mark.parametrize("bias_std", [0.0, 0.2, 0.5, 1.0, 2.0, 5.0])
 def test_a_noisy_bias_of_unknown_sign(bias_std, confidence):
-    """Intervals for an estimate with a bias of unknown sign are right with at least the probability `confidence`.
+    """Intervals for an estimate whose bias has an unknown sign contain the truth with at least the given `confidence`.
 
     The error of the estimate is normal with the variance 1 and the mean B or -B. `half_lengths` computes half of an
-    interval's length from a guess: B plus normal noise of the standard deviation `bias_std`. In a second run, negative
-    guesses are replaced by zero. Quadrature over the guesses gives the probability that an interval is right. This
-    probability equals `confidence` if B is 20 or more, or if `bias_std` is 0 and `confidence` is above 0.5.
+    interval's length from a guess: B plus normal noise of the standard deviation `bias_std`. In a second run,
+    negative guesses are replaced by zero. Quadrature over the guesses gives the probability that an interval
+    contains the truth. It equals `confidence` if B is 20 or more, or if `bias_std` is 0 and `confidence` is above
+    0.5.
     """
     noise = np.linspace(-9, 9, 3001)
     weights = stats.norm.pdf(noise) / np.sum(stats.norm.pdf(noise))
@@ -242,8 +246,8 @@ TAILS = [0.49999, 0.4, 0.1, 0.025, 1e-6, 1e-12]
 def test_one_coordinate_of_l2_noise():
     """`coordinate_quantile`, a quantile of one coordinate of l2 noise, is that of Laplace noise in one dimension.
 
-    The density of l2 noise falls exponentially with its norm. In a million dimensions the quantile is nearly that of
-    the normal distribution. The quantile for the tail 1/2 is 0.
+    The density of l2 noise falls exponentially with its norm; here the standard deviation of a coordinate is 1. In
+    a million dimensions the quantile is nearly that of the normal distribution. The quantile for the tail 1/2 is 0.
     """
     laplace = [np.log(1 / (2 * tail)) / np.sqrt(2) for tail in TAILS]
     assert [coordinate_quantile(tail, 1) for tail in TAILS] == pytest.approx(laplace, rel=1e-8, abs=1e-9)

@@ -66,7 +66,8 @@ TOTALS = [
 def test_a_restart_changes_nothing(total, tmp_path):
     """A budget that is opened again from its file before each cost behaves like a budget in memory.
 
-    Both have the same `total`, grant the same costs, and report the same history. No other file is left in the folder.
+    Both have the same `total`, grant the same costs, and report the same history. The folder of the file holds no
+    other file afterwards.
     """
     path, memory = tmp_path / "a journal? #1%20", Budget(**total)
     for epsilon in (0.1, 0.07, 1 / 3, 0.2):
@@ -197,9 +198,10 @@ def test_threads_share_what_there_is(name, tmp_path):
 
 @in_a_file_or_in_memory
 def test_a_charge_waits_for_the_one_under_way(name, tmp_path):
-    """While one thread records a cost in a budget, a second thread must wait.
+    """While one thread records a cost in a budget, a second thread that asks for a cost must wait.
 
-    The first cost is half of the total, and the second is three quarters, so that the second one is refused.
+    The first cost is half of the total, and the second is three quarters, so that the second one is refused. `name`
+    is the name of the budget's file, or None for a budget in memory.
     """
     budget = Budget(name and tmp_path / name, epsilon=1)
     other = threading.Thread(target=fill, args=(budget, laplace(0.75)))
@@ -508,8 +510,9 @@ def refused(path):
 def test_every_flipped_bit_is_refused_or_changes_nothing(path):
     """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the right costs.
 
-    One bit is flipped in each byte that is not zero, and in every 97th byte. Fewer than 200 flips raise no
-    JournalError. Then a new cost is recorded correctly, or raises an OSError because the bit makes the file read-only.
+    The test flips one bit in each byte that is not zero, and in every 97th byte. Fewer than 200 of the damaged
+    files raise no JournalError. In such a file a new cost is recorded correctly, or an OSError is raised because
+    the flipped bit makes the file read-only.
     """
     history = made(path).history
     good, harmless = path.read_bytes(), 0
@@ -583,9 +586,10 @@ NO_LABELS = [f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "ti
 
 @pytest.mark.parametrize(("version", "changes"), [(7, ["DROP TABLE charges"]), (1, NO_LABELS)])
 def test_another_format_is_named(path, version, changes):
-    """`Budget` refuses a file of the old format 1 or the unknown format 7; the error names this and the known formats.
+    """`Budget` refuses a file of the old format 1 or the unknown format 7; the error names the formats that are known.
 
-    The SQL statements `changes` adapt the file's tables.
+    `version` is the number of the file's format, which the error names, too. The SQL statements `changes` adapt the
+    file's tables to it.
     """
     made(path)
     change(path, f"PRAGMA user_version = {version}", *changes)

@@ -82,10 +82,10 @@ def test_error_relative_to_gaussian_noise_is_that_of_another_program(epsilon, d)
 
 
 def test_curve_tends_to_that_of_gaussian_noise():
-    """The delta of l2 noise in d coordinates differs from that of Gaussian noise by a relative amount c/d.
+    """For many coordinates d, the delta of l2 noise tends to that of Gaussian noise; the relative difference is c/d.
 
-    Both kinds of noise have the same standard deviation, and epsilon is 1. The number c is the same for d from 1e4 to
-    1e6, within 5 %.
+    Both kinds of noise have the same standard deviation, and epsilon is 1. The number c is the same for d from 1e4
+    to 1e6, within 5 %.
     """
     d = np.array([1e4, 1e5, 1e6])
     far = l2_delta(1.0, 4.0 / np.sqrt(d + 1), d) / gaussian_delta(1.0, 4.0) - 1
@@ -135,7 +135,10 @@ def test_bad_arguments_are_named(function, given, said):
 
 
 def secure(d, size=4000):
-    """Draw `size` vectors of l2 noise of scale 1 securely, shape (`size`, `d`); all entries are multiples of 2**-30."""
+    """Draw `size` vectors of l2 noise of scale 1 by the sampler for secure releases, shape (`size`, `d`).
+
+    All entries are multiples of 2**-30.
+    """
     return np.array([samplers.secure_l2(2.0**30, d) for _ in range(size)], dtype=float) * 2.0**-30
 
 
@@ -175,7 +178,8 @@ def test_noise_has_its_law(draw, d):
 def test_a_wrong_law_is_noticed(draw, bug, monkeypatch):
     """`fit`, a test of the distribution of l2 noise, returns a p-value below 1e-6 for three wrong samplers.
 
-    `bug` says what is wrong, such as a scale that is 5 percent too small. `draw` draws secure or simulated noise.
+    `bug` says what is wrong: the shape of a gamma distribution, the variance (drawn for each coordinate alone), or
+    the scale (5 percent too small). `draw` is the function that draws secure or simulated noise.
     """
     d, right = 8, {"secure_l2": samplers.secure_l2, "simulated_l2": samplers.simulated_l2}
     one_by_one = {
@@ -200,7 +204,8 @@ def test_random_variance_has_a_gamma_distribution(twice):
 def test_uniforms_have_all_digits_of_a_double(monkeypatch):
     """The numbers u that `_uniforms` draws are between 2**-129 and 1/2, and small ones use more than 64 random bits.
 
-    `_uniforms` also draws coins, by which its caller chooses between u and 1 - u, to get a uniform number in (0, 1).
+    `_uniforms` also draws one random bit for each u, by which its caller chooses between u and 1 - u, to get a
+    uniform number in (0, 1).
     """
     bits = {"least": bytes(16), "largest": b"\xff" * 7 + b"\x7f" + b"\xff" * 8, "small": bytes(8) + b"\x01" * 8}
     found = {}
@@ -244,8 +249,8 @@ def test_discrete_noise_is_as_near_as_proved(s, d):
 def test_standard_deviation_on_the_lattice_pays_for_rounding():
     """`l2_std` returns more noise than the exact calibration, because rounding to integers costs a part of delta.
 
-    The standard deviation exceeds the exact one by less than a relative 1e-6. A delta that is too small for this cost
-    raises a ValueError.
+    The standard deviation exceeds the exact one by less than a relative 1e-6. If delta is smaller than this cost,
+    the function raises a ValueError.
     """
     exact = 2.0**40 * l2_noise_scale(1.0, 1e-9, 3) * 2
     found = lattice.l2_std(2.0**40, 3, 1.0, 1e-9)
@@ -332,10 +337,11 @@ def test_a_release_says_its_law_and_has_its_spread(path):
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 100.0])
 @pytest.mark.parametrize("d", [1, 2, 50])
 def test_secure_releases_fit_the_lattice(epsilon, d):
-    """Secure releases with l2 noise work even for tiny `epsilon`, and have the stated variance within a factor of 2.
+    """Secure releases with l2 noise are possible for epsilon = 1e-6 and 1e-3, and have about the stated variance.
 
-    For `epsilon` = 100 the release raises a ValueError, because rounding costs a part of delta that grows like
-    exp(`epsilon`). `d` is the number of columns.
+    The mean of their squared errors is between half and twice the stated variance. For `epsilon` = 100 a release
+    raises a ValueError, because rounding costs a part of delta that grows like exp(`epsilon`). `d` is the number of
+    columns.
     """
     options = {"noise": "l2", "count_clipped": True, "neighbors": "add_remove"}
     it, X = GaussianDataMechanism(np.ones(d), 20, epsilon, 1e-4, **options), np.zeros((20, d))

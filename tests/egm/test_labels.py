@@ -40,10 +40,10 @@ def grouped(keys):
 
 
 def as_dates(library, kind, labels):
-    """Return the list `labels`, of a `kind` in LABELS, in the form that a table of `library` needs.
+    """Return the list `labels` in the form that a table of `library` needs to hold dates as dates.
 
-    Dates in pandas and dask become an array of NumPy's dates: pandas would keep Python's dates as objects. Other labels
-    stay a list.
+    If `kind`, the kind of the labels, is "dates", and `library` is based on pandas, this is an array of NumPy's
+    dates: pandas would keep Python's dates as objects. Otherwise the list is returned as it is.
     """
     objects = kind == "dates" and library in ("pandas", "dask", "categories")
     return np.array(labels, dtype="M8[us]") if objects else labels
@@ -52,8 +52,9 @@ def as_dates(library, kind, labels):
 def charges(mechanism, X, **labels):
     """Try to release `X` by `mechanism` within a budget, and return whether the budget recorded the cost.
 
-    `X` is a table, or an array that becomes the column x of a table. `labels` are arguments for labels, such as `by`.
-    If the release is refused, the error must be the one for labels of a wrong type.
+    `X` is a table, or an array that becomes the column x of a table. `labels` has the arguments of the release that
+    give the rows' labels, such as `by`. If the release is refused, the error must be the one for labels of a wrong
+    type.
     """
     budget = Budget(epsilon=1, delta=1e-6)
     if isinstance(X, np.ndarray):
@@ -148,10 +149,10 @@ GROUPS = {  # (values of --keys, the keys as they are written, the sums of the g
 
 @pytest.fixture
 def egm(tmp_path, silent, monkeypatch, capsys):
-    """Return a function that runs a command without noise, and returns (exit code, standard output, standard error).
+    """Return a function that runs the program egm without noise, and returns (exit code, output, standard error).
 
-    The function takes further options, the `command` "sum" or "mean", and the name `data` of a Parquet file. The
-    default file has the column x, which is summed, and the columns of labels in COLUMNS.
+    Its arguments are further options of the program, the `command` "sum" or "mean", and the name `data` of a
+    Parquet file. The default file has the column x, which is summed, and the columns of labels in COLUMNS.
     """
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"x": [1.0, 2.0, 4.0, 8.0], **COLUMNS}), "t.parquet")
@@ -177,9 +178,10 @@ def test_groups_of_each_type_on_the_command_line(egm, by):
 
 @pytest.mark.parametrize("command", ["sum", "mean"])
 def test_keys_give_no_orders_to_a_terminal_or_a_spreadsheet(egm, tmp_path, command):
-    """In CSV the label of a group has unprintable characters escaped, and an apostrophe if it looks like a formula.
+    """In CSV output, a group's label that a terminal or a spreadsheet could take for a command is made harmless.
 
-    Otherwise a terminal or a spreadsheet could take the label for an order.
+    Unprintable characters are escaped, and a label that looks like a formula gets an apostrophe at its beginning.
+    JSON output has the unchanged labels.
     """
     keys = ["=1+1", "\x1b[31mz", "-3", "-3+4", "a,b"]
     (tmp_path / "k.txt").write_text("\n".join(keys))

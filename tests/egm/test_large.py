@@ -1,4 +1,4 @@
-"""Test that a release from files larger than the memory takes little memory."""
+"""Test that a release from files that are larger than the memory of the process needs little memory."""
 
 import json
 import os
@@ -21,7 +21,8 @@ RUN = "import sys, egm.cli; sys.exit(egm.cli.main(sys.argv[1:]))"
 def test_a_folder_of_two_gigabytes_is_summed_within_one(tmp_path):
     """`egm sum` releases the sum of 2 GB of Parquet files in a folder, although its memory is limited to 1 GB.
 
-    The estimate is, bit for bit, that for rows in memory. To save disk space, the folder has 100 names of one file.
+    The estimate equals, bit for bit, that of a release of the same rows from memory. To save disk space, the 100
+    files in the folder are hard links to one file.
     """
     sigma = 1 / np.arange(1.0, COLUMNS + 1)
     X = np.random.default_rng(1).normal(0, sigma, size=(ROWS, COLUMNS))

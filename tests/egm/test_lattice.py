@@ -1,4 +1,4 @@
-"""Test secure releases: rows and values become integers of known sensitivity, and enough integer noise is added."""
+"""Test secure releases: rows become integer vectors of bounded norm, and get integer noise that is large enough."""
 
 import math
 from fractions import Fraction
@@ -81,10 +81,10 @@ def test_the_sum_is_that_of_the_clipped_rows(silent):
 
 
 def test_worst_neighbours_are_as_far_apart_as_the_noise_assumes(silent):
-    """Two clipped rows on opposite sides become integer vectors with a distance of at most 2 `radius`, and nearly that.
+    """Two clipped rows in opposite directions become integer vectors whose distance is nearly 2 `radius`, but not more.
 
-    `radius` is the largest norm of such a vector. For this distance, the noise of a secure release gives exactly the
-    promised privacy.
+    `radius` is the largest norm of the integer vector of a row. For this distance, the noise of a secure release
+    gives exactly the promised privacy.
     """
     it = mechanism(n=1, clip_probability=0.002)
     grid = Lattice(it.clip_norm, 3, 2 * it.noise_multiplier)
@@ -129,8 +129,8 @@ KINDS_OF_ROWS = "any bits", "special", "any size", "at the clip norm", "one entr
 def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
     """Rows that provoke rounding errors become integer vectors of norm at most `Lattice.radius`.
 
-    The sum of the vectors is exact, and does not depend on their order or layout in memory. `kind` says how the rows
-    provoke rounding errors, and `d` is the number of their entries.
+    The sum of the integer vectors is exact, and does not depend on the rows' order or layout in memory. `kind` says
+    how the rows provoke rounding errors, and `d` is the number of their entries.
     """
     rng = np.random.default_rng([d, KINDS_OF_ROWS.index(kind)])
     for clip_norm in (1.0, 1e-249, 1e249, 0.1):
@@ -149,7 +149,8 @@ def test_awkward_rows_are_never_longer_and_add_up_in_any_order(kind, d):
 def test_noise_for_an_unknown_number_of_rows_depends_on_no_data(center, silent, monkeypatch):
     """If the number of rows is private, a release has the same noise for any number of rows, even for no rows.
 
-    The noise is enough for the joint release of the number of rows and the sums of three columns.
+    The noise is enough for the joint release of the number of rows and the sums of three columns. `center` is that
+    of the mechanism, in each column.
     """
     it = mechanism(neighbors="add_remove", center=center)
     grids, right = [], Lattice.__init__
@@ -202,7 +203,10 @@ FAR = [2**53, 2**62, 2**63 - 2, 2**64 - 2, 2**70, 1_700_000_000_000_000_128]  # 
 
 @pytest.fixture
 def handed(silent, monkeypatch):
-    """Replace secure noise by zeros, and return a list; each release appends the integers that get noise, as a list."""
+    """Replace secure noise by zeros, and return a list that records the integers to which noise is added.
+
+    Each release appends a list of its integers.
+    """
     lists = []
     monkeypatch.setattr(lattice, "rounded", lambda *given: lists.append(rounded(*given)) or lists[-1])
     monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: [0] * size)
@@ -240,10 +244,11 @@ AT_ONE = {
 @pytest.mark.parametrize("it", AT_ONE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
-    """A secure release of x adds noise to an integer m(x). For large x, m(x + 1) - m(x) is m(1) - m(0), within 1.
+    """A secure release turns x and x + 1 into integers whose difference does not depend on x, up to 1.
 
-    `handed` has these integers. The test would fail if x were converted to a double, because large doubles are more
-    than 1 apart. `kind` is a type of x, and `it` a mechanism.
+    This holds even for large x. It would be false if x were converted to a double, because large doubles are more
+    than 1 apart. The fixture `handed` records the integers. `kind` is a type of number in KINDS, and `it` names a
+    mechanism.
     """
     make, values = KINDS[kind]
     for value in values:
@@ -318,7 +323,7 @@ def test_a_simulation_takes_the_nearest_double():
 def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
     """The total variation distance of a discrete Gaussian and a rounded normal variable is at most 1 / (24 `s`**2).
 
-    `s` is the standard deviation of both. The mechanisms reserve six times as much of delta for this distance.
+    `s` is the standard deviation of both. The mechanisms subtract six times as much from delta for this distance.
     """
     with mp.workdps(30):
         k = range(-int(40 * s), int(40 * s) + 1)

@@ -22,14 +22,20 @@ def mechanism(basis=None, n=N, rho=RHO):
 
 
 def run(covariance, basis, seed, n=N):
-    """Release the sum of `n` normal rows of covariance `covariance`, with `basis`; return (release, squared error)."""
+    """Release the sum of `n` random normal rows by the mechanism with this `basis`; return (release, squared error).
+
+    `covariance` is the covariance matrix of the rows, and `seed` chooses the rows and the noise.
+    """
     X = MEAN + np.random.default_rng(seed).normal(size=(n, len(covariance))) @ np.linalg.cholesky(covariance).T
     release = mechanism(basis, n).release(X, rng=np.random.default_rng([seed, 1]))
     return release, float(np.sum((release.estimate - X.sum(axis=0)) ** 2))
 
 
 def noise_of(d, std, seed):
-    """Return symmetric noise, shape (`d`, `d`), of standard deviation `std`, and sqrt(2) `std` on the diagonal."""
+    """Return a random symmetric matrix of normal noise, shape (`d`, `d`).
+
+    The standard deviation of its entries is `std`, and sqrt(2) `std` on the diagonal.
+    """
     Z = np.random.default_rng(seed).normal(0, std / np.sqrt(2), (d, d))
     return Z + Z.T
 
@@ -46,10 +52,10 @@ def test_without_noise_the_correlation_is_exact(covariance, factor):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_shrinking_makes_the_error_smaller(seed):
-    """The estimate of a correlation matrix from noisy moments has less than half of the error of the noisy matrix.
+    """`correlation` estimates a correlation matrix from noisy second moments with a small error in the Frobenius norm.
 
-    Its error is also less than half of that of the identity matrix, in the Frobenius norm. The estimate is symmetric
-    and positive definite, with ones on the diagonal. `seed` is that of the noise.
+    The error is less than half of that of the noisy moments themselves, and of that of the identity matrix. The
+    estimate is symmetric and positive definite, with ones on the diagonal. `seed` is that of the noise.
     """
     d, std = 60, 1.0
     R = 0.7 + 0.3 * np.eye(d)
@@ -63,10 +69,10 @@ def test_shrinking_makes_the_error_smaller(seed):
 
 
 def test_noise_alone_shows_no_correlation():
-    """If the moments are the identity matrix plus noise, the estimated correlation matrix is mostly the identity.
+    """If the moments are the identity matrix plus noise, the estimated correlation matrix is the identity or near it.
 
-    In 20 draws of the noise, the median error is 0, and the largest error is less than half of the Frobenius norm of
-    the noise.
+    In 20 draws of the noise, the median distance to the identity is 0, and the largest one is less than half of the
+    Frobenius norm of the noise.
     """
     found = [correlation(np.eye(40) + noise_of(40, 0.5, seed), 0.5, 10**9) for seed in range(20)]
     off = [np.linalg.norm(it - np.eye(40)) for it in found]
@@ -77,10 +83,10 @@ def test_noise_alone_shows_no_correlation():
 @pytest.mark.slow
 @pytest.mark.parametrize("covariance", [EQUAL, NEIGHBORS], ids=["equal", "neighbors"])
 def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
-    """With a learned basis, the mean squared error of ten releases is less than half of that without a basis.
+    """With a basis that is learned from the rows, the mean squared error is less than half of that without a basis.
 
-    The mean squared error with the basis agrees with a forecast that needs no data. To learn the basis costs less than
-    3 % of the budget. `covariance` is that of the rows.
+    The mean is that of ten releases. With the basis, it agrees with a forecast that needs no data. To learn the
+    basis costs less than 3 % of the budget. `covariance` is that of the rows.
     """
     plain, learned = ([run(covariance, basis, seed) for seed in range(10)] for basis in (None, "learn"))
     errors = np.array([error for _, error in learned])
@@ -105,10 +111,11 @@ def one_hot(seed):
 
 @pytest.mark.slow
 def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
-    """If rows have zeros and ones only, a release looks for a basis, but then clips and sums the rows without a basis.
+    """For rows of zeros and ones, a release with basis="learn" looks for a basis, but then clips and sums without it.
 
-    The reason is that the scaled norms of such rows differ more along a basis than in the columns. To look for a basis
-    costs little: the variances of the noise, added up over the columns, become at most 15 % larger.
+    The reason is that the scaled norms of such rows vary more along the directions of a basis than along the
+    columns. The search for a basis makes the variances of the noise, added up over the columns, at most 15 %
+    larger.
     """
     errors = {}
     for seed, basis in itertools.product(range(10), (None, "learn")):
@@ -121,9 +128,10 @@ def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
 
 
 def test_independent_columns_stay_the_coordinates():
-    """If the columns are independent, a release looks for a basis (other directions for clipping), and then uses none.
+    """If the columns are independent, a release with basis="learn" looks for a basis, and then uses none.
 
-    The search for the basis costs less than 3 % of the budget.
+    A basis is a set of directions along which rows are clipped. The search for it costs less than 3 % of the
+    budget.
     """
     release, _ = run(np.eye(D), "learn", 1)
     assert release.basis is None
@@ -166,7 +174,10 @@ def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
 
 
 def test_a_forecast_along_a_basis_takes_its_standard_deviations():
-    """Error forecasts agree for a covariance and for the standard deviations along its eigenvectors, the basis."""
+    """For a mechanism with a public basis, `forecast` takes either a covariance or standard deviations along the basis.
+
+    If the basis has the eigenvectors of the covariance, both give the same total error, to a relative 1e-4.
+    """
     basis = bases.from_covariance(NEIGHBORS)
     by_sigma = mechanism(basis).forecast(basis.sigma, center=MEAN)
     by_covariance = mechanism(basis).forecast(covariance=NEIGHBORS, center=MEAN)

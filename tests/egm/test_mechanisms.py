@@ -281,7 +281,7 @@ def test_a_delta_of_one_over_n_or_more_is_warned_of_by_the_adaptive_mechanism():
 
 
 class Seen:
-    """Noise of zero: if it is added to a number, the number does not change, and is appended to the list `notes`."""
+    """Stand-in for noise: adding it to a number returns this number, and appends the number to the list `notes`."""
 
     def __init__(self, notes):
         self.notes = notes
@@ -300,7 +300,10 @@ def joint(mechanism, X, monkeypatch):
 
 
 def row(mechanism, length):
-    """Return a row whose scaled distance from the center is |`length`| clip norms; its side is the sign of `length`."""
+    """Return a row that lies in one fixed direction from the mechanism's center, or in the opposite direction.
+
+    Its scaled distance from the center is |`length`| clip norms, and the sign of `length` chooses the direction.
+    """
     return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
 
 
@@ -395,9 +398,9 @@ def test_confidence_radius_knows_the_price_of_the_number_of_clipped_rows():
 def test_excess_is_a_standard_score_where_the_guesses_are_as_good_as_declared(neighbors, declared, offset, factor):
     """`excess_clipped`, the standardized number of clipped rows, is standard normal if guesses are as good as declared.
 
-    The options `declared` say how good the guesses of mean and standard deviations are. The true mean is off its guess
-    by `offset` standard deviations or, if `offset` is None, by as much as declared. The true standard deviations are
-    the guessed ones times `factor`.
+    The options `declared` say how good the guesses of mean and standard deviations are. The true mean is off its
+    guess by `offset` standard deviations or, if `offset` is None, by as much as declared. The true standard
+    deviations are the guessed ones times `factor`. `neighbors` is the neighbor relation of the mechanism.
     """
     mechanism = data_mechanism(n=3000, clip_probability=0.1, neighbors=neighbors, count_clipped=True, **declared)
     mean, rng = MU + (np.array([1.0, 0.0, 0.1]) if offset is None else offset * SIGMA), np.random.default_rng(4)
@@ -550,16 +553,17 @@ def test_what_is_equal_was_asked_for_the_same():
 def test_what_everybody_sees_is_checked_without_reading(X, error, message):
     """`check` refuses the data `X` because of their type, shape or number of rows, without reading their values.
 
-    These three facts are public. `error` and `message` are the expected error and its text.
+    Type, shape and number of rows are public. `error` and `message` are the expected error and its text.
     """
     with pytest.raises(error, match=message):
         data_mechanism().check(X)
 
 
 def test_what_may_be_right_passes_unread():
-    """`check` accepts data whose type and shape may be right, because it does not read their values.
+    """`check` accepts data whose type and shape are allowed, because it does not read their values.
 
-    So it accepts NaN, and lists of texts, which only `release` refuses.
+    So it accepts NaN, and lists of texts, which only `release` refuses. The type or shape of some data is known
+    only when they are read; these are accepted, too.
     """
     mechanism = data_mechanism()
     for X in (Unread(500, 3), Unread(np.nan, 3), np.full((500, 3), np.nan), [["a"] * 3] * 500, iter([])):

@@ -1,7 +1,8 @@
 """Test releases for persons with several rows, for groups of rows, and with missing values.
 
-The expected result is the release of a smaller table. It has what the mechanism keeps of each person or group: some of
-the rows, their sum, or their mean. Entries are multiples of 1/8, so that sums of doubles are exact in any order.
+The expected result is the release of a smaller table. The smaller table has what the mechanism keeps of each person or
+group: some of the rows, their sum, or their mean. Entries are multiples of 1/8, so that sums of doubles are exact in
+any order.
 """
 
 import dataclasses
@@ -181,9 +182,9 @@ def test_tables_of_files_agree():
 
 
 def test_l2_noise_of_a_group_is_that_of_a_mechanism_for_this_group_alone():
-    """If each person is in one group only, l2 noise in a group is as large as in a release of this group's rows alone.
+    """If each person is in one group only, each group gets the l2 noise of a release of this group's rows alone.
 
-    If a person may be in several groups, l2 noise is refused.
+    If a person may be in several groups, a mechanism with l2 noise is refused with a ValueError.
     """
     made = mechanism(N, neighbors="add_remove", noise="l2")
     grouped, rng = GroupedDataMechanism(made, KEYS), np.random.default_rng(4)
@@ -206,10 +207,10 @@ def test_long_numbers_in_order_are_accepted_as_texts():
 @pytest.mark.parametrize("spelled", ["{}.0", "{}e0", "-{}.5", "1{:04}.25"])
 @pytest.mark.parametrize("places", [[0, 3, 77], [1, 2, 50]])
 def test_decimal_numbers_in_order_are_accepted_as_texts(spelled, places):
-    """Persons' labels that are texts, such as "2.0" and "10.0", may be sorted as numbers.
+    """Persons' labels may be texts with decimal numbers, such as "2.0" and "10.0", that are sorted by their numbers.
 
-    Texts such as "2", or an empty block, may come before them. `spelled` is the format of a label, and `places` says
-    where blocks begin.
+    Texts such as "2", or an empty block, may come before them. `spelled` is the format of a label, and `places` has
+    the indices of rows at which a new block begins.
     """
     ids = np.sort(WHO)
     ids = ids[::-1] if spelled[0] == "-" else ids
@@ -315,7 +316,11 @@ def test_groups_of_columns_and_blocks_agree(library):
 
 
 def first_groups(who, groups, most, keys):
-    """Return {person: first `most` of their groups in `keys`, in the order of rows}; `who` has the rows' persons."""
+    """Return a dictionary of the first groups, at most `most`, to which the rows of each person belong.
+
+    The groups are in the order of the rows; only those in `keys` count. `who` and `groups` have the person and the
+    group of each row.
+    """
     first = {}
     for person, group in zip(who.tolist(), groups.tolist(), strict=True):
         if group in keys and group not in (seen := first.setdefault(person, [])) and len(seen) < most:
@@ -391,7 +396,10 @@ def test_a_list_of_dates_of_numpy_is_a_vector_of_dates():
 
 
 def test_a_tuple_is_a_name_if_a_column_has_it():
-    """A tuple `by` names a column if a column (of a MultiIndex) has this name, or else holds the labels of the rows."""
+    """If a release gets a tuple as `by`, the tuple names the column of groups, or else holds the labels of the rows.
+
+    It is a name if a column of the data frame (with a MultiIndex) has this name.
+    """
     pd = pytest.importorskip("pandas")
     names = [("a", "x"), ("a", "y"), ("group", "")]
     by = np.arange(60) % 2
@@ -418,8 +426,9 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
 
     The person's `rows` rows of two entries go to the groups in turn. The four numbers of a group are the sum of its
     rows, `weights`[0] times their number, and `weights`[1] times the number of those that count as clipped. If
-    `extreme` is 0, `rng` draws rows in the ball of this `radius`, and which are clipped. If it is 1, all rows are
-    (`radius`, 0) and clipped; if it is -1, all are (-`radius`, 0), and none is.
+    `extreme` is 0, the rows are random points in the ball of this `radius`, and each counts as clipped with
+    probability 1/2, both drawn by `rng`. If it is 1, all rows are (`radius`, 0) and clipped; if it is -1, all are
+    (-`radius`, 0), and none is clipped.
     """
     total = np.zeros((groups, 4), dtype=object)
     for i in range(rows):
@@ -464,9 +473,9 @@ def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, cl
 def test_rounding_sums_is_charged(neighbors, radius):
     """The sensitivity that `Joint` computes is large enough even if the sum of each group is rounded to integers.
 
-    The sums of four groups are changed as much as one person can without rounding. Rounding them before and after the
-    change increases the change of each entry by nearly 1. `radius` is the largest norm of a clipped row, and
-    `neighbors` the neighbor relation.
+    The sums of four groups are changed as much as one person can change them without rounding. Rounding the sums
+    before and after the change increases the change of each entry by nearly 1. `radius` is the largest norm of a
+    clipped row, and `neighbors` the neighbor relation.
     """
     groups, d, times = 4, 5, 1 if neighbors == "add_remove" else 2  # a row is added, or replaced by the opposite one
     joint = Joint(neighbors, True, reach_squared=groups, groups=True)
@@ -490,11 +499,11 @@ COMBINATIONS = [
 
 @pytest.mark.parametrize(("neighbors", "how", "missing", "groups", "clipped"), COMBINATIONS)
 def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, silent):
-    """Estimates and counts have the standard deviations that the mechanism states, for 20 000 simulated releases.
+    """In 20 000 simulated releases, estimates and counts have the standard deviations that the mechanism states.
 
-    A secure release asks its sampler for noise of this strength. `neighbors`, `missing`, `how` (per_person) and
-    `clipped` (count_clipped) are options of the mechanism. `groups` is the number of groups of a person, or 0 for a
-    mechanism without groups.
+    A secure release demands noise of the same standard deviation from its sampler. `neighbors`, `missing`, `how`
+    (per_person) and `clipped` (count_clipped) are options of the mechanism. `groups` is the number of groups of a
+    person, or 0 for a mechanism without groups.
     """
     options = {"neighbors": neighbors, "per_person": how, "missing": missing, "count_clipped": clipped}
     made = mechanism(n=2, center=[40.0, -400.0], **options)

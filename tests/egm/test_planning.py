@@ -1,6 +1,7 @@
-"""Test that `egm.planning.solve` inverts the forecasts of errors: its result is enough, and a little less is not.
+"""Test that `egm.planning.solve` finds the least epsilon, rho or number of rows whose forecast error meets a target.
 
-The measure "interval" of an error is half of the width of a confidence interval for a mean.
+The function `curve` computes the forecast error. It has several measures of the error; the measure "interval" is half
+of the width of a confidence interval for a mean.
 """
 
 import contextlib
@@ -95,9 +96,10 @@ def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
 def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
     """With noise="best" `solve` finds the least epsilon, although the error is not a decreasing function of epsilon.
 
-    The error rises at the epsilon from which the mechanism takes Gaussian noise in place of l2 noise. This epsilon is
-    about 18 for `delta` = 1e-6, and 0.8 for 4e-14; for 1e-15 the error never rises. The solution is the epsilon for one
-    kind of noise alone: the smallest one at which the mechanism takes this kind.
+    The error rises at the epsilon from which the mechanism takes Gaussian noise in place of l2 noise. This epsilon
+    is about 18 for `delta` = 1e-6, and 0.8 for 4e-14; for 1e-15 the error never rises. The test solves for each
+    kind of noise alone, and drops an epsilon at which the mechanism takes the other kind; the smallest one left is
+    the solution. `measure` says which error meets the target.
     """
     best = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, delta, noise="best")
     gaussian, l2 = replace(best, noise="gaussian"), replace(best, noise="l2")
@@ -118,7 +120,10 @@ def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
 
 @pytest.mark.slow
 def test_least_error_with_best_noise_may_be_that_of_l2_noise():
-    """If l2 noise has the least error of all, the message about a smaller target states it, and it can be reached."""
+    """With noise="best", `solve` refuses a target below the least error of all epsilon; the message states this error.
+
+    Here l2 noise has the least error. As a target, the stated error can be reached.
+    """
     few = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, 1e-6, noise="best", clip_probability=0.1)
     with pytest.raises(ValueError, match="least error of all epsilon from 1e-06 to 10000") as refusal:
         solve(few, 1e-9)
@@ -127,7 +132,7 @@ def test_least_error_with_best_noise_may_be_that_of_l2_noise():
 
 
 def test_units_do_not_matter():
-    """If the data and the target are given in another unit, `solve` returns the same epsilon, up to rounding."""
+    """If the data and the target are given in another unit, `solve` returns an equal epsilon, up to rounding errors."""
     sigma, center = ({name: 1000 * value for name, value in guess.items()} for guess in (SIGMA, CENTER))
     scaled = GaussianDataMechanism(sigma, 20_000, 1.0, 1e-6, center=center)
     one, other = solve(DATA, 2.0), solve(scaled, 2000.0)
@@ -157,7 +162,7 @@ def test_measures_are_those_of_the_forecast():
 def test_the_mean_is_by_default_that_of_the_forecast():
     """Without `center`, `solve` and `curve` assume the mean that `forecast` assumes: the middle of the ranges.
 
-    With a radius this is 0, so that a relative error is refused.
+    For a mechanism with a radius in place of ranges, the assumed mean is 0, so that a relative error is refused.
     """
     sigma = [18.0, 300.0]
     of_means = curve(RANGED, 0.024, "rho", sigma=sigma)
@@ -170,10 +175,10 @@ def test_the_mean_is_by_default_that_of_the_forecast():
 
 @pytest.mark.parametrize("basis", [None, "dct"])
 def test_interval_without_a_bias_is_normal(basis):
-    """If center and sigma are exact, the half width of an interval for a mean is 1.96 times the error of the mean.
+    """If center and sigma are declared to be exact, the half width of a 95 % interval is 1.96 times the mean's error.
 
-    The half width is the measure "interval" of `curve`, here for 95 %. The forecast error is normal and has no bias
-    then. `basis` is an option of the mechanism.
+    The half width is the measure "interval" of `curve`, here of an interval for the mean of a column. The error of
+    the mean is then forecast to be normal, without a bias. `basis` is an option of the mechanism.
     """
     options = {"center_std": 0, "sigma_factor": 1, "clip_probability": 0.2, "basis": basis}
     it = GaussianDataMechanism([3.0, 2.0, 1.0], 900, 1.0, 1e-6, **options)
@@ -236,7 +241,10 @@ def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
 
 
 def test_a_target_that_clipping_alone_exceeds_is_refused():
-    """`solve` refuses a target that clipping alone exceeds for any epsilon or n, and names the least possible error."""
+    """`solve` refuses a target that no epsilon or n can meet, because clipping alone makes a larger error.
+
+    The message names the least possible error, which `solve` accepts as a target for epsilon.
+    """
     with pytest.raises(ValueError, match=r"^target must be at least 0\.\d+, the least error of all epsilon") as refusal:
         solve(DATA, 1e-6, column="age")
     least = float(re.search(r"least (0\.\d+),", str(refusal.value))[1])
@@ -262,7 +270,7 @@ def test_the_smallest_value_is_returned_if_it_is_enough():
 def test_only_the_result_is_warned_about():
     """`solve` warns of a delta of 1/n or more only if the mechanism that it returns has such a delta.
 
-    During its search it may try other numbers n of rows. `curve` never gives this warning.
+    During its search it may try other numbers n of rows, without a warning. `curve` never gives this warning.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -324,8 +332,8 @@ def test_only_mechanisms_are_solved_for():
 def test_earlier_answers_need_more():
     """For one target error, noise="best" needs a smaller epsilon than Gaussian noise, and older formulas a larger one.
 
-    In ascending order of the least epsilon: noise="best", exact calibration of Gaussian noise, zCDP, and the classic
-    formula. A table in the tutorial shows this order.
+    In ascending order of the least epsilon, the methods are: noise="best", exact calibration of Gaussian noise,
+    zCDP, and the classic formula. A table in the tutorial shows this order.
     """
     from egm import calibration
 

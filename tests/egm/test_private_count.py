@@ -27,7 +27,7 @@ def people(n=N, seed=1):
 
 
 def with_gaps(X):
-    """Return a copy of the array `X` in which a tenth of the entries are missing, and the rows without such entries."""
+    """Return a copy of the array `X` in which a tenth of the entries are NaN, and the rows of this copy without NaN."""
     gaps = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
     return gaps, gaps[~np.isnan(gaps).any(axis=1)]
 
@@ -38,9 +38,10 @@ def mechanism(bounds="radius", n=N, rho=RHO, **options):
 
 @functools.cache
 def releases(bounds="radius", n=N, **options):
-    """Return 60 pairs (X, release): N random rows X, and a simulated release of them. The mechanism declares `n` rows.
+    """Return 60 pairs (X, release): N random rows X, and a simulated release of them by a mechanism.
 
-    `bounds` says how the data are bounded: by a "radius" or by "ranges".
+    The mechanism declares `n` rows and has the `options`. `bounds` says how the data are bounded: by a "radius" or
+    by "ranges".
     """
     made, tables = mechanism(bounds, n, **options), [people(seed=seed) for seed in range(60)]
     return [(X, made.release(X, rng=np.random.default_rng([seed, 1]))) for seed, X in enumerate(tables)]
@@ -52,9 +53,10 @@ def releases(bounds="radius", n=N, **options):
 def test_intervals_contain_the_exact_numbers(bounds, declared):
     """The 95 % intervals contain the exact sums and means, even if twice the true number of rows is declared.
 
-    The mean squared error of the sums is below twice the stated variance. A release spends at most its budget, and a
-    tenth of the budget on the number of rows. `declared` is the declared number of rows, and `bounds` is "radius" or
-    "ranges", the way in which bounds of the data are declared.
+    They do so in 95 % of releases, up to three standard errors. The mean squared error of the sums is below twice
+    the stated variance. A release spends no more than its budget, and a tenth of it goes to the noisy number of
+    rows. `declared` is the declared number of rows, and `bounds` says whether the data are bounded by a "radius" or
+    by "ranges".
     """
     inside, far = {"sum": [], "mean": []}, []
     for X, release in releases(bounds, declared):
@@ -72,11 +74,11 @@ def test_intervals_contain_the_exact_numbers(bounds, declared):
 @pytest.mark.slow
 @pytest.mark.parametrize("bounds", ["ranges", "radius"])
 def test_far_from_zero_the_means_are_as_certain(bounds):
-    """If all rows move by 2**31, the noise of their means and the lengths of the intervals hardly change.
+    """If all rows are moved by 2**31, the noise of their means and the lengths of the intervals hardly change.
 
-    The noise of sums grows, because a noisy number of rows is multiplied by the center. If `bounds` is "ranges", the
-    declared ranges move, too. If it is "radius", the search takes another course, so that the tolerance
-    is larger. The numbers are means of twelve releases.
+    The noise of sums grows, because a noisy number of rows is multiplied by the center. If `bounds` is "ranges",
+    the declared ranges are moved, too. If it is "radius", the search for the center needs other steps, so that the
+    tolerance is 25 % in place of 0.1 %. The test compares means of twelve releases.
     """
     X, far = np.round(np.random.default_rng(1).normal(0.0, 1.0, (5000, 2)) * 2**20) / 2**20, 2.0**31
     found = []
@@ -121,9 +123,9 @@ NEAR_AN_END = [(-1.0, 1.0, 0.9, 20, 0.05), *slow((0.0, 1.0, 1.0, 100, 0.02), (-5
 def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, entry, n, rho):
     """If all rows are near an end of their range, a noisy number of rows does not make errors larger than forecast.
 
-    The released sum is not limited to sums that are possible for the noisy number of rows, which may be far too small.
-    The 95 % intervals contain the exact sum in at least 95 % of releases, up to three standard errors. Each of the `n`
-    rows is `entry`, in the range from `low` to `high`.
+    The released sum is not limited to sums that are possible for the noisy number of rows, which may be far too
+    small. The 95 % intervals contain the exact sum in at least 95 % of releases, up to three standard errors. Each
+    of the `n` rows is `entry`, in the range from `low` to `high`, and `rho` is the budget.
     """
     made = AdaptiveDataMechanism(n, rho, ranges=[(low, high)], neighbors="add_remove")
     X, rng, off, inside = np.full((n, 1), entry), np.random.default_rng(7), [], []
@@ -140,10 +142,11 @@ def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, ent
 @pytest.mark.parametrize("number", [0, 1, 5, 150, 20_000])
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_any_number_of_rows_is_released(bounds, number):
-    """A release works for any true `number` of rows, even 0, although 4000 rows are declared.
+    """A release is possible for any true `number` of rows, even 0, although 4000 rows are declared.
 
-    If the true number is at most 150, the release does not search for the center. The 95 % intervals of the means are
-    infinite if, and only if, the 95 % interval of the number of rows contains 0.
+    If the true number is at most 150, the release does not search for the center. The 95 % intervals of the means
+    are infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` says whether the data
+    are bounded by a "radius" or by "ranges".
     """
     made, X = mechanism(bounds), people(number)
     made.check(X)

@@ -54,10 +54,10 @@ def neighbors(n, grid):
 
 @pytest.mark.parametrize("q", [0.5, 0.75])
 def test_the_density_is_private(q):
-    """The documented density of a private `q`-quantile satisfies epsilon-privacy and epsilon**2 / 8 zCDP.
+    """The documented density of a private `q`-quantile satisfies epsilon-differential privacy and epsilon**2 / 8 zCDP.
 
-    The logarithm of the ratio of the densities for two neighboring samples is at most epsilon = 0.7. The samples have
-    four points. zCDP is checked at five orders of the Rényi divergence.
+    The logarithm of the ratio of the densities for two neighboring samples is at most epsilon = 0.7. The samples
+    have four points. zCDP is checked at five orders of the Rényi divergence.
     """
     epsilon, grid = 0.7, np.linspace(0.0, 1.0, 6)
     orders = np.array([1.001, 1.5, 2.0, 5.0, 30.0])
@@ -134,7 +134,10 @@ def scores(monkeypatch):
 
 
 def moved(n, k):
-    """Yield all pairs of arrays: counts in `k` intervals before and after one of `n` values moves to a higher one."""
+    """Yield all pairs of counts in `k` intervals, before and after one of `n` values moves to a higher interval.
+
+    Each pair has two arrays with one count for each interval.
+    """
     for places in combinations_with_replacement(range(k), n - 1):
         for old, new in product(range(k), repeat=2):
             if old < new:
@@ -188,7 +191,8 @@ def test_a_score_moves_by_at_most_one(change, counts, q, data):
 def test_values_that_are_all_the_same_are_found(path):
     """If 300 values are equal, `interval` and `secure_quantile` return the right interval or point in every draw.
 
-    The probability of a wrong one is tiny. `path` says whether the noise of `interval` is secure or simulated.
+    The probability of another interval or point is tiny. `path` says whether the noise of `interval` is secure or
+    simulated.
     """
     rng, counts = np.random.default_rng(6) if path == "simulated" else None, np.zeros(1000, dtype=int)
     for place in (0, 437, 999):
@@ -264,8 +268,8 @@ def test_wrong_epsilons_of_intervals_are_named(epsilon):
 def test_points_of_secure_quantiles_end_below_high():
     """The last point of `secure_quantile` is below `high`, by at most a step, and a whole number of steps above `low`.
 
-    The test gets this point as the median of values above `high`, with hardly any noise. Ranges and steps are decimal
-    numbers.
+    `secure_quantile` returns one of equally spaced points. The test gets the last one as the median of values above
+    `high`, with hardly any noise. Ranges and steps are decimal numbers.
     """
     rng = np.random.default_rng(2)
     for low, width, step in zip(*rng.integers(-50, 50, (1, 300)), *rng.integers(1, 100, (2, 300)), strict=True):

@@ -1,7 +1,8 @@
-"""Test that all that holds rows is checked alike, and that a budget is charged only for what had to be read.
+"""Test that wrong data are refused in every form that data may have, and cost nothing if no value had to be read.
 
-What can be refused without reading a value, `check` refuses, before `Budget` records a cost: the names and the number
-of the columns, their types, and a budget that is too small.
+The forms are tables, arrays, files, functions and iterators. The method `check` of a mechanism reads no values, and
+`Budget` calls it before it records a cost. `check` refuses wrong names, numbers or types of columns, and a budget that
+is too small.
 """
 
 import warnings
@@ -207,8 +208,8 @@ LEFT_OUT = [
 def test_a_wrong_value_is_refused_in_a_row_that_is_left_out_too(missing, value, holder, tmp_path):
     """A release refuses the infinite or missing number `value` even in a row that would not be added to a sum.
 
-    If `missing` is "error", the row is in a group without a key. If it is "drop_row", the row also has a missing value.
-    `holder` is the kind of object or file that holds the rows.
+    If `missing` is "error", the row belongs to a group that is not released. If it is "drop_row", the row also has
+    a missing value. `holder` is the kind of object or file that holds the rows.
     """
     table, groups = TABLE.copy(), missing == "error"
     table.loc[5, ["age", "income"]] = (1.0 if groups else np.nan), value

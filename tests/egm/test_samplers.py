@@ -32,14 +32,14 @@ def fit(seen, p):
 
 
 def gaussian(std):
-    """Return the integers k up to 40 `std` in size, and probabilities proportional to exp(-k**2 / (2 `std`**2))."""
+    """Return the integers k from -40 `std` to 40 `std`, and probabilities proportional to exp(-k**2 / (2 `std`**2))."""
     k = np.arange(-np.ceil(40 * std), np.ceil(40 * std) + 1)
     weights = np.exp(-((k / std) ** 2) / 2)
     return k, weights / np.sum(weights)
 
 
 def laplace(scale):
-    """Return the integers k up to 100 `scale` in size, and probabilities proportional to exp(-|k| / `scale`)."""
+    """Return the integers k from -100 `scale` to 100 `scale`, and probabilities proportional to exp(-|k| / `scale`)."""
     k = np.arange(-np.ceil(100 * scale), np.ceil(100 * scale) + 1)
     weights = np.exp(-np.abs(k) / scale)
     return k, weights / np.sum(weights)
@@ -72,10 +72,11 @@ def test_secure_laplace_has_the_law_it_states(scale):
 @pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "law"), [(samplers.secure_gaussian, gaussian), (samplers.secure_laplace, laplace)])
 def test_a_draw_tells_nothing_of_another(sampler, law):
-    """A draw of `sampler` is independent of the next one, and of a draw that another thread makes.
+    """A draw of `sampler` is independent of the next draw, and of a draw that another thread makes.
 
-    The test draws a list, whose second half another thread makes. Two chi-square tests compare pairs with the discrete
-    `law`: neighbors in the list, and draws at equal places of the two halves.
+    One call draws a list; another thread makes its second half. Two chi-square tests compare the frequencies of
+    pairs with those of independent draws from the discrete `law`: pairs of successive draws, and pairs of draws at
+    equal indices of the two halves.
     """
     (k, p), drawn = law(1.0), np.array(sampler(1.0, 100_000))
     for order in "FC":
@@ -115,8 +116,9 @@ def exponential(scores, epsilon):
 def permute_and_flip(scores, epsilon):
     """Return the probability with which permute-and-flip, another private mechanism, chooses each candidate.
 
-    It takes the candidates in random order, and chooses the first that is accepted. It accepts a candidate with
-    probability exp(-`epsilon` / 2 * gap), where the gap is the best of the `scores` minus the candidate's score.
+    Permute-and-flip takes the candidates in random order, and chooses the first that is accepted. It accepts a
+    candidate with probability exp(-`epsilon` / 2 * gap), where the gap is the largest of the `scores` minus the
+    candidate's score.
     """
     accepted = np.exp(epsilon / 2 * (np.array(scores) - max(scores)))
     law = []
@@ -156,10 +158,10 @@ def test_a_negative_scale_of_simulated_noise_is_named(law):
 
 @pytest.mark.parametrize(("scores", "epsilon"), SCORES)
 def test_permute_and_flip_would_be_refused(scores, epsilon):
-    """`fit`, the chi-square test, rejects permute-and-flip as a sampler of the exponential mechanism.
+    """`fit`, the chi-square test, rejects draws by permute-and-flip as draws of the exponential mechanism.
 
-    Such a sampler would be wrong, because its zCDP cost is larger than the cost that a budget records. `scores` are the
-    scores of the candidates, and `epsilon` is the parameter of both mechanisms.
+    A sampler that used permute-and-flip would be wrong, because its zCDP cost is larger than the cost that a budget
+    records. `scores` are the scores of the candidates, and `epsilon` is the parameter of both mechanisms.
     """
     law = permute_and_flip(scores, epsilon)
     assert np.sum(law) == pytest.approx(1, rel=1e-12)

@@ -41,11 +41,11 @@ def budget(path=None, **terms):
 
 
 def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
-    """Return the epsilon for `delta` of releases from samples, together with other releases.
+    """Return the epsilon for `delta` of releases from Poisson samples, together with other releases.
 
-    `steps` are tuples (z, q, number): noise multiplier, sampling probability and number of releases. The other releases
-    have `mu_squared`, the sum of z**-2 for Gaussian noise, pairs (epsilon, delta) in `private`, and the zCDP cost
-    `rho`.
+    `steps` are tuples (z, q, number): noise multiplier, sampling probability and number of releases. The other
+    releases are given by `mu_squared`, the sum of z**-2 for Gaussian noise, by `private`, pairs (epsilon, delta),
+    and by `rho`, their zCDP cost (by default, that of the Gaussian noise).
     """
     parts = tuple(Steps(z**-2, q, number) for z, q, number in steps)
     return composed_epsilon(parts, mu_squared, private, mu_squared / 2 if rho is None else rho, delta)
@@ -57,9 +57,9 @@ def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
 def hockey_stick(epsilon, z, q, added):
     """Return the exact delta at `epsilon` for one sum from a sample, plus Gaussian noise, by mpmath.
 
-    `z` is the noise multiplier, and `q` the sampling probability. The delta is the integral of the positive part of p -
-    exp(epsilon) p', where p is the density of the release if a certain person has a row, and p' if not. If `added` is
-    true, p and p' are exchanged.
+    `z` is the noise multiplier, and `q` the sampling probability. The delta is the integral of the positive part of
+    p - exp(epsilon) p', where p is the density of the release if a certain person has a row, and p' if the person
+    has none. If `added` is true, p and p' are exchanged.
     """
     grow = mp.exp(epsilon)
 
@@ -93,9 +93,10 @@ def test_the_closed_form_is_the_integral():
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])
 @pytest.mark.parametrize(("z", "q"), [(1.1, Q), (1.1, 0.3), (0.4, 0.05), (5.0, 0.9), (3.0, 1e-5)])
 def test_one_release_costs_no_less_than_the_truth_and_hardly_more(z, q, delta):
-    """The epsilon of one release from a sample is at least the exact one, and above it by at most 1 percent plus 1e-4.
+    """The computed epsilon of one release from a sample is at least the exact epsilon for `delta`, and hardly larger.
 
-    For `delta` = 1e-10 only the first claim is tested. `z` is the noise multiplier, and `q` the sampling probability.
+    It is larger by at most 1 percent plus 1e-4; for `delta` = 1e-10 this is not tested. `z` is the noise
+    multiplier, and `q` the sampling probability.
     """
     epsilon = composed((z, q, 1), delta=delta)
     with mp.workdps(40):
@@ -107,10 +108,10 @@ def test_one_release_costs_no_less_than_the_truth_and_hardly_more(z, q, delta):
 
 
 def two_releases(epsilon, z, q, added):
-    """Return the exact delta at `epsilon` of two releases from samples, by an integral over the result of the first.
+    """Return the exact delta at `epsilon` of two releases from samples, by an integral over the first release's result.
 
-    `z` is the noise multiplier, `q` the sampling probability, and if `added` is true, the data sets with and without a
-    certain person are exchanged.
+    `z` is the noise multiplier, and `q` the sampling probability. The delta compares the data with a certain person
+    to the data without this person, or the other way round if `added` is true.
     """
     z, q = mp.mpf(z), mp.mpf(q)
 
@@ -140,9 +141,9 @@ def test_two_releases_cost_no_less_than_the_truth_and_hardly_more(z, q):
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 1.000001, 5.0, 50.0, 1e4])
 @pytest.mark.parametrize("q", [1e-12, 1e-3, 0.5, 1 - 1e-9])
 def test_amplification_has_its_closed_form(epsilon, q):
-    """A release with `epsilon` from all rows has the epsilon log(1 + q (exp(epsilon) - 1)) from a sample.
+    """A release with the given `epsilon` on all rows has the epsilon log(1 + q (exp(epsilon) - 1)) on a sample.
 
-    The sampling probability is `q`. The result is rounded up by at most a relative 1e-11.
+    `q` is the sampling probability. The computed epsilon is rounded up by at most a relative 1e-11.
     """
     with mp.workdps(50):
         truth = mp.log1p(mp.mpf(q) * mp.expm1(mp.mpf(epsilon)))
@@ -195,9 +196,9 @@ def test_training_costs_what_dp_accounting_says():
 def test_rounding_errors_are_covered(z, number, delta, excess):
     """If nearly everybody is in each sample, releases cost about as much as without sampling, which is known exactly.
 
-    Because of the sampling, their epsilon for `delta` may be a relative 1e-6 below the exact one without sampling. To
-    allow for rounding errors, it may be above it by at most a relative `excess`. `z` is the noise multiplier, and
-    `number` the number of releases.
+    Their computed epsilon for `delta` is at most a relative 1e-6 below the exact one without sampling. As an
+    allowance for rounding errors, it may be above it by at most a relative `excess`. `z` is the noise multiplier,
+    and `number` the number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)
@@ -216,7 +217,7 @@ def test_the_cost_grows_with_probability_steps_and_less_noise(delta):
 
 
 def test_a_probability_of_one_is_the_charge_of_all_rows():
-    """With the probability 1, one or many releases from samples cost what they cost without sampling."""
+    """With the sampling probability 1, one or many releases from samples cost what they cost without sampling."""
     for mechanism in (
         GaussianMechanism(1.0, 0.3, 1e-6),
         LaplaceMechanism(1.0, 0.2),
@@ -234,10 +235,12 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
 
 @pytest.mark.parametrize("rule", ["gaussian", "planned"])
 def test_steps_with_noise_of_the_caller_stay_within_the_total(rule):
-    """Two charges for steps are refused if together they exceed the total by 1e-10, and granted if they just fit.
+    """A budget refuses steps if their noise multiplier is by a relative 1e-10 too small for the total.
 
-    The caller draws the noise, so it has the stated multiplier, and no more. For releases by egm's own mechanisms such
-    an excess is granted, because their noise is larger than stated. mpmath computes the delta of all steps together.
+    A step is a release to which the caller adds the noise, with exactly the stated multiplier. After 60 steps,
+    another 40 are refused, or granted if the multiplier is by a relative 1e-10 larger than necessary. For egm's own
+    mechanisms such a small excess is granted, because their noise is larger than stated. mpmath computes the delta
+    of all steps together. `rule` is the composition rule of the budget.
     """
     enough = 10 * float(analytic_noise_multiplier(1.0, DELTA))
     for factor, fits in ((1 - 1e-10, False), (1 + 1e-10, True)):
@@ -259,8 +262,8 @@ def test_steps_with_noise_of_the_caller_stay_within_the_total(rule):
 def test_a_plan_composes_samples_with_other_releases():
     """By the rule "planned", releases from samples and other releases together cost less than the sum of the two costs.
 
-    "planned" is a composition rule of budgets. Together they cost more than each of the two groups alone. A release
-    from a sample of hardly any rows adds at most 1 % to the cost of a Gaussian release.
+    "planned" is a composition rule of budgets. All releases together cost more than each of the two groups alone. A
+    release from a sample of hardly any rows adds at most 1 % to the cost of a Gaussian release.
     """
     steps, others = (1.1, 0.01, 100), {"mu_squared": 0.01}
     alone, noise = composed(steps), float(gaussian_epsilon(DELTA, 10.0))
@@ -428,7 +431,10 @@ def version(path):
 
 
 def test_an_old_journal_is_read_and_goes_on(tmp_path):
-    """A budget's file in format 2 keeps its format until the first release from a sample, and loses no cost."""
+    """A budget's file in the old format 2 keeps this format until the first release from a sample, and loses no cost.
+
+    At that release the format becomes 3.
+    """
     path = tmp_path / "journal"
     old_journal(path)
     made = Budget(path)
@@ -495,9 +501,10 @@ def test_a_changed_sample_is_noticed(statement, tmp_path):
 
 
 def masks(probability, size, times, source=None):
-    """Draw `times` samples of `size` rows; return a boolean matrix (`times`, `size`): which rows are in which sample.
+    """Draw `times` samples of `size` rows, in which each row has the same `probability` of being kept.
 
-    `source` is the generator that draws them, or None for secure samples.
+    Return a boolean matrix (`times`, `size`), which says which rows are in which sample. `source` is the generator
+    that draws the samples, or None for secure samples.
     """
     X = np.arange(float(size))[:, None]
     found = np.zeros((times, size), dtype=bool)
@@ -606,7 +613,10 @@ def test_a_person_in_two_blocks_is_drawn_once_and_unsorted_blocks_are_refused():
 
 
 def test_a_tuple_is_a_name_if_a_column_has_it():
-    """A tuple `person` or `by` names a column of a MultiIndex that has it, and else holds the labels of the rows."""
+    """A tuple that is given as `person` or `by` names a column of the data frame, or else holds the labels of the rows.
+
+    The tuple is a name if a column of the data frame (with a MultiIndex) has this name.
+    """
     names = [("id", "person"), ("id", "group"), ("x", "one")]
     persons, groups = (0, 0, 1, 2, 2, 2), (5, 6, 5, 5, 6, 6)
     frame = pd.DataFrame(np.transpose([persons, groups, np.arange(6)]), columns=pd.MultiIndex.from_tuples(names))
@@ -632,10 +642,11 @@ def test_dask_is_refused_before_it_is_charged():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("probability", [*slow(1e-12), 0.5])
 def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
-    """A release with a sampling probability counts only the sampled persons, and works for an empty sample.
+    """A release with a sampling `probability` counts only the sampled persons, and is possible for an empty sample.
 
-    The released number of persons is near 300 times the probability, within six standard deviations. The budget records
-    the probability and, as the delta, the mechanism's delta times the probability.
+    The released number of persons is near 300 times the probability, within six standard deviations. The budget
+    records the probability and, as the delta, the mechanism's delta times the probability. `form` is the kind of
+    data.
     """
     X, person = FORMS[form](people_and_rows(), tmp_path)
     sigma = {"x": 500.0} if form not in ("array", "list") else [500.0]

@@ -1,6 +1,7 @@
 """Test that vectors of scaling factors follow their formulas, and that no vector near the optimal one is better.
 
-The noise factor of a scaling is the sum of the noise variances of all columns, up to a constant.
+A scaling has one factor for each column, by which rows are multiplied before they are clipped. Its noise factor is the
+sum of the noise variances of all columns, up to a constant.
 """
 
 import numpy as np
@@ -203,8 +204,8 @@ def test_excess_bound_is_never_below_the_excess(sigma, p, size, seed):
 def test_excess_bound_knows_of_minima_that_it_has_not_seen(d, p):
     """For random scalings, `scaling.excess_bound` is at least their excess over the best scaling that BFGS finds.
 
-    The excess is the difference of the logarithms of the total noise variances. `d` is the number of columns, and `p`
-    is the clip probability.
+    The excess is the difference of the logarithms of the total noise variances. BFGS is a general minimizer. `d` is
+    the number of columns, and `p` is the clip probability.
     """
     rng = np.random.default_rng(d)
     sigma = np.exp(rng.normal(0, 1, d))
@@ -297,8 +298,9 @@ def test_lengths_must_agree():
 def test_optimal_for_many_columns_is_as_good_as_for_few(law):
     """`scaling.optimal` is optimal for 9000 or 10 000 columns, too: `scaling.excess_bound` is nearly 0.
 
-    The search starts from a smaller problem, with fewer standard deviations, each counted several times. Sums of some
-    powers of these agree with sums over all columns. `law` says how the standard deviations are distributed.
+    The search starts from a smaller problem, with fewer standard deviations, each counted several times. Weighted
+    by their counts, sums of some powers of these agree with sums over all columns. `law` says how the standard
+    deviations are distributed.
     """
     sigma = {
         "zipf": 1 / np.arange(1, 10_001),

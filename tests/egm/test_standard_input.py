@@ -1,4 +1,7 @@
-"""Test that `egm` gives the same results for CSV from standard input, which cannot be read twice, as for a file."""
+"""Test that the program `egm` gives equal results for CSV from a file and from standard input.
+
+Standard input cannot be read twice, as some releases require.
+"""
 
 import io
 import json
@@ -22,10 +25,10 @@ COMMANDS = {  # the last two read the rows twice
 
 @pytest.fixture
 def egm(tmp_path, monkeypatch, capsys):
-    """Return a function run(data, command, *options, text=TEXT) that runs `egm` with a seed for the noise.
+    """Return a function run(data, command, *options, text=TEXT) that runs the program `egm` with a seed for the noise.
 
-    `data` is "-" for standard input, which has `text`, or the name of a file. `command` is "sum", "mean" or "adaptive".
-    The function returns (exit code, standard output, standard error).
+    `data` is the name of a file, or "-" for standard input with the content `text`. `command` is "sum", "mean" or
+    "adaptive". The function returns (exit code, standard output, standard error).
     """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sigma.csv").write_text("age,1\npay,1\n")

@@ -1,4 +1,4 @@
-"""Test that the sum of clipped rows is exact, is the same for every kind of table, and takes hardly any memory."""
+"""Test that the sum of clipped rows is exact, is equal for every kind of table, and takes hardly any memory."""
 
 import tracemalloc
 from fractions import Fraction
@@ -117,9 +117,10 @@ def test_sum_is_that_of_single_rows(n):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
-    """If the number `n` of rows is no multiple of four, the sum is right even if unused memory was full of NaN.
+    """The sum of `n` rows is right even if memory that has not been written yet is full of NaN.
 
-    `kernel.add_rows`, which adds rows, takes four at a time.
+    This is tested for `n` that are no multiples of four, because `kernel.add_rows`, which adds rows, takes four at
+    a time.
     """
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))
@@ -163,7 +164,7 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
 
 
 def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
-    """If an entry is NaN when first read, it is refused, even if another program has meanwhile made it finite.
+    """If an entry is NaN when it is first read, it is refused, even if another program then replaces it by a number.
 
     `kernel.add_rows`, which adds rows, refuses an entry by returning its index.
     """

@@ -41,7 +41,10 @@ from tests.conftest import slow
 
 
 def data_sets(n, d):
-    """Return five data sets of shape (`n`, `d`): normal, zero, heavy-tailed, normal with one huge row, and int8."""
+    """Return five data sets of shape (`n`, `d`): normal, zero, heavy-tailed, normal with a huge row, and constant.
+
+    The constant data set has the type int8; the others have doubles.
+    """
     rng = np.random.default_rng(1)
     spiked = rng.normal(size=(n, d))
     spiked[n // 2] = 1e300
@@ -142,7 +145,8 @@ FIXED = {
 def test_gaussian_releases_depend_on_nothing_else(case):
     """If the noise is fixed, a release of GaussianDataMechanism is byte for byte the same for different data.
 
-    So the data have an effect only through the sums to which noise is added.
+    So the data have an effect only through the sums to which noise is added. `case` is a key of FIXED, which has
+    options of the mechanism.
     """
     options = {"epsilon": 1.0, "delta": 1e-6, **FIXED[case]}
     mechanism = GaussianDataMechanism([1.0, 0.2, 30.0], 40, **options)
@@ -159,10 +163,10 @@ PERSONAL = {"sum": {}, "mean": {"count_clipped": True}, "two rows": {}, "groups"
 @pytest.mark.parametrize("missing", ["center", "drop_row"])
 @pytest.mark.parametrize("case", PERSONAL)
 def test_releases_for_persons_and_groups_depend_on_nothing_else(case, missing):
-    """If all noisy answers are fixed, a release for persons with several rows or for groups is the same for all data.
+    """If all noisy answers are fixed, a release for persons with several rows or for groups is equal for all data.
 
-    `case` is a key of PERSONAL, which has kinds of releases, and `missing` is the option that says what becomes of
-    missing values.
+    `case` is a key of PERSONAL, which has kinds of releases, and `missing` is the option that says how missing
+    values are treated.
     """
     how = {"sum": "sum", "mean": "mean", "two rows": 2, "groups of persons": "mean"}.get(case)
     options = {"neighbors": "add_remove", "per_person": how, "missing": missing, **PERSONAL[case]}
@@ -225,9 +229,9 @@ def asked(monkeypatch):
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unasked, asked):
     """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
 
-    `n` and `d` are the numbers of rows and columns, `rho` is the budget, and `basis` and `unseen` are arguments of the
-    mechanism. `asked` notes the queries: all kinds occur except `unasked`, "within" (used only for ranges) and
-    "count" (used only for a private number of rows).
+    `n` and `d` are the numbers of rows and columns, `rho` is the budget, and `basis` and `unseen` are arguments of
+    the mechanism. The fixture `asked` records the names of the queries: all kinds occur except those in `unasked`,
+    "within" (used only for ranges) and "count" (used only for a private number of rows).
     """
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0), basis=basis, unseen=unseen)
     for seed in range(6):
@@ -238,10 +242,11 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
 
 @pytest.mark.parametrize(("n", "d"), [(30, 3), (800, 1), *slow((800, 6))])
 def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
-    """With declared ranges, and fixed answers to the noisy queries, a release is the same for different data.
+    """With declared ranges, and fixed answers to the noisy queries, a release is equal for different data.
 
-    So only released numbers decide whether it searches for center and spread, or sums clipped rows. For `n` = 800 rows
-    of `d` entries, some of twelve releases search. `asked` notes the queries, fewer than 600 in each release.
+    So only released numbers decide whether a release searches for center and spread, or sums clipped rows. For `n`
+    = 800 rows of `d` entries, some of twelve releases search. The fixture `asked` records the queries, fewer than
+    600 in each release.
     """
     mechanism, ways = AdaptiveDataMechanism(n, 1.0, ranges=[(-10.0, 30.0)] * d), set()
     for seed in range(12):
@@ -258,10 +263,11 @@ def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
 @pytest.mark.slow
 @pytest.mark.parametrize("declared", ["ranges", "radius", "few rows"])
 def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(declared, asked):
-    """With neighbors "add_remove", and fixed answers to noisy queries, a release is the same for any number of rows.
+    """With neighbors "add_remove", and fixed answers to noisy queries, releases are equal for all numbers of rows.
 
     The first answer is the noisy number of rows: 800 or, if `declared` is "few rows", 90, which is too small for a
-    search.
+    search. Otherwise `declared` says which bounds are declared, "ranges" or a "radius". The fixture `asked` records
+    the queries.
     """
     bounds = {"ranges": [(-10.0, 30.0)] * 3} if declared == "ranges" else {"radius": 10.0, "sigma_range": (0.1, 10.0)}
     mechanism = AdaptiveDataMechanism(800, 1.0, neighbors="add_remove", **bounds)
@@ -307,7 +313,7 @@ def test_a_look_at_the_rows_is_seen(secret, monkeypatch):
 
 
 class Noise(int):
-    """Integer `value` with a function `told`: an integer plus this noise is told(integer, value), and not the sum."""
+    """Integer `value` with a function `told`: an integer plus this noise is told(integer, value), not the sum."""
 
     def __new__(cls, value, told):
         noise = super().__new__(cls, value)
@@ -327,9 +333,10 @@ def exact_sum(spent):
 class Transcript:
     """Run of `mechanism` on the data set `X`, repeated on the neighboring data set `other` with the same noisy answers.
 
-    `rng` draws the noise of the first run. The noise of the second run is chosen so that all answers are equal. `loss`
-    is the log-likelihood ratio of all answers. `costs` has the exact zCDP cost of the answers to each kind of query,
-    and `charged` the cost that the mechanism recorded. `turned` has the bases to which the rows were turned, in order.
+    `rng` draws the noise of the first run. The noise of the second run is chosen so that all answers are equal.
+    `loss` is the log-likelihood ratio of all answers. `costs` has the exact zCDP cost of the answers to each kind
+    of query, and `charged` the cost that the mechanism recorded. `turned` lists the bases in which the rows were
+    expressed.
     """
 
     def __init__(self, mechanism, X, other, rng):
@@ -370,7 +377,10 @@ class Transcript:
         return asked
 
     def turning(self, turn):
-        """Return the method `turn` of `PrivateRows`, changed to append its argument, a basis or None, to `turned`."""
+        """Return the method `turn` of `PrivateRows`, changed to append its argument to the list `turned`.
+
+        The argument is the basis in which the rows are to be expressed, or None for the columns.
+        """
 
         def noted(rows, basis):
             self.turned.append(basis)
@@ -389,7 +399,10 @@ class Transcript:
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
-        """Return told(total, noise) for the first run: it records both, and the noise's `std`, and returns the sum."""
+        """Return the function told(total, noise) for the first run, which returns the sum total + noise.
+
+        The function also records the total, the noise and its standard deviation `std` as one of the answers.
+        """
 
         def told(total, drawn):
             self.answers.append((std, total, drawn))
@@ -504,8 +517,8 @@ def correlated_rows(n, d):
 def one_hot_rows(n):
     """Return `n` rows of two categorical variables with three values in one-hot coding, shape (`n`, 6).
 
-    The two variables are mostly equal. A mechanism may learn a basis from the rows, and then sum them without
-    it, because their scaled norms differ less without a basis.
+    The two variables are equal in most rows. A mechanism may learn a basis from such rows, and then sum them
+    without the basis, because their scaled norms differ less without it.
     """
     rng = np.random.default_rng(7)
     first, other = rng.integers(0, 3, (2, n))
@@ -568,7 +581,7 @@ shared = functools.lru_cache(maxsize=1)(lambda case: ([], transcripts(case)))
 
 
 def first(number, case):
-    """Return a list of the first `number` transcripts of `case`, of which only those are made that do not exist yet.
+    """Return a list of the first `number` transcripts of `case`; transcripts that exist already are not made again.
 
     pytest makes the two tests of one case follow each other, so that they share transcripts.
     """
@@ -606,8 +619,8 @@ pairs = pytest.mark.parametrize("case", [*IN_SHORT, *AT_LENGTH], scope="module")
 def test_no_transcript_costs_more_than_is_charged(case, fast):
     """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
-    The cost is the exact zCDP cost of the answers to the queries. The kinds of queries that occur in the runs are those
-    that are expected for `case`, a pair of data sets in NEIGHBORS.
+    The cost is the exact zCDP cost of the answers to the queries. The kinds of queries that occur in the runs are
+    those that are expected for `case`, a pair of data sets in NEIGHBORS. `fast` makes forecasts fast and rough.
     """
     runs = first(30, case)
     assert all(map(within_charge, runs))
@@ -719,7 +732,11 @@ def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
 
 @pytest.mark.parametrize("case", ["far on both sides", "unequal spreads"])
 def test_a_transcript_with_everything_in_place_costs_no_more(case):
-    """Without the rough computations of the fixture `fast`, a run costs at most what the mechanism records for it."""
+    """Without the rough computations of the fixture `fast`, a run still costs at most what the mechanism records.
+
+    A run is a release on each of two neighboring data sets with equal noisy answers; `case` is the key of these
+    data sets in NEIGHBORS.
+    """
     run = next(transcripts(case))
     assert within_charge(run)
     assert run.cost > 0.3 * RHO
