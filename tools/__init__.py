@@ -1,1 +1,1 @@
-"""Make the book from its sources: execute the chapters, number their statements, and build the pages."""
+"""Make the book from its sources: execute the notebooks, number theorems and equations, and build the pages."""

@@ -29,9 +29,9 @@ MATHJAX = ["tex-chtml-full.js", "output/chtml/fonts/woff-v2"]
 
 
 class BookError(Exception):
-    """Error for a book that cannot be built.
+    """Report that the book cannot be built.
 
-    The message is what a program complained about, or says what the user can do.
+    The message is the complaint of the program that failed, or says what the user can do.
     """
 
 
@@ -44,10 +44,10 @@ def copy(source: Path, target: Path) -> None:
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
     """Fill the folder `stage` with all that the book is built from: pages, executed chapters, figures, and MathJax.
 
-    `executed` has the path of each executed chapter by its file name, and `root` is the main folder of the project.
-    Each chapter gets a box with its provenance, and the pages with claims and errata get their lists. Pages that Sphinx
-    has read in an earlier build are kept if they are still valid (see `keep_what_was_read`); all else in the folder is
-    removed first.
+    `executed` has the path of each executed chapter (notebook) by its file name, and `root` is the main folder of the
+    project. Each chapter gets a box with its provenance: commit, versions, parameters and seeds. Pages about checked
+    statements and about errors in print get their lists. Pages that Sphinx has read in an earlier build are kept if
+    they are still valid (see `keep_what_was_read`); all else in the folder is removed first.
     """
     place, stage = stage, stage.with_name(f"{stage.name}-new")
     shutil.rmtree(stage, ignore_errors=True)
@@ -77,11 +77,11 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
 
 
 def keep_what_was_read(old: Path, new: Path) -> None:
-    """Move the folder `_build`, where Sphinx keeps the pages that it has read, from `old` to `new` if it is valid.
+    """Move the folder `_build`, where Sphinx keeps pages that it has read, from `old` to `new` if it is still valid.
 
-    `old` and `new` are folders with the sources of the book. `_build` is valid if these differ only in pages. If a
-    file is the same in both, the new one gets the modification time of the old one, so that Sphinx does not read it
-    again.
+    `old` and `new` are folders with the sources of the book before and after a change. `_build` is still valid if these
+    sources differ only in pages. A file of `new` that is unchanged gets the modification time that it has in `old`, so
+    that Sphinx does not read it again.
     """
     files = [file.relative_to(stage) for stage in (old, new) for file in stage.rglob("*") if file.is_file()]
     sources = {file for file in files if file.parts[0] != "_build"}
@@ -107,9 +107,9 @@ def environment(root: Path) -> dict[str, str]:
 def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables: str) -> Path:
     """Build HTML or LaTeX from the sources in the folder `stage`, and return the path of the folder with the result.
 
-    `builder` is "html" or "latex", `root` is the main folder of the project, and `variables` are additional environment
-    variables. Any warning raises a BookError. After a build that ended with a warning or did not end, Sphinx reads all
-    pages again. The log is `_build/sphinx-<builder>.log`.
+    `builder` is "html" or "latex", and `root` is the main folder of the project. Further keyword arguments are
+    additional environment variables. Any warning raises a BookError. After a build that ended with a warning or did not
+    end, Sphinx reads all pages again. The log is `_build/sphinx-<builder>.log`.
     """
     cache, whole = stage / "_build", stage / "_build" / "whole"
     shutil.rmtree(cache / builder if whole.exists() else cache, ignore_errors=True)
@@ -125,10 +125,11 @@ def run_jupyter_book(stage: Path, root: Path, builder: str = "html", **variables
 
 
 def readable(log: str, stage: Path) -> str:
-    """Return the text `log` without color codes and without the path `stage`, and with cell numbers for notebooks.
+    """Return the text `log` of a build, made easier to read: without color codes, and with numbers of cells and lines.
 
-    The program MyST counts all lines of a notebook in one number: line 70012 means line 12 of cell 7. In the result,
-    such a number is replaced by "cell 7, line 12". `stage` is the folder with the sources of the book.
+    In a log, the program MyST counts all lines of a notebook in one number: line 70012 means line 12 of cell 7. In the
+    result, such a number is replaced by "cell 7, line 12". The path `stage`, the folder with the sources of the book,
+    is removed from paths.
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", log).replace(f"{stage}/", "")
     return re.sub(r"(\.ipynb):(\d+)(\d{4}):", lambda at: f"{at[1]}, cell {at[2]}, line {int(at[3])}:", plain)

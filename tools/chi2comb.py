@@ -39,7 +39,7 @@ def unavailable() -> str | None:
 
 
 def main() -> None:
-    """Install chi2comb, and compute an example by it, or print why there is no wheel (binary package) for this machine.
+    """Install chi2comb and check it by an example, or print why there is no wheel (binary package) for this machine.
 
     If the installation or the example fails, end the program with an error.
     """

@@ -11,7 +11,10 @@ from functools import cache
 
 @cache
 def tree_of(source: str) -> ast.Module:
-    """Return the syntax tree of the notebook cell with the code `source`, without its magics (lines with "%")."""
+    """Return the syntax tree of the notebook cell with the code `source`, without the lines that begin with "%".
+
+    Such lines are magics, commands of IPython that are no Python code.
+    """
     return ast.parse(re.sub(r"(?m)^%.*$", "", source))
 
 
@@ -75,7 +78,10 @@ class Names(ast.NodeVisitor):
     visit_ImportFrom = visit_Import
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Visit the value of the assignment `node` before its targets, because Python evaluates the value first."""
+        """Visit the value of the assignment `node` before its targets, because Python evaluates the value first.
+
+        The name with which each target begins is recorded as changed: `a` for `a[0] = 1`, for example.
+        """
         for part in (node.value, *node.targets):
             self.visit(part)
         for target in node.targets:
@@ -102,7 +108,7 @@ class Names(ast.NodeVisitor):
     def visit_If(self, node: ast.If | ast.While) -> None:
         """Visit the condition of `node`, and then its two branches, each as a block that Python may skip.
 
-        `node` is an `if` or a `while`. The second branch is that of `else`.
+        `node` is an `if` or `while` statement, and its branches are the body and the block after `else`.
         """
         self.visit(node.test)
         self.visit_block(node.body)
@@ -113,7 +119,8 @@ class Names(ast.NodeVisitor):
     def visit_block(self, block: list[ast.AST]) -> None:
         """Visit the nodes in the list `block`, which Python may skip, for instance the body of an `if`.
 
-        What the block assigns counts as surely assigned within the block, but not after it.
+        A name that the block assigns counts as certainly assigned for the later nodes of the block, but not after the
+        block.
         """
         before = set(self.sure)
         for part in block:
@@ -130,9 +137,10 @@ class Names(ast.NodeVisitor):
             self.change(node.value.func)
 
     def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        """Visit the comprehension `node`, but do not record its loop variables, because they do not exist outside.
+        """Visit the comprehension `node`, but do not record its loop variables, which exist only within it.
 
-        The outermost iterable is visited first, because a name in it is never a loop variable of the comprehension.
+        The iterable of the first `for` is visited first, because a name in it is never a loop variable of the
+        comprehension.
         """
         self.visit(node.generators[0].iter)
         stored = [part for each in node.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)]

@@ -1,11 +1,12 @@
 """Execute the chapters of the book (Jupyter notebooks) with papermill, and store the executed chapters.
 
-Each chapter runs in its own process. An executed chapter is stored as `<chapter>-<key>.ipynb`. The key is a digest of
-its code cells, the settings of its process (`environment`), and the list of installed packages in `constraints.txt`.
-Beside it, a file `.json` has the results that its checks recorded. A file `.run.json` has the versions with which the
-chapter was executed (`tools.kernel.recorder`), and a digest of each file of `egm` on which the chapter may depend.
+Each chapter runs in its own process. An executed chapter is stored as `<chapter>-<key>.ipynb`. The key is a hash of its
+code cells, the settings of its process (`environment`), the list of installed packages in `constraints.txt`, and more
+(see `key`). Two more files have the same name with another ending. The file `.json` has the results that the checks in
+the chapter recorded. The file `.run.json` has the versions with which the chapter was executed
+(`tools.kernel.recorder`), and a hash of each file of `egm` on which the chapter may depend.
 
-A chapter is executed again if its key or one of these digests has changed. If only the text of a chapter has changed,
+A chapter is executed again if its key or one of these hashes has changed. If only the text of a chapter has changed,
 the stored outputs are put into the new text. A chapter that fails is never stored, so every stored chapter is complete.
 """
 
@@ -50,7 +51,7 @@ ERROR_MARKER = "papermill-error-cell-tag"  # papermill puts such cells around th
 
 
 class ChapterError(Exception):
-    """Error for a chapter (notebook) that did not run to its end.
+    """Report that a chapter (notebook) did not run to its end.
 
     The message says which chapter it is and, if a cell failed, in which cell and why.
     """
@@ -67,7 +68,7 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 
 def digest(*contents: bytes) -> str:
-    """Return a hash of the byte strings `contents`, as a text of 24 characters; it changes if any of them changes."""
+    """Return a hash of the byte strings with which the function is called, as a text of 24 characters."""
     return hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest()[:24]
 
 
@@ -96,10 +97,10 @@ def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
 def environment(scratch: Path) -> dict[str, str]:
     """Return the environment variables for a process that runs a chapter, and write settings for it into `scratch`.
 
-    `scratch` is an empty folder. With these settings, the chapter's output depends on its key (see `key`) and on the
-    package `egm` alone. They also make the kernel, the process that runs the cells, record versions and modules
-    (`tools.kernel.recorder`), and output every figure as PDF and CSV, too (`tools.kernel.figures`). Numerical libraries
-    get one thread.
+    `scratch` is an empty folder. With these settings, the chapter's output depends only on the package `egm` and on
+    what the function `key` hashes. The settings also make the kernel, the process that runs the cells, record versions
+    and modules (`tools.kernel.recorder`), and output every figure as PDF and CSV, too (`tools.kernel.figures`).
+    Numerical libraries get one thread.
     """
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -115,10 +116,10 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 def failure(chapter: Path, output: Path, log: str) -> ChapterError:
-    """Return a ChapterError whose message has the name of a failed chapter, the failed cell, and its error.
+    """Return a ChapterError whose message has the name of a failed chapter, the failed cell, and the cell's error.
 
-    `chapter` is the path of the chapter, and `output` that of the notebook as far as it was executed. If no cell has an
-    error, the message has the last lines of the text `log` instead.
+    `chapter` is the path of the chapter, and `output` is the path of the notebook with the outputs up to the failure.
+    If no cell has an error, the message has the last lines of the text `log` instead.
     """
     cells = nbformat.read(output, as_version=4).cells if output.exists() else []
     code = [cell for cell in cells if cell.cell_type == "code" and ERROR_MARKER not in cell.metadata.get("tags", [])]
@@ -131,7 +132,7 @@ def failure(chapter: Path, output: Path, log: str) -> ChapterError:
 
 
 def tail(text: str, lines: int = 12) -> str:
-    """Return the last lines of `text`, as many as the number `lines` says."""
+    """Return the last lines of `text`; the number `lines` says how many."""
     return "\n".join(text.splitlines()[-lines:])
 
 
@@ -152,8 +153,8 @@ def join_prints(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookN
 def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode) -> None:
     """Copy the outputs of the cells of the notebook `executed` to `notebook`, which has the same code cells.
 
-    Times, paths and widgets are left out, so that one chapter gives the same file on every machine. (A widget works
-    only while its kernel runs, and would make the page load scripts from a network.)
+    Times and paths that papermill noted, and interactive widgets, are left out, so that one chapter gives the same file
+    on every machine. (A widget works only while its kernel runs, and would make the page load scripts from a network.)
     """
     notebook.metadata.language_info = executed.metadata.language_info
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=True):
@@ -177,7 +178,7 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
     """Return a list of pairs: a code cell of `notebook`, and the hidden cell below that records its results, or None.
 
-    The hidden cell has the tag `record`, and is not the first cell of a pair.
+    A cell with the tag `record` is such a hidden cell; every other code cell is the first cell of a pair.
     """
     pairs: list = []
     for cell in code_cells(notebook):
@@ -211,9 +212,9 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 
 
 def wait(process: subprocess.Popen, stop: Event) -> bool:
-    """Wait until `process` ends; return False if it had to be ended, because it was silent or `stop` was set.
+    """Wait until `process` ends; return False if it had to be ended, because it was idle or the event `stop` was set.
 
-    A process is silent if, for `SILENT` seconds, it and its descendants use less than a hundredth of the time of one
+    A process is idle if, for `SILENT` seconds, it and its descendants use less than a hundredth of the time of one
     processor.
     """
     since, before = time.monotonic(), 0.0
@@ -231,7 +232,10 @@ def wait(process: subprocess.Popen, stop: Event) -> bool:
 
 
 def processor_time(pid: int) -> float:
-    """Return how many seconds the process `pid` and its descendants, also ended ones, have computed."""
+    """Return how many seconds of processor time the process `pid` and its descendants have used so far.
+
+    The time of descendants that have ended already is included.
+    """
     total = 0.0
     with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
         for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
@@ -243,8 +247,8 @@ def processor_time(pid: int) -> float:
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
     """Execute the chapter with the path `chapter` unless its stored result in the folder `store` is up to date.
 
-    Return the path of the executed chapter, and the time in seconds, or None if it was not executed. If the chapter
-    fails, or the event `stop` is set while it runs, raise ChapterError.
+    Return the path of the executed chapter and the time of the execution in seconds; the time is None if the stored
+    result is used. If the chapter fails, or the event `stop` is set while it runs, raise ChapterError.
     """
     package, notebook, start = package_files(), nbformat.read(chapter, as_version=4), time.perf_counter()
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"
@@ -272,10 +276,10 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
 
 
 def execute_all(root: Path = ROOT) -> dict[str, Path]:
-    """Execute every chapter that has changed, and return the paths of all executed chapters, by their file names.
+    """Execute every chapter that has changed, and return a dictionary from file name to path for all executed chapters.
 
-    `root` is the main folder of the project. As many chapters run at a time as there are cores. The first chapter that
-    fails stops the others, and its exception is raised.
+    `root` is the main folder of the project. As many chapters run at a time as there are cores. If a chapter fails, the
+    others are stopped, and its exception is raised.
     """
     store = root / "_build" / "executed"
     store.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
 """Compare the ledger with the results that the chapters (notebooks) record when they are executed.
 
-The ledger has an entry for every statement of the sources (a claim) and for every error in print (a slip). The entries
-are in `claims.yml` and `errata.yml` in the folder `ledger`. Each entry says what was found when somebody last looked,
-and names the cell of a chapter that checks it. The cell records its result when it is executed
-(`egm.study.claims.record`). Here the entries are compared with the recorded results. `tools.pages` writes both into
-pages of the book.
+The sources that the book checks are Poulsen's report and Chan's lecture notes. The ledger has an entry for every
+statement of the sources (a claim) and for every error in print (a slip). The entries are in `claims.yml` and
+`errata.yml` in the folder `ledger`. Each entry says what was found when somebody last looked, and names the cell of a
+chapter that checks it. The cell records its result when it is executed (`egm.study.claims.record`). Here the entries
+are compared with the recorded results. `tools.pages` writes both into pages of the book.
 
     python -m tools.ledger        execute what has changed, and list every disagreement
     python -m tools.ledger lock   after reading the list: accept the statements and the checks as they are now
@@ -45,7 +45,10 @@ LOCK = "# Digests of each entry, its statement and check as last read; renewed b
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Entry of the ledger: a statement or an error in print, its place in the source, and how a notebook checks it."""
+    """Hold an entry of the ledger: a statement or an error in print, its place in its source, and how it is checked.
+
+    The ledger lists all statements and errors of the texts that the book checks.
+    """
 
     id: str  # the entry's key
     place: str  # in Poulsen's report or the lecture notes
@@ -65,7 +68,11 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(Entry):
-    """Entry of the ledger for a statement of Poulsen's report or the lecture notes (a claim), with its result."""
+    """Hold the ledger's entry for a statement of Poulsen's report or the lecture notes (a claim), with its result.
+
+    The result says whether the statement holds, as its check found when somebody last looked, or that it was not
+    checked.
+    """
 
     source: str  # "report" or "notes"
     section: str  # of the source
@@ -79,7 +86,10 @@ class Claim(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class Slip(Entry):
-    """Entry of the ledger for an error in print (a slip): what is printed, what is correct, why, and what follows."""
+    """Hold the ledger's entry for an error in print (a slip): what is printed, what is correct, why, and what follows.
+
+    The error is in a version of Poulsen's report, or in the lecture notes.
+    """
 
     versions: list[str]  # of Poulsen's report, or the lecture notes, that print the error
     weight: str  # how serious the error is
@@ -93,7 +103,7 @@ class Slip(Entry):
 
 @dataclass(frozen=True)
 class Ledger:
-    """Hold the ledger (a list of statements and errors in print), the cells that check them, and the results."""
+    """Hold the ledger (a list of statements and errors in print), the notebook cells that check it, and the results."""
 
     root: Path
     claims: list[Claim]
@@ -112,8 +122,8 @@ def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
     """Return the `Ledger` of a project: its entries, together with the results that its executed chapters recorded.
 
     `executed` has the path of each executed chapter (notebook) by its file name. `root` is the main folder of the
-    project. An error in print without a recorded result gets that of the statement to which it belongs, if one cell
-    checks both. If two cells record a result for one entry, raise ValueError.
+    project. If one cell checks a statement and an error in print that belongs to it, and records a result only for the
+    statement, the error gets this result, too. If two cells record a result for one entry, raise ValueError.
     """
     files = (root / "ledger" / name for name in ("claims.yml", "errata.yml"))
     claims, slips = (yaml.load(file.read_text(), LOADER) or [] for file in files)
@@ -160,10 +170,10 @@ def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def differences(entry: Entry, finding: dict | None) -> list[str]:
-    """Return messages about the differences between an entry and `finding`, the recorded result of its check.
+    """Return messages about differences between the ledger's `entry` and `finding`, the recorded result of its check.
 
-    Compared are the cell that recorded the result, the result of a statement, and the numbers that the check must find.
-    If `finding` is None, the only message says that nothing is recorded.
+    Compared are the name of the cell that recorded the result, the result of a statement, and the numbers that the
+    check must find. If `finding` is None, the only message says that nothing is recorded.
     """
     if finding is None:
         return [f"{entry.cell} records nothing under this key"]
@@ -198,8 +208,9 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
     """Check the entry `claim` of a statement, and return a list of messages about fields with wrong values.
 
     The source of the statement must be the report or the lecture notes. The test and the errors in print that the entry
-    names must exist. The result must fit the kind of the check. There must be a correction if, and only if, the
-    statement does not hold as printed. `ledger` has all entries: statements and errors in print.
+    names must exist. The result must be "cited, not checked" if, and only if, the kind of the check is "cited". There
+    must be a correction if, and only if, the statement does not hold as printed. `ledger` has all entries: statements
+    and errors in print.
     """
     wrong = [f"there is no slip {slip}" for slip in claim.slips if slip not in {entry.id for entry in ledger.slips}]
     if claim.source not in SOURCES:
@@ -216,9 +227,9 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
     """Check the entry `slip` of an error in print, and return a list of messages about fields with wrong values.
 
-    The versions and the weight (how serious the error is) must exist. The field `final` must say what the final report
-    did with the error or, if only the lecture notes print it, be None. There is also a message if the recorded check
-    finds that the printed form is correct, or does not check the corrected form.
+    The versions that print the error and its weight (how serious it is) must be known ones. The field `final` must say
+    what the final report did with the error or, if only the lecture notes print it, be None. There is also a message if
+    the recorded check finds that the printed form is correct, or does not check the corrected form.
     """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
@@ -239,10 +250,10 @@ def test_exists(root: Path, test: str) -> bool:
 
 
 def strangers(ledger: Ledger) -> list[str]:
-    """Return a list of messages about keys of statements and errors in print without exactly one entry in `ledger`.
+    """Return a list of messages about keys that should have exactly one entry in `ledger`, but have none or several.
 
-    Reported are keys with several entries, recorded results without an entry, and statements in a chapter that have a
-    number in Poulsen's report but no entry.
+    A key names a statement or an error in print. Reported are keys with several entries, recorded results without an
+    entry, and statements in a chapter that have a number in Poulsen's report but no entry.
     """
     known = Counter(entry.id for entry in ledger.entries)
     labels = {label for source in ledger.cells.values() for label in labels_of(source)}
@@ -255,12 +266,15 @@ def strangers(ledger: Ledger) -> list[str]:
 
 @cache
 def labels_of(source: str) -> list[str]:
-    """Return the ledger's keys, such as lemma-4-1, of statements of Poulsen's report in the text `source` of a cell."""
+    """Return the keys, such as lemma-4-1, of the statements of Poulsen's report that the text `source` contains.
+
+    The text is that of a notebook cell. A key names the entry of a statement in the ledger.
+    """
     return [label.replace("report-", "equation-") for label in LABEL.findall(source)]
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Return a hash of all that somebody compares who accepts `entry`, an entry of `ledger`: its text and its check.
+    """Return a hash that changes if the text or the check of `entry`, an entry of `ledger`, changes.
 
     The text is that of the fields `WORDS` of the entry, and of the notebook cells that state it. The check is the code
     of the cells that the entry names, and of all cells and imports on which they depend. The hash has 12 characters.
@@ -278,23 +292,25 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
-    """Return the hashes of all entries that somebody has accepted, by key, from the file `ledger/lock`.
+    """Return a dictionary from key to hash for all entries of the ledger that somebody has accepted.
 
-    The hash (see `seal`) is that of the statement and its check when somebody last accepted them.
+    It is read from the file `ledger/lock`. The hash (see `seal`) is that of the statement and its check when somebody
+    last accepted them.
     """
     lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))
 
 
 def seals(ledger: Ledger) -> dict[str, str]:
-    """Return the present hash (see `seal`) of each entry of `ledger` that a notebook cell checks, by its key."""
+    """Return a dictionary from key to present hash (see `seal`) for all entries of `ledger` that a cell checks."""
     return {entry.id: seal(ledger, entry) for entry in ledger.entries if entry.cell}
 
 
 def unread(ledger: Ledger) -> list[str]:
-    """Return messages about entries that have changed since somebody accepted them, by the file `ledger/lock`.
+    """Return messages about entries of `ledger` that have changed since somebody accepted them, or are new.
 
-    Keys in this file that belong to no entry with a check are reported, too.
+    The file `ledger/lock` has the hashes of the accepted entries. Keys in this file that belong to no entry with a
+    check are reported, too.
     """
     lock, now = read_lock(ledger.root), seals(ledger)
     return [f"{key} changed" for key in now | lock if lock.get(key) != now.get(key)]
@@ -309,8 +325,9 @@ def write_lock(ledger: Ledger) -> None:
 def main() -> None:
     """Print all disagreements between the ledger and the executed chapters, and end with an error if there are any.
 
-    Entries that have changed since they were accepted are printed, too. With the argument "lock", write instead the
-    file `ledger/lock`, which says that somebody has read all entries of the ledger as they are now (see `write_lock`).
+    Entries that have changed since somebody accepted them are printed, too. With the argument "lock", nothing is
+    compared: all entries are accepted as they are now, and their hashes are written into the file `ledger/lock` (see
+    `write_lock`).
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", nargs="?", choices=["lock"], help="accept all entries as they are now")

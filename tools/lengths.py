@@ -25,7 +25,7 @@ MARKDOWN = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, doubl
 
 @dataclass
 class Length:
-    """Numbers of words, formulas and lines of code that a reader of a page sees without opening a folded box."""
+    """Hold the numbers of words, formulas and lines of code that a reader sees without opening a closed box."""
 
     words: int = 0
     displays: int = 0  # displayed formulas
@@ -39,14 +39,19 @@ class Length:
 
     @property
     def minutes(self):
-        """Return how many minutes it takes to read the page, by the rates in the docstring of this module."""
+        """Return how many minutes it takes to read the page.
+
+        A reader needs a minute for 200 words, 12 seconds for a displayed formula, 2 seconds for a formula in a line of
+        text, and 5 seconds for a line of code.
+        """
         return self.words / 200 + (12 * self.displays + 2 * self.inlines + 5 * self.code_lines) / 60
 
 
 def of_markdown(text):
     """Count the words and the formulas of the Markdown `text`, and return them as a `Length`.
 
-    Tables, figures and folded boxes are left out. Other boxes are included.
+    Tables, figures, blocks of code, and boxes that are closed until a reader opens them are left out. Other boxes are
+    included.
     """
     length, in_table = Length(), False
     for token in MARKDOWN.parse(text):
@@ -80,7 +85,7 @@ def of_notebook(file):
 
 
 def chapters():
-    """Return a dictionary from the name of each chapter to its `Length`; appendices are left out."""
+    """Return a dictionary from the name of each chapter of the book to its `Length`; appendices are left out."""
     return {file.stem: of_notebook(file) for file in execute.chapters() if file.stem[0].isdigit()}
 
 

@@ -47,7 +47,10 @@ def is_dead(entry: dict) -> bool:
 
 
 def check(root: Path = ROOT) -> list[str]:
-    """Return a list with a message for each link that does not work: its files, the link, and the error."""
+    """Return a list with a message for each link of the project that does not work: its files, the link, and the error.
+
+    `root` is the main folder of the project.
+    """
     found, stage = links(root), root / "_build" / "links"
     stage.mkdir(parents=True, exist_ok=True)
     (stage / "index.md").write_text("# Links\n\n" + "".join(f"- <{link}>\n" for link in sorted(found)))

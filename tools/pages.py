@@ -1,10 +1,10 @@
-"""Write the ledger into the book: lists for three pages, and links to the ledger below the cells that check something.
+"""Write the ledger into the book: lists for three pages, and links from the notebook cells that check an entry to it.
 
 The ledger lists the statements of the sources (claims) and their errors in print (slips), each with the result of a
-check in a chapter; see `tools.ledger`. The text of the three pages is in `book/claims.md`, `book/errata.md` and
-`book/numbered.md`. The lists that these pages include are made here, from the results that the chapters recorded when
-they were executed. Every code cell becomes a link target (`tools.sphinx.anchors`), so that an entry of a list can link
-to it.
+check in a chapter; see `tools.ledger`. The sources are Poulsen's report and Chan's lecture notes. The text of the three
+pages is in `book/claims.md`, `book/errata.md` and `book/numbered.md`. The lists that these pages include are made here,
+from the results that the chapters recorded when they were executed. Every code cell becomes a link target
+(`tools.sphinx.anchors`), so that an entry of a list can link to it.
 """
 
 import html
@@ -70,9 +70,9 @@ def write(ledger: Ledger, folder: Path) -> None:
 
 
 def copy_figures(saved: Path, folder: Path) -> None:
-    """Copy the figures of the page "The paper", which chapters saved in the folder `saved`, to `folder`.
+    """Copy the figures that the page "The paper" shows from the folder `saved` to `folder`, each as SVG and as PDF.
 
-    Each figure is copied as SVG and as PDF.
+    The folder `saved` has the figures of all chapters.
     """
     for name, figure in FIGURES.items():
         for file in (saved / f"{figure}.{end}" for end in ("svg", "pdf")):
@@ -81,10 +81,10 @@ def copy_figures(saved: Path, folder: Path) -> None:
 
 
 def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) -> nbformat.NotebookNode:
-    """Save each figure of a chapter in `folder`, extend its caption by links, and return the chapter.
+    """Save each figure of a chapter in `folder`, add links to its caption, and return the chapter.
 
     `notebook` is the executed chapter, which is changed, and `chapter` is its file name. The links lead to the figure
-    as SVG, PDF and CSV, and to its code cell.
+    as SVG and PDF, to its numbers as CSV, and to the code cell that draws it.
     """
     for cell in notebook.cells:
         for data in [out["data"] for out in cell.get("outputs", ()) if "text/csv" in out.get("data", {})]:
@@ -100,10 +100,10 @@ def link_sources(notebook: nbformat.NotebookNode, chapter: str, folder: Path) ->
 
 
 def count_claims(ledger: Ledger) -> str:
-    """Return a Markdown table that counts the statements (claims) in Poulsen's report, in the notes, and in total.
+    """Return a Markdown table that counts statements (claims) in Poulsen's report, in the lecture notes, and in both.
 
-    The rows are: all statements of `ledger`, those checked by computing, those of each kind of computing, and those of
-    each result.
+    The rows count all statements of `ledger`, those checked by computing, those checked by each kind of computing (such
+    as simulation), and those with each result (such as "holds").
     """
     report, notes = ([claim for claim in ledger.claims if claim.source == name] for name in SOURCES)
     tests = {"statements": lambda claim: True, "checked by computing": lambda claim: claim.kind in COMPUTED}
@@ -116,11 +116,11 @@ def count_claims(ledger: Ledger) -> str:
 
 
 def count_slips(ledger: Ledger) -> str:
-    """Return a Markdown table that counts errors in print (slips); its rows are the report's versions and the notes.
+    """Return a Markdown table that counts the errors in print (slips) of `ledger`, with one row for each version.
 
-    The columns count the errors of each weight (how serious they are), those that a notebook cell demonstrates, and
-    those that the final report still has, has corrected, or has removed. Versions share errors, so a last row counts
-    each error of `ledger` once.
+    The versions are those of Poulsen's report, and the lecture notes. The columns count the errors of each weight (how
+    serious they are), those that a notebook cell demonstrates, and those that the final report still has, has
+    corrected, or has removed. Several versions can have the same error, so a last row counts each error once.
     """
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
@@ -151,7 +151,8 @@ def simple_table(header: tuple, rows: Iterable[tuple], side: str = "--:") -> str
 def list_claims(ledger: Ledger) -> str:
     """Return, in Markdown, all statements (claims) in `ledger`, with the results of their checks.
 
-    There is a folded box for each section of Poulsen's report, and then for each section of the lecture notes.
+    There is a box for each section of Poulsen's report, and then for each section of the lecture notes. A box is closed
+    until a reader opens it.
     """
     parts = []
     for source, name in SOURCES.items():
@@ -190,19 +191,20 @@ def list_numbered(ledger: Ledger) -> str:
 
 
 def list_headlines(ledger: Ledger) -> str:
-    """Return, in Markdown, a numbered list of the most important errors in print (slips).
+    """Return, in Markdown, a numbered list of the most important errors in print (slips) of `ledger`.
 
-    These are the errors that have a headline in `ledger`.
+    These are the errors whose entries have a headline.
     """
     chosen = [slip for slip in ledger.slips if slip.headline]
     return "".join(f"1. **{reference(slip)}.** {slip.headline} *{FINAL[slip.final]}.*\n" for slip in chosen)
 
 
 def list_slips(ledger: Ledger) -> str:
-    """Return, in Markdown, all errors in print (slips) of `ledger`, by the last version that prints them and by weight.
+    """Return, in Markdown, all errors in print (slips) of `ledger`, grouped by version and weight.
 
-    The weight says how serious an error is. Errors of one version and one weight are in one folded box, the most
-    serious first.
+    The version is the last one that prints the error, and the weight says how serious the error is. Errors of one
+    version and one weight are in one box, which is closed until a reader opens it. The most serious errors of a version
+    come first.
     """
     parts = []
     for name in (*PRINTS.values(), EARLIER):
@@ -259,12 +261,15 @@ def where(slip: Slip) -> str:
 
 
 def correction(slip: Slip) -> str:
-    """Return, in Markdown, what is printed at the error in print `slip`, what is right, why, and what follows."""
+    """Return, in Markdown, what is printed at the error `slip`, what is right, why, and what follows from the error."""
     return f"*Printed:* {slip.printed}\n\n*Read:* {slip.correct}\n\n*Why:* {slip.why}\n\n*Later:* {slip.downstream}"
 
 
 def check(ledger: Ledger, entry: Entry) -> str:
-    """Return, in Markdown, how `entry` was checked: the result, the method, and links to the notebook cells."""
+    """Return, in Markdown, how `entry` was checked: the result, the method, and links to the notebook cells.
+
+    `entry` is a statement or an error in print, and `ledger` has the recorded results.
+    """
     lines = [KINDS[entry.kind]]
     if entry.cell:
         lines[0] += ": " + "; ".join(links(entry.cells))
@@ -310,16 +315,19 @@ def reference(entry: Entry, text: str = "") -> str:
 
 
 def stated(claim: Claim, kind: str) -> str:
-    """Return Markdown for a link to the report's statement `claim` in the book; `kind` is its kind, such as "Lemma"."""
+    """Return Markdown for a link to the place in the book where the statement `claim` of Poulsen's report appears.
+
+    `kind` is the kind of the statement, such as "Lemma".
+    """
     if kind == "Figure":
         return f"{{numref}}`{DRAWN[claim.id]}`"
     return f"{{eq}}`report-{claim.id.partition('-')[2]}`" if kind == "Equation" else f"{{prf:ref}}`{claim.id}`"
 
 
 def plain(place: str) -> str:
-    """Return `place`, the name of a place in a source, without TeX's marks for formulas.
+    """Return `place`, the name of a place in a source, without TeX's marks for formulas, such as "$".
 
-    The text of a link cannot hold these marks.
+    The name becomes the text of a link, which cannot hold these marks.
     """
     return re.sub(r"\\mathcal |[${}]", "", place)
 
@@ -346,9 +354,9 @@ def numbered(chapter: str) -> str:
 def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str) -> nbformat.NotebookNode:
     """Make every code cell of a chapter a link target, replace recorded results by links, and return the chapter.
 
-    `notebook` is the executed chapter, which is changed, and `chapter` is its file name. Only the recorded results of
-    checks are replaced; the other outputs stay. The links lead to the entries of `ledger`, which are the statements and
-    errors in print that are checked, on the pages of the book that list them.
+    `notebook` is the executed chapter, which is changed, and `chapter` is its file name. A recorded result is the
+    result of a check of a statement or an error in print, and its link leads to the entry of `ledger` for it, on a page
+    of the book. All other outputs stay.
     """
     entries = {entry.id: entry for entry in ledger.entries}
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
@@ -364,8 +372,9 @@ def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str)
 def marks(ledger: Ledger, entries: list[Entry]) -> dict[str, str]:
     """Return the output of a notebook cell that shows the results of `entries`, as a dictionary with HTML and Markdown.
 
-    `entries` are statements or errors in print, and `ledger` has their recorded results. In HTML a sign for each entry
-    is a link to the entry, and shows its place and result when the pointer is on the sign.
+    `entries` are statements or errors in print, and `ledger` has their recorded results. In HTML, a sign such as a
+    check mark stands for each entry. It is a link to the entry, and shows the entry's place and result when the pointer
+    is on it.
     """
     links, lines = [], []
     for entry in entries:

@@ -3,8 +3,9 @@
     python -m tools.pdf          the whole book, `_build/egm.pdf`
     python -m tools.pdf paper    the page "The paper" as an article, `_build/paper.pdf`
 
-The sources are the same as for HTML. The finished file is removed before a build starts and appears only when the build
-has ended without a warning of Sphinx or of LaTeX, so what is there is always complete and current.
+The sources are those from which `tools.build` makes the HTML pages. The finished file is removed before a build starts
+and appears only when the build has ended without a warning of Sphinx or of LaTeX, so what is there is always complete
+and current.
 """
 
 import os
@@ -28,7 +29,7 @@ TOLERANCE = {"wide": 1.0, "high": 6.0}
 
 
 def version(root: Path = ROOT) -> str:
-    """Return a text with the version and the last commit of the project; it says, too, if files differ from the commit.
+    """Return a text with the version and the last commit of the project, and a note if files differ from this commit.
 
     `root` is the main folder of the project. If there is no commit, the text has only the version.
     """
@@ -38,7 +39,10 @@ def version(root: Path = ROOT) -> str:
 
 
 def require_tex(*more: str) -> None:
-    """Raise a BookError that says what to install, if XeLaTeX, latexmk or one of the programs `more` is missing."""
+    """Raise a BookError that says what to install, if XeLaTeX or another program that makes the PDF is missing.
+
+    The programs are XeLaTeX, latexmk, and those with whose names the function is called.
+    """
     if missing := [name for name in (*PROGRAMS, *more) if not shutil.which(name)]:
         raise BookError(f"{' and '.join(missing)} not found. On Debian and Ubuntu: apt-get install {PACKAGES}")
 
@@ -46,13 +50,13 @@ def require_tex(*more: str) -> None:
 def complaints(log: str) -> list[str]:
     """Return a list of the lines with warnings and errors in `log`, the text of a log of LaTeX.
 
-    Lines about boxes that are only slightly too large are left out.
+    Lines about boxes of text that are only slightly too large for the page (see `is_small`) are left out.
     """
     return [line for line in log.splitlines() if COMPLAINT.match(line) and not is_small(line)]
 
 
 def is_small(line: str) -> bool:
-    """Return True if `line`, a line of a LaTeX log, is about a box that is only slightly too wide or too high.
+    """Return True if `line`, a line of a LaTeX log, is about a box of text that is only slightly too wide or too high.
 
     Slightly means less than 1 pt too wide, or less than 6 pt too high.
     """

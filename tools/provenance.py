@@ -1,8 +1,8 @@
 """Add to each chapter (notebook) a box with its provenance: commit, versions of programs, parameters and seeds.
 
-A stored chapter may have been executed at an earlier commit, and gets the present commit all the same. This is correct:
-the chapter is executed again if anything has changed that its output may depend on (`tools.execute`), so both commits
-have the same code, settings and list of packages. The versions are those that the chapter's kernel recorded
+A stored chapter may have been executed at an earlier commit, but its box names the present commit. This is correct: the
+chapter is executed again if anything has changed that its output may depend on (`tools.execute`), so both commits have
+the same code, settings and list of packages. The versions are those that the chapter's kernel recorded
 (`tools.kernel.recorder`), and not those that are installed when the book is built, because the latter may differ. Seeds
 are the parameters whose names contain "seed". The box says nothing about random numbers that a chapter draws without a
 seed.
@@ -28,7 +28,7 @@ NO_REPOSITORY = "not from a repository"
 
 @dataclass(frozen=True)
 class Commit:
-    """Commit of the project in git."""
+    """Hold the hash and the time of a git commit of the project, and whether the present files differ from it."""
 
     hash: str
     time: datetime
@@ -41,7 +41,10 @@ class Commit:
 
 
 def git(root: Path, *arguments: str) -> str:
-    """Run git with `arguments` in the folder `root`, and return what git prints; raise an error if git fails."""
+    """Run git in the folder `root`, and return what git prints; raise an error if git fails.
+
+    The further arguments of the function, such as "log", are those of git.
+    """
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -82,8 +85,8 @@ def parameters(notebook: nbformat.NotebookNode) -> dict[str, str]:
 def versions(record: dict, names: set[str]) -> str:
     """Return a text with the version of Python, and the versions of some packages that a chapter (notebook) has loaded.
 
-    `record` is a dictionary that the chapter's kernel wrote about its run. The packages in it that are also in `names`
-    or in `ALWAYS` are listed.
+    `record` is a dictionary that the chapter's kernel (the process that ran its cells) wrote. Of the packages in it,
+    those in `names` and those in the list ALWAYS, such as numpy, are in the text.
     """
     shown = dict(record["packages"][name] for name in (*ALWAYS, *sorted(names)) if name in record["packages"])
     return ", ".join(f"{name} {version}" for name, version in {"Python": record["python"], **shown}.items())
@@ -92,9 +95,9 @@ def versions(record: dict, names: set[str]) -> str:
 def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, address: str | None = None) -> str:
     """Return, in Markdown, a box with the provenance of the chapter `notebook`: commit, versions, parameters and seeds.
 
-    The title has the commit `made` and its date, or says that there is no repository if `made` is None. `record` is
-    what the chapter's kernel wrote about its run. If `address`, the project's public address, is given, the commit is a
-    link to its page there.
+    The title has the commit `made` and its date, or says that there is no repository if `made` is None. `record` is a
+    dictionary of the versions with which the chapter was executed. If `address`, the project's public address, is
+    given, the commit is a link to its page there.
     """
     title, where = NO_REPOSITORY, NO_REPOSITORY
     if made:
@@ -115,10 +118,11 @@ def stamp(notebook: nbformat.NotebookNode, record: dict, made: Commit | None, ad
 
 
 def add_stamp(notebook: nbformat.NotebookNode, file: Path, made: Commit | None, address: str | None = None) -> None:
-    """Append a cell with the box about its provenance (see `stamp`) to `notebook`, a chapter of the book.
+    """Append a cell with a box about its provenance (see `stamp`) to `notebook`, a chapter of the book.
 
-    `file` is the path of the executed chapter, beside which a file `.run.json` has the versions. `made` is the last
-    commit of the project, or None. `address` is the project's public address, or None.
+    `file` is the path of the executed chapter; a file of the same name with the ending `.run.json` has the versions
+    with which it was executed. `made` is the last commit of the project, or None. `address` is the project's public
+    address, or None.
     """
     record = json.loads(file.with_suffix(".run.json").read_text())
     text = stamp(notebook, record, made, address)

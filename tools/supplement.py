@@ -1,8 +1,8 @@
-"""Pack the supplement for a journal: the book as HTML and PDF, the executed chapters, their results and the sources.
+"""Pack the supplement for a journal as a zip file: the book, the executed chapters, their results and the sources.
 
-The zip file does not depend on when, where or how often it is made: its entries are in a fixed order, have the date of
-the commit, and have the same permissions everywhere. The same commit and the same versions of all programs give the
-same bytes.
+The book is there as HTML and as PDF. The zip file does not depend on when, where or how often it is made: its entries
+are in a fixed order, have the date of the commit, and have the same permissions everywhere. The same commit and the
+same versions of all programs give the same bytes.
 """
 
 import hashlib
@@ -29,7 +29,8 @@ SUMS = "SHA256SUMS"
 def findings(found: ledger.Ledger) -> str:
     """Return all entries of the ledger `found`, each with the recorded result of its check, as a text in JSON.
 
-    The entries are first the statements of the sources (claims), and then the errors in print (slips).
+    The entries are first the statements of Poulsen's report and the lecture notes (claims), and then their errors in
+    print (slips).
     """
     rows = [
         {"type": type(entry).__name__.lower(), **asdict(entry), "found": found.findings.get(entry.id)}
@@ -90,7 +91,10 @@ def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
 
 
 def name(root: Path = ROOT) -> str:
-    """Return the supplement's file name: it has the version, and "uncommitted" if no commit has the present files."""
+    """Return the supplement's file name, which has the version of the project in the folder `root`.
+
+    If there is no commit, or if files differ from the commit, the name has the word "uncommitted".
+    """
     number, *rest = pdf.version(root).split(", ")
     return f"egm-supplement-{number}{'-uncommitted' if len(rest) != 1 else ''}.zip"
 

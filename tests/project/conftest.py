@@ -1,4 +1,4 @@
-"""Provide fixtures for tests: the files that are built for publication, and an environment with egm installed."""
+"""Provide fixtures for tests: egm's built source archive and wheels, and an environment with egm installed."""
 
 import os
 import subprocess
@@ -20,7 +20,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @dataclass(frozen=True)
 class Distributions:
-    """Hold the paths of the built source archive and two binary packages, and of the folder of their sources."""
+    """Hold the paths of egm's built source archive, of two wheels (binary packages), and of the folder of sources.
+
+    One wheel was built from the source archive, and the other one directly from the sources.
+    """
 
     sdist: Path  # source archive
     wheel: Path  # binary package, built from the sdist
@@ -37,11 +40,11 @@ LEFTOVERS = [
 
 @pytest.fixture(scope="session")
 def distributions(do_without, tmp_path_factory):
-    """Build the files for publication, and return their paths as `Distributions`.
+    """Build the source archive and the wheels of egm, and return their paths as `Distributions`.
 
     They are built from a copy of the project with additional files that a developer may leave there, such as caches.
-    These must not get into the built files. If the project is no git clone, `do_without` skips the test, or makes it
-    fail in continuous integration.
+    These must not get into the built files. If the project is no git clone, the fixture `do_without` skips the test, or
+    makes it fail in continuous integration.
     """
     if not (ROOT / ".git").exists():
         do_without("no clone: what is published is what git knows")
@@ -60,7 +63,7 @@ def distributions(do_without, tmp_path_factory):
 
 @dataclass(frozen=True)
 class Environment:
-    """Hold the path `folder` of a virtual environment of Python, and of an `empty` folder to run its programs in."""
+    """Hold two paths: the `folder` of a Python virtual environment, and an `empty` folder in which its programs run."""
 
     folder: Path
     empty: Path  # where the programs of the environment run; it has no files at first
@@ -68,7 +71,8 @@ class Environment:
     def run(self, command, *args):
         """Run a program of the environment in the folder `empty`, and return the completed process with its output.
 
-        No environment variable leads Python to the project.
+        `command` is the name of the program; the further arguments are passed to it. Environment variables for Python
+        are removed, so that Python imports egm from the environment, and not from the sources of the project.
         """
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
         command = [self.folder / "bin" / command, *args]
@@ -78,7 +82,8 @@ class Environment:
 def needed(requirements):
     """Return the names of all packages that `requirements` need, directly or through other packages, as a set.
 
-    `requirements` are lines such as "numpy>=2". The named packages are included. All of them must be installed.
+    `requirements` are lines such as "numpy>=2", and the packages that they name are in the set, too. All packages must
+    be installed.
     """
     found, waiting = set(), [Requirement(line) for line in requirements]
     while waiting:
@@ -94,8 +99,8 @@ def needed(requirements):
 def installed(distributions, tmp_path_factory):
     """Return an `Environment`, a virtual environment of Python, that has only egm and the packages that egm needs.
 
-    egm is installed from its wheel. Packages of an extra (a set of optional dependencies) are not there. No network is
-    used: the needed packages are symbolic links to the packages of the Python that runs the tests.
+    egm is installed from the wheel in `distributions`. Packages of an extra (a set of optional dependencies) are not
+    there. No network is used: the needed packages are symbolic links to the packages of the Python that runs the tests.
     """
     folder = tmp_path_factory.mktemp("installed")
     environment = Environment(folder / "env", folder / "empty")

@@ -1,4 +1,4 @@
-"""Test chi2comb, an optional program for tails of weighted chi-square sums, and the script that installs it."""
+"""Test chi2comb, an optional package for tails of weighted chi-square sums, and the script that installs it."""
 
 import platform
 import re
@@ -26,7 +26,10 @@ def test_example_of_its_documentation(chi2comb):
 
 
 def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
-    """chi2comb and `egm.gx2.cdf` agree within 1e-9 for noncentral variables with several degrees of freedom."""
+    """chi2comb and `egm.gx2.cdf` give the same probability, within 1e-9, for a sum of weighted chi-square variables.
+
+    The three variables have 1, 4 and 2 degrees of freedom, and two of them are noncentral.
+    """
     weights, dof, nc = [2.0, 1.0, 0.3], [1, 4, 2], [0.0, 3.0, 1.5]
     terms = [chi2comb.ChiSquared(*term) for term in zip(weights, nc, dof, strict=True)]
     value, fault, _ = chi2comb.chi2comb_cdf(9, terms, 0, lim=10**8, atol=1e-9)
@@ -34,10 +37,9 @@ def test_noncentral_terms_and_degrees_of_freedom(chi2comb):
 
 
 def test_here_it_has_a_wheel_or_it_has_none():
-    """`tools.chi2comb.unavailable` returns None on x86-64 Linux, and elsewhere a text: why chi2comb is missing there.
+    """`tools.chi2comb.unavailable` returns None on x86-64 Linux with glibc, and elsewhere says why chi2comb is missing.
 
-    The reason is that chi2comb has a wheel (binary package) only for x86-64 Linux with glibc. Continuous integration
-    runs on this system.
+    chi2comb has a wheel (binary package) only for this system, on which continuous integration runs, too.
     """
     wheels = (sys.platform, platform.machine(), platform.libc_ver()[0]) == ("linux", "x86_64", "glibc")
     assert (tool.unavailable() is None) == wheels
@@ -59,7 +61,7 @@ def test_elsewhere_nothing_is_done_and_the_reason_is_said(module, name, value, r
 
 
 def test_what_is_installed_is_one_file(monkeypatch):
-    """`tools.chi2comb.main` makes the installer take one file: the wheel of chi2comb that tools/chi2comb.txt names.
+    """`tools.chi2comb.main` lets pip take one file only: the wheel of chi2comb that tools/chi2comb.txt names.
 
     tools/chi2comb.txt has the version and the hash of this wheel, a binary package. The dependencies that chi2comb
     declares are not installed. The test installs nothing, but reads the options that pip would get.
@@ -84,10 +86,10 @@ def test_a_failure_is_said(monkeypatch):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_chapter_compares_with_it_or_says_that_it_is_not_there(there, request, monkeypatch):
-    """The cell "race-chi2comb" of chapter 7 shows the errors of chi2comb, or says that this package is not installed.
+    """The notebook cell "race-chi2comb" of chapter 7 reports errors of chi2comb, or that chi2comb is not installed.
 
-    If `there` is True, the errors must be those that the chapter states. If it is False, the test hides chi2comb, so
-    that the cell cannot import it.
+    The errors are those of tail probabilities. If `there` is True, they must be those that the chapter states. If
+    `there` is False, the test hides chi2comb, so that the cell cannot import it.
     """
     if there:
         request.getfixturevalue("chi2comb")

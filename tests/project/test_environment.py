@@ -67,9 +67,9 @@ LOCKED = re.findall(r"^(\S+==\S+)(.*(?:\n    .*)+)$", REQUIREMENTS, re.MULTILINE
 
 
 def test_requirements_are_the_constraints_with_hashes():
-    """requirements.txt has the versions of constraints.txt, each with a hash, and lets pip build no package.
+    """requirements.txt has the versions of constraints.txt, each with a hash, and forbids pip to build packages.
 
-    To build a package would run code of the package.
+    If pip built a package from its sources, it would run code of this package.
     """
     options = [line for line in REQUIREMENTS.splitlines() if line and not line.startswith(("#", " "))]
     assert options[0] == "--only-binary :all:"
@@ -79,10 +79,10 @@ def test_requirements_are_the_constraints_with_hashes():
 
 
 def test_samplers_are_those_whose_laws_were_tested(pins):
-    """pyproject.toml allows OpenDP from 0.15 on, but not yet the minor version after the tested one.
+    """pyproject.toml allows OpenDP from 0.15 on, but not the next minor version after the one in constraints.txt.
 
-    OpenDP's samplers, which draw secure noise, have a bias before version 0.14.2, take no arrays before 0.15, and have
-    not been tested in later minor versions than that in constraints.txt.
+    OpenDP's samplers draw secure noise. They have a bias before version 0.14.2, take no arrays before 0.15, and have
+    been tested only up to the version in constraints.txt.
     """
     opendp, tested = direct_dependencies()["opendp"], Version(str(pins["opendp"]).removeprefix("=="))
     assert not any(opendp.contains(version) for version in ("0.14.0", "0.14.1", "0.14.2"))

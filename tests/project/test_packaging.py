@@ -1,4 +1,4 @@
-"""Test that the built files of the package are complete, and that it works if only its dependencies are installed."""
+"""Test that the built wheel and source archive of egm are complete, and that egm works with its dependencies alone."""
 
 import json
 import re
@@ -38,7 +38,10 @@ def wheel(distributions):
 
 
 def test_wheel_is_the_package_and_nothing_else(wheel):
-    """The wheel has exactly the files of egm that git knows, with data and py.typed, and metadata with all licenses."""
+    """The wheel (binary package) consists of the files in the folder egm that git tracks, and of metadata.
+
+    Among the files are py.typed and the data of `egm.study`. The metadata include all files with licenses.
+    """
     assert {name for name in wheel if ".dist-info/" not in name} == tracked("egm")
     about = f"{STEM}-{PROJECT['version']}.dist-info"
     assert {f"{about}/licenses/{name}" for name in PROJECT["license-files"]} < wheel.keys()
@@ -47,7 +50,10 @@ def test_wheel_is_the_package_and_nothing_else(wheel):
 
 
 def test_wheel_from_the_sdist_is_that_from_the_sources(distributions, wheel):
-    """A wheel built from the sdist (source archive), and a wheel built from the sources, have equal files."""
+    """A wheel built from the sdist (source archive) has the same files as a wheel built directly from the sources.
+
+    The contents of the files are compared, too.
+    """
     with zipfile.ZipFile(distributions.direct) as file:
         assert {name: file.read(name) for name in file.namelist()} == wheel
 
@@ -111,9 +117,9 @@ def test_long_description_is_the_readme(metadata):
 
 
 def test_every_module_without_an_extra_is_imported(installed):
-    """If the wheel is installed without extras, all public modules but egm.study.claims and .plots can be imported.
+    """If the wheel is installed without extras, all modules can be imported but egm.study.claims and egm.study.plots.
 
-    Extras are optional dependencies. The imports give no warning.
+    Extras are sets of optional dependencies. Only public modules are tested. The imports give no warning.
     """
     public = {f"egm.{path.stem}" for path in (ROOT / "egm").glob("[!_]*.py")}
     public |= {f"egm.study.{name}" for name in ("parameters", "planted", "rivals", "tables", "timing")}
@@ -128,7 +134,11 @@ def test_every_module_without_an_extra_is_imported(installed):
 
 
 def test_command_line(installed):
-    """With the wheel installed, `egm plan` prints a plan, and `python -m egm sum` makes a release with secure noise."""
+    """With the wheel installed, `egm plan` prints a plan, and `python -m egm sum` makes a release with secure noise.
+
+    The plan says how egm would release the data. A release with secure noise is not only a simulation with NumPy's
+    random numbers.
+    """
     (installed.empty / "sigma.csv").write_text("a,1\nb,0.1\n")
     (installed.empty / "data.csv").write_text("a,b\n" + "0.5,0.05\n" * 20)
     options = ["--sigma", "sigma.csv", "--epsilon", "1", "--delta", "1e-6", "--rows", "20"]

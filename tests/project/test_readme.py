@@ -71,7 +71,10 @@ def test_commands_exist():
 
 
 def test_a_stranger_reads_in_this_order():
-    """The README first says what egm is and what it gains, then shows an example, the installation and the commands."""
+    """The README first says what egm is and by which factor it reduces the error, and then shows how to use it.
+
+    First comes an example, then the installation, and then the commands such as `make book`.
+    """
     install = "`pip install .`"
     parts = ["the elliptical Gaussian mechanism\n", "factor of", "```python", install, "make book", "\n## "]
     places = [README.index(part) for part in parts]

@@ -1,4 +1,4 @@
-"""Test the workflows, issue forms and hooks of the repository: they satisfy their schemas, and call what exists."""
+"""Test GitHub workflows, issue forms and pre-commit hooks: they satisfy their schemas, and what they call exists."""
 
 import os
 import re
@@ -32,7 +32,10 @@ NAMED = pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.ste
 
 
 def run(*command):
-    """Run a program of this Python environment, with arguments; return its exit code and all that it printed."""
+    """Run a program of this Python environment, and return its exit code and a text with all that it printed.
+
+    The function is called with the name of the program and then the arguments of the program.
+    """
     command = [Path(sys.executable).with_name(command[0]), *command[1:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -55,7 +58,7 @@ def commands(workflow):
 
 @pytest.mark.parametrize(("schema", "file"), [(schema, file) for schema, files in SCHEMAS.items() for file in files])
 def test_schema(schema, file):
-    """Each workflow, form and settings file of the repository satisfies its schema.
+    """Each workflow, form and settings file that GitHub reads in the repository satisfies its schema.
 
     `file` is its path, and `schema` the name of its schema in the program check-jsonschema. GitHub silently ignores a
     file that it cannot read.
@@ -91,9 +94,10 @@ def test_workflow_calls_what_exists(workflow):
 
 
 def test_actions_are_official_and_pinned():
-    """Workflows use only GitHub's own actions, each in one version, which is fixed by the hash of a commit.
+    """Workflows use only GitHub's own actions, each in a single version that is fixed by the hash of a commit.
 
-    A git tag such as v4 can be moved to another commit. A comment behind the hash names the version for Dependabot.
+    A hash is required because a git tag such as v4 can be moved to another commit. A comment after the hash names the
+    version, so that Dependabot can update both.
     """
     used = {line for file in WORKFLOWS for line in re.findall(r"uses: *(.*)", file.read_text())}
     assert not [line for line in used if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
@@ -123,10 +127,10 @@ TAKE_A_VALUE = re.compile("-r|-c|--(requirement|constraint|target|platform|pytho
 def wrongly_installed(text, known, inside_the_package=False):
     """Return a list of the names in `pip install` commands of `text` that may belong to somebody else's package.
 
-    The names in `known` are allowed. The project's name, perhaps with an extra, needs an address behind it, because the
-    project is not yet in the registry of packages. If `inside_the_package` is True, the name needs no address: users of
-    the package have installed the project. An extra such as "egm[files]" is wrong anywhere in `text`: egm is not the
-    project's name.
+    The names in the set `known` are allowed. The project is not on PyPI, so its own name must be followed by "@" and an
+    address. If `inside_the_package` is True, `text` is from a file of egm, whose users have installed the project
+    already, and the name needs no address. A name such as "egm[files]" is reported wherever it is in `text`, because on
+    PyPI `egm` is another project.
     """
     wrong = EXTRA.findall(text)
     for line in INSTALL.findall(text):
@@ -145,7 +149,10 @@ def wrongly_installed(text, known, inside_the_package=False):
 
 @pytest.fixture(scope="module")
 def known():
-    """Return the set of package names that pip may install by name: those in constraints.txt, and chi2comb."""
+    """Return the set of package names that commands in the project's files may install from PyPI without an address.
+
+    These are the packages in constraints.txt, and chi2comb.
+    """
     lines = (ROOT / "constraints.txt").read_text().split()
     return {canonicalize_name(line.partition("==")[0]) for line in lines} | {"chi2comb"}
 
@@ -153,7 +160,7 @@ def known():
 def test_nothing_is_installed_by_a_name_that_is_not_ours(known):
     """If a file of the project tells a user to install a package by its name, the name is in the set `known`.
 
-    So nobody installs something else: "egm" on the registry of packages, for instance, is another project.
+    So nobody installs another package by mistake: on PyPI "egm", for instance, is another project.
     """
     for name in git(ROOT, "ls-files").split():
         if not name.endswith((".png", ".npz", ".csv", ".css", "tests/project/test_repository.py")):
@@ -196,9 +203,10 @@ def test_wrong_names_are_seen(text, wrong, known):
 
 
 def test_own_name_may_stand_in_messages_of_the_package(known):
-    """`wrongly_installed` allows `pip install` with the project's name and an extra in messages of the package.
+    """`wrongly_installed` does not report `pip install` with the project's name and an extra in a message of egm.
 
-    An extra is a set of optional dependencies. The project itself is installed already, so pip adds only these.
+    An extra is a set of optional dependencies. Whoever reads a message of egm has installed the project already, so pip
+    adds only the packages of the extra.
     """
     assert not wrongly_installed("pip install 'elliptical-gaussian-mechanism[files]'", known, inside_the_package=True)
 
@@ -208,9 +216,9 @@ def test_own_name_may_stand_in_messages_of_the_package(known):
 
 @NAMED
 def test_least_permissions(workflow):
-    """By default a GitHub `workflow` may only read; a job that may write declares so, and runs no code of the project.
+    """By default a GitHub `workflow` may only read the repository; a job that may write runs no code of the project.
 
-    Each job must end within 120 minutes.
+    A job that may write must declare this permission. Each job must end within 120 minutes.
     """
     everywhere, jobs = read(workflow)["permissions"], read(workflow)["jobs"]
     assert everywhere in ({}, {"contents": "read"})
@@ -224,8 +232,8 @@ def test_least_permissions(workflow):
 def test_form_for_errata_mirrors_the_ledger():
     """The form for errata on GitHub asks for each field of an entry in ledger/errata.yml that a reader can fill in.
 
-    ledger/errata.yml lists the errors of Poulsen's report and of the lecture notes. The form names all versions of the
-    report.
+    ledger/errata.yml lists the errors of Poulsen's report and of the lecture notes, the texts that the book checks. The
+    form names all versions of the report.
     """
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / "erratum.yml").read_text())
     asked = {field["id"] for field in form["body"] if "id" in field}
@@ -243,9 +251,9 @@ def test_hooks_are_valid():
 
 
 def test_hooks_have_the_versions_of_the_lock():
-    """The hooks that run before a commit are ruff and nbstripout, in the versions of constraints.txt.
+    """The hooks that run before a commit are ruff and nbstripout, in the versions that constraints.txt states.
 
-    `make test` uses these versions, too; others could format files differently.
+    `make test` uses the versions in constraints.txt, too; another version could format files differently.
     """
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repo["repo"] == "local"
@@ -257,8 +265,8 @@ def test_hooks_have_the_versions_of_the_lock():
 def test_chapters_for_colab_are_kept(tmp_path):
     """Each publication of the book adds a folder with its chapters to the branch "colab", and deletes no other folder.
 
-    The test runs the script of the workflow "book" in new repositories. A second publication of the same commit changes
-    nothing.
+    The test runs the script of the GitHub workflow "book" in new git repositories. If one commit is published twice,
+    the second publication changes nothing.
     """
     (book,) = (workflow for workflow in WORKFLOWS if workflow.stem == "book")
     (script,) = (step["run"] for step in read(book)["jobs"]["colab"]["steps"] if "run" in step)

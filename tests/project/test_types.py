@@ -116,10 +116,10 @@ WRONG = {
 
 
 def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
-    """With the wheel installed, mypy accepts the program RIGHT, and finds in each line of WRONG the error named there.
+    """With egm installed from its wheel, mypy accepts the program RIGHT, and finds the error in each line of WRONG.
 
-    So the annotations of the wheel are read, which needs a file py.typed. WRONG is a dictionary from a line with a
-    mistake to the name of mypy's error.
+    RIGHT is the text of a correct program, and WRONG is a dictionary from a line with a mistake to the name of mypy's
+    error. So mypy reads the annotations of the wheel, for which the wheel needs a file py.typed.
     """
     (installed.empty / "program.py").write_text(RIGHT + "\n".join(WRONG))
     interpreter = installed.folder / "bin" / "python"
@@ -137,7 +137,8 @@ def test_mypy_passes_a_right_program_and_finds_what_is_wrong(installed):
 def test_types_are_true(monkeypatch):
     """When the program RIGHT runs, the first argument of each `assert_type` has the type in the second argument.
 
-    mypy proves these types from the annotations alone; the test checks the values.
+    RIGHT is the text of a program that uses egm. mypy derives these types from the annotations alone; the test checks
+    the values.
     """
     asserted = []
 

@@ -46,7 +46,8 @@ def _gamma(w, k, x):
 def _series(w, k, nc, x):
     """Return one tail and the density at x of w times a noncentral variable chi2(k, nc), as a dictionary.
 
-    The tail, "sf" if x is above the mean and otherwise "cdf", is a Poisson mixture of central tails.
+    The tail, "sf" if x is above the mean and otherwise "cdf", is a Poisson mixture of tails of central chi-square
+    variables.
     """
     y, upper = x / w, x / w > k + nc
     count = int(nc + 2 * mp.sqrt(nc * y) + 400)
@@ -62,8 +63,8 @@ def _series(w, k, nc, x):
 def _upward(k, y, jump):
     """Return the upper tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom, as a list.
 
-    jump[j] is the tail for k + 2 j + 2 minus the tail for k + 2 j. The list is as long as `jump`. The first tail is an
-    incomplete gamma function.
+    jump[j] is the tail for k + 2 j + 2 minus the tail for k + 2 j. The first tail is computed by the incomplete gamma
+    function, and each later tail by adding a jump to the tail before. The list is as long as `jump`.
     """
     tails = [mp.gammainc(k / 2, y / 2, mp.inf, regularized=True)]
     for step in jump[:-1]:
@@ -74,8 +75,8 @@ def _upward(k, y, jump):
 def _downward(k, y, jump):
     """Return the lower tails at y of chi-square variables with k, k + 2, k + 4, ... degrees of freedom, as a list.
 
-    jump[j] is the tail for k + 2 j minus the tail for k + 2 j + 2. The list is as long as `jump`. The last tail is an
-    incomplete gamma function.
+    jump[j] is the tail for k + 2 j minus the tail for k + 2 j + 2. The last tail is computed by the incomplete gamma
+    function, and each earlier tail by adding a jump to the tail after it. The list is as long as `jump`.
     """
     tails = []
     tail = mp.gammainc(k / 2 + len(jump) - 1, 0, y / 2, regularized=True)

@@ -29,7 +29,7 @@ DOUBLE_SETTINGS = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "u
 class Form(NamedTuple):
     """Describe the sum Q = sum_j w_j chi2(k_j, nc_j), divided by its largest weight `scale`, with equal weights merged.
 
-    All numbers are those of mpmath, except in `double`.
+    The numbers are those of mpmath, with many digits; only the field `double` has numbers in double precision.
     """
 
     scale: mpf
@@ -103,10 +103,11 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return (function, low, high): an increasing function maps t in [low, high] to a contour's real point s.
+    """Return (function, low, high): an increasing function that maps [low, high] to real points s of contours.
 
-    For an upper tail (`upper` is True), s is in (0, 1/2), and otherwise in (-inf, 0). A bisection varies t, because s
-    may be very near 0 or 1/2.
+    A contour in the complex plane crosses the real axis at s. For an upper tail (`upper` is True) s is in (0, 1/2), and
+    otherwise in (-inf, 0). A search for s varies the argument of the function by bisection, because s may be very near
+    0 or 1/2.
     """
     return (lambda t: 0.5 / (1 + np.exp(-t)), -60.0, 34.0) if upper else (lambda t: -np.exp(-t), -700.0, 700.0)
 
@@ -124,8 +125,9 @@ def crossing(form, x, upper):
 def rough_quantile(form, log_p, upper):
     """Return a double x whose upper tail (or lower tail, if `upper` is False) is approximately exp(log_p).
 
-    The tail is that of the chi-square sum `form`, by the saddlepoint formula, which approximates the contour integral
-    from its integrand at the saddle point alone. x is rounded to six digits.
+    The tail is that of the chi-square sum Q that `form` describes, in the units of Q. It is computed by the saddlepoint
+    formula, which approximates the contour integral from its integrand at the saddle point alone. x is rounded to six
+    digits.
     """
     to_s, low, high = _on_side(upper)
 
@@ -178,11 +180,12 @@ def contours(form, x, upper):
 
 
 def _tame(form, x, c, family, width, bend):
-    """Return a contour (c, point, end) along which the integrand is never much larger than at the real point c.
+    """Return a contour (c, point, end) on which the integrand is at most exp(5) times as large as at the real point c.
 
-    `family` is the function `parabola` or `hyperbola`, with the arguments c, `width` and `bend`. `bend` is divided by 4
-    until the integrand is small enough; after eight attempts an ArithmeticError is raised. `point` maps u to (s,
-    ds/du), and the integrand is negligible for |u| beyond `end`.
+    The integrand is that of a tail or a density at x of the chi-square sum `form`. `family` is the function `parabola`
+    or `hyperbola`, with the arguments c, `width` and `bend`. `bend` is divided by 4 until the integrand is small
+    enough; after eight attempts an ArithmeticError is raised. `point` maps u to (s, ds/du), and the integrand is
+    negligible for |u| beyond `end`.
     """
     for _ in range(8):
         point = family(c, width, bend)
@@ -194,10 +197,12 @@ def _tame(form, x, c, family, width, bend):
 
 
 def reach(form, x, c, point):
-    """Return (end, growth) for the contour that `point` describes, a function that maps u to (s, ds/du).
+    """Return (end, growth): where the integrand on a contour becomes negligible, and how much it grows before.
 
-    For u beyond `end`, the integrand is smaller than exp(-REACH) times its maximum. `growth` is the logarithm of the
-    ratio of this maximum to the integrand's size at u = 0.
+    The integrand is exp(K(s) - s x) ds/du, where K is the cumulant function of the chi-square sum `form`. `point` maps
+    a real number u to (s, ds/du), with s = c at u = 0. For u beyond `end` the integrand is smaller than exp(-REACH)
+    times its maximum. `growth` is the logarithm of the ratio of this maximum to the integrand's absolute value at u =
+    0.
     """
     u_max = 1.0
     while True:
@@ -210,9 +215,10 @@ def reach(form, x, c, point):
 
 
 def _log_size(form, x, c, point, u):
-    """Return how large the integrand at the points s of a contour is, as log |exp(K(s) - s x) ds/du| - (K(c) - c x).
+    """Return log |exp(K(s) - s x) ds/du| - (K(c) - c x), the size of an integrand, for the points s of a contour.
 
-    The contour crosses the real axis at c, and `point` maps the values u to (s, ds/du).
+    K is the cumulant function of the chi-square sum `form`. The contour crosses the real axis at c, and the function
+    `point` maps the values in the array u to (s, ds/du).
     """
     w, k, a = (column[:, None] for column in form.double)
     total = np.empty(len(u))
@@ -244,7 +250,7 @@ def integrate(form, x, upper, contour):
 def _trapezoid(function, end, first=24):
     """Return the integral of an even function over [0, end] by the trapezoid rule, which begins with `first` steps.
 
-    The step is halved until the result changes by less than a relative SETTLED.
+    The step is halved until the relative change of the result is smaller than the constant SETTLED.
     """
     step = end / first
     total = function(mpf(0)) / 2 + sum(function(j * step) for j in range(1, first + 1))
@@ -260,7 +266,7 @@ def _trapezoid(function, end, first=24):
 def side(form, x):
     """Return True if x is above the mean of the chi-square sum Q that `form` describes.
 
-    Then the upper tail is integrated, and otherwise the lower one.
+    If x is above the mean, the upper tail is integrated, and otherwise the lower one.
     """
     w, k, a = form.double
     return bool(float(mpf(x) / form.scale) > np.sum(w * (k + a)))

@@ -19,7 +19,11 @@ def power_weights(d, alpha):
 
 
 def terms(form):
-    """Return weights, degrees of freedom and noncentralities of `form`, a stored sum, as lists of equal length."""
+    """Return weights, degrees of freedom and noncentralities of the chi-square sum `form`, as lists of equal length.
+
+    `form` is a dictionary in gx2.json, whose entries may be abbreviated: one number for all terms, or a formula for the
+    weights.
+    """
     if "power" in form:
         weights = power_weights(**form["power"])
     else:

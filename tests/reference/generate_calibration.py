@@ -21,7 +21,10 @@ WORKING = 220  # digits; log delta(0, 0.02) = -6e-138 needs 140 more than it kee
 
 
 def log_delta(eps, z):
-    """Return the logarithm of the privacy curve delta(eps, z) of Gaussian noise with multiplier z, from its formula."""
+    """Return the logarithm of the privacy curve delta(eps, z) of Gaussian noise, from its formula in closed form.
+
+    z is the noise multiplier, the standard deviation of the noise over the sensitivity.
+    """
     x, y = 1 / (2 * z) - eps * z, -1 / (2 * z) - eps * z
     return mp.log((mp.erfc(-x / mp.sqrt(2)) - mp.exp(eps) * mp.erfc(-y / mp.sqrt(2))) / 2)
 
@@ -51,8 +54,8 @@ def log_delta_integral(eps, z):
 def _knots(peak, end, width):
     """Return sorted points that divide [0, end], for an integral whose integrand has its maximum at `peak`.
 
-    They are 0, `peak`, `end`, and points at growing distances from `peak`, beginning with half of the maximum's
-    `width`.
+    They are 0, `peak`, `end`, and on both sides of `peak` the points at the distances width/2, `width`, 2 width, 4
+    width and so on. `width` is approximately the width of the maximum.
     """
     steps = [sign * width * mpf(2) ** k for sign in (-1, 1) for k in range(-1, 60)]
     return sorted({mpf(0), peak, end, *(peak + step for step in steps if 0 < peak + step < end)})

@@ -1,4 +1,7 @@
-"""Write gx2.json: tails, density, quantiles and conditional means of Q = sum_j w_j chi2(k_j, nc_j), to 20-30 digits."""
+"""Write gx2.json: tails, density and quantiles of sums Q = sum_j w_j chi2(k_j, nc_j), and means of the terms given Q.
+
+The numbers have 20 to 30 digits.
+"""
 
 from math import log
 
@@ -153,16 +156,19 @@ def log_of(target):
 
 
 def must_agree(name, one, two):
-    """Raise an ArithmeticError if two logarithms differ by more than AGREE; `name` is in the message."""
+    """Raise an ArithmeticError if the logarithms `one` and `two` differ by more than the constant AGREE.
+
+    `name` says in the error's message what was compared.
+    """
     if abs(one - two) > AGREE:
         raise ArithmeticError(f"{name}: {one} and {two}")
 
 
 def value_case(form, x, **about):
-    """Return a case of gx2.json, a dictionary: the logarithms of tails and density of a chi-square sum at x.
+    """Return a dictionary for gx2.json with the logarithms of both tails and of the density of a chi-square sum at x.
 
-    `form` is the sum as gx2.json stores it, and `about` has further entries. An ArithmeticError is raised if a closed
-    form or a second integral disagrees.
+    `form` is the sum as gx2.json stores it, and further keyword arguments become entries of the dictionary. An
+    ArithmeticError is raised if a formula in closed form or a second integral gives another value.
     """
     parts = terms(form)
     inner = make_form(*parts)
@@ -178,10 +184,11 @@ def value_case(form, x, **about):
 
 
 def family_cases():
-    """Yield a case (see `value_case`) for each chi-square sum in FAMILIES and each tail probability listed with it.
+    """Yield a dictionary (see `value_case`) with tails and density for each tail probability listed in FAMILIES.
 
-    The point x of a case is a rough quantile for the probability. An x below 1e-300 is left out, because doubles are
-    sparse there.
+    FAMILIES lists chi-square sums, each with several probabilities. The tails and the density are those at a point x
+    that is approximately the quantile for the probability. An x below 1e-300 is left out, because doubles are sparse
+    there.
     """
     for family, rows in FAMILIES.items():
         for row, (form, upper, lower) in enumerate(rows):
@@ -194,10 +201,10 @@ def family_cases():
 
 
 def published_cases():
-    """Yield a case (see `value_case`) for each published tail probability in PUBLISHED.
+    """Yield a dictionary (see `value_case`) with tails and density for each published tail probability in PUBLISHED.
 
-    If a published value differs from the computed one by more than its claimed accuracy, both are printed, and the case
-    is left out.
+    If a published value differs from the computed one by more than the accuracy that its source claims, both are
+    printed, and the dictionary is left out.
     """
     for row, ((source, accuracy), tail, form, table) in enumerate(PUBLISHED):
         for x, digits in table.items():
@@ -213,7 +220,7 @@ def published_cases():
 def quantile_cases():
     """Yield a dictionary with form, probability p and upper quantile, for each chi-square sum and each p in QUANTILES.
 
-    p is taken as the exact value of its double.
+    The form describes the sum. p is a double, and its exact value is used.
     """
     for form, ps in QUANTILES:
         for p in ps:
@@ -240,7 +247,10 @@ def conditional_means(form, x):
 
 
 def main():
-    """Compute values, quantiles and conditional means of chi-square sums, and write them to gx2.json."""
+    """Compute values, quantiles and conditional means for chi-square sums, and write them to gx2.json.
+
+    The values are tails and densities. A conditional mean is that of a term of the sum, given the sum.
+    """
     conditional = [
         {"form": form, "x": x, "means": [text(g, 25) for g in conditional_means(form, x)]}
         for form, xs in CONDITIONAL

@@ -1,9 +1,10 @@
-"""Write improvement.json: squared noise without scaling, divided by that with Lemma 4.1's scaling (Poulsen's report).
+"""Write improvement.json: the factors by which a scaling of the coordinates reduces the squared noise.
 
-A setting is a number of coordinates d, an exponent alpha, and a number of rows n. The standard deviations sigma_i are
-proportional to i^-alpha. The ratio is d q(sigma^2) / (sum(sigma) q(sigma)), where q(w) is the upper quantile of sum_j
-w_j Z_j^2 for the probability 1/n, and the Z_j are standard normal. sigma is computed as an exact real power, not as a
-double. A factor of sigma does not change the ratio.
+The scaling is that of Lemma 4.1 in Poulsen's report, and the factors compare it with no scaling. Each setting has a
+number of coordinates d, an exponent alpha, and a number of rows n. The standard deviations sigma_i of the coordinates
+are proportional to i^-alpha. The factor is d q(sigma^2) / (sum(sigma) q(sigma)), where q(w) is the upper quantile of
+sum_j w_j Z_j^2 for the probability 1/n, and the Z_j are standard normal. sigma is computed as an exact real power, not
+as a double. If all sigma_i are multiplied by one number, the factor does not change.
 """
 
 from contour import isf, make_form
@@ -25,17 +26,17 @@ def quantile(weights, n):
 
 
 def improvement(d, alpha, n):
-    """Return the squared noise without scaling, divided by that with the scaling of Lemma 4.1 of Poulsen's report.
+    """Return by which factor the scaling of Lemma 4.1 of Poulsen's report reduces the squared noise.
 
-    There are d coordinates and n rows. The standard deviations are j^-alpha for j = 1, ..., d; alpha is text, such as
-    "0.1".
+    The lemma scales each of d coordinates before clipping, and the factor compares it with no scaling. There are n
+    rows. The standard deviations of the coordinates are j^-alpha for j = 1, ..., d; alpha is text, such as "0.1".
     """
     sigma = [mpf(j) ** -mpf(alpha) for j in range(1, d + 1)]
     return d * quantile([s * s for s in sigma], n) / (mp.fsum(sigma) * quantile(sigma, n))
 
 
 def main():
-    """Write improvement.json: the results of `improvement` for `SETTINGS`."""
+    """Compute the factor of `improvement` for each (d, alpha, n) in SETTINGS, and write them to improvement.json."""
     cases = [{"d": d, "alpha": a, "n": n, "ratio": mp.nstr(improvement(d, a, n), DIGITS)} for d, a, n in SETTINGS]
     write("improvement.json", {"improvement": cases})
 

@@ -25,7 +25,10 @@ DIGITS = 60
 
 
 def bessel_ratio(d, z):
-    """Return K_{d/2}(z) / K_{d/2 - 1}(z) for the modified Bessel functions K, by the stable recurrence upwards."""
+    """Return K_{d/2}(z) / K_{d/2 - 1}(z) for the modified Bessel functions K, by recurrence to higher orders.
+
+    In this direction the recurrence is numerically stable.
+    """
     order, ratio = (mpf(0), mp.besselk(1, z) / mp.besselk(0, z)) if d % 2 == 0 else (mpf(1) / 2, 1 + 1 / z)
     if d == 1:
         return mpf(1)
@@ -38,8 +41,8 @@ def bessel_ratio(d, z):
 def integral(logarithm, end):
     """Return (most, integral of exp(logarithm(t) - most) over t from 0 to `end`), where most is max logarithm(t).
 
-    The function `logarithm` must have only one local maximum. The integral is computed where `logarithm` is at most 160
-    below the maximum.
+    The function `logarithm` must have only one local maximum. The integral leaves out all t for which logarithm(t) is
+    more than 160 below the maximum, because they contribute nothing that matters.
     """
     low, high = mpf(0), end
     for _ in range(400):  # golden section for the top of the hump
@@ -72,17 +75,20 @@ def log_delta(epsilon, excess, d):
     ratio = (d - 1) / z * bessel_ratio(d, z)
 
     def density(angle):
-        """Return the logarithm of the probability density of the angle at `angle`, up to a constant."""
+        """Return the logarithm of the probability density at `angle`, up to a constant.
+
+        The density is that of the angle whose cosine is the privacy loss divided by the largest privacy loss.
+        """
         sine = mp.sin(angle)
         return (d - 2) * mp.log(sine) + z * mp.cos(angle) + mp.log(ratio + sine**2) if sine > 0 else mpf("-1e30")
 
     cut = 2 * mp.asin(mp.sqrt(excess / (2 * (epsilon + excess))))
 
     def term(distance):
-        """Return the logarithm of the integrand of delta at the angle cut - `distance`.
+        """Return the logarithm of the integrand of delta at the angle that is `distance` below the angle `cut`.
 
-        The integrand is the density of the angle times 1 - exp(epsilon - loss), where loss is the privacy loss at this
-        angle. At `cut`, a variable of `log_delta`, the loss is epsilon.
+        The cosine of an angle is the privacy loss divided by the largest privacy loss, and at `cut` the loss is
+        epsilon. The integrand is the density of the angle times 1 - exp(epsilon - loss).
         """
         above = 2 * mp.sin(distance / 2) * mp.sin(cut - distance / 2)
         return density(cut - distance) + mp.log(-mp.expm1(-2 * z * above)) if above > 0 else mpf("-1e30")
@@ -92,24 +98,28 @@ def log_delta(epsilon, excess, d):
 
 
 def by_spheres(epsilon, s, d):
-    """Return delta at `epsilon` for l2 noise of scale `s` in `d` dimensions, without the closed form.
+    """Return delta at `epsilon` for l2 noise of scale `s` in `d` dimensions, computed by integrals over spheres.
 
-    delta is one probability minus exp(epsilon) times another. Each is an integral over the norm of the noise, that is,
-    over the radii of spheres around the exact result of a neighbor.
+    The closed form of the privacy loss is not used. delta is P[loss > epsilon] - exp(epsilon) P'[loss > epsilon], where
+    P and P' are the laws of the release for two neighbors at distance 1. Each probability is an integral over the norm
+    of the noise, that is, over the radii of spheres around the exact result of a neighbor.
     """
     c = epsilon * s
 
     def cap(cosine):
-        """Return the fraction of a sphere in d dimensions whose angle to an axis has a cosine below `cosine`."""
+        """Return the fraction of a sphere in d dimensions where the angle to an axis has a cosine below `cosine`."""
         half = mp.betainc((mpf(d) - 1) / 2, mpf(1) / 2, 0, 1 - cosine**2, regularized=True) / 2
         return 1 - half if cosine > 0 else half
 
     def radius(r):
-        """Return the density at r of the norm of the noise."""
+        """Return the density at r of the norm of l2 noise with scale s in d dimensions."""
         return r ** (d - 1) * mp.exp(-r / s) / (mp.gamma(d) * s**d)
 
     def outside(start, cosine):
-        """Return the probability that noise has a norm r > `start`, and an angle to an axis with cosine < cosine(r)."""
+        """Return the probability that noise has a norm r > `start` and an angle to an axis with a cosine < cosine(r).
+
+        The axis is fixed, and the argument `cosine` is a function of the norm r.
+        """
         ends = [start, start + s / 4, *(start + k * s for k in (1, 4, 10, 20, 40, 80, 160, 320))]
         return mp.quad(lambda r: radius(r) * cap(cosine(r)), ends)
 

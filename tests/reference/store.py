@@ -1,4 +1,4 @@
-"""Write JSON with one case on each line, so that a change of one value is a change of one line."""
+"""Write JSON with one case on each line, so that a change of one case changes a single line."""
 
 import json
 from pathlib import Path

@@ -24,18 +24,20 @@ FINISHED = {
 
 
 def repair(app, pagename, templatename, context, doctree):
-    """Replace, in the body of an HTML page, each text that is a key of REPAIRS by its value.
+    """Replace, in the body of an HTML page, each text that is a key of the dictionary REPAIRS by its value.
 
-    Sphinx calls this function for each page. `context` has the parts of the page by their names, and is changed.
+    Sphinx calls this function for each page. `context` is a dictionary with the parts of the page, and its part "body"
+    is changed. The other arguments are not used.
     """
     for wrong, right in REPAIRS.items():
         context["body"] = context.get("body", "").replace(wrong, right)
 
 
 def finish(app, error):
-    """Replace, in all finished HTML pages, each match of a pattern in FINISHED by its replacement.
+    """Replace, in all finished HTML pages, each match of a pattern in the dictionary FINISHED by the pattern's value.
 
-    The matches are in parts of a page that the theme makes. After an `error`, no page is changed.
+    The matches are in parts of a page that the theme makes. If the build ended with an `error`, no page is changed.
+    `app` is the Sphinx application.
     """
     for page in Path(app.outdir).rglob("*.html") if app.builder.format == "html" and not error else ():
         text = whole = page.read_text(encoding="utf-8")

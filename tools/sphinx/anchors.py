@@ -16,7 +16,10 @@ def anchor(chapter: str, cell: str) -> str:
 
 
 def name_cells(app, doctree):
-    """Make each notebook cell that has an anchor in its metadata a link target with this anchor as its id."""
+    """Make each notebook cell that has an anchor in its metadata a link target with this anchor as its id.
+
+    `doctree` is the document with the cells, as Sphinx has read it, and `app` is the Sphinx application.
+    """
     for container in doctree.findall(nodes.container):
         if name := container.get("cell_metadata", {}).get("anchor"):
             container["ids"].append(name)

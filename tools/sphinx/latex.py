@@ -25,10 +25,10 @@ LABELS = re.compile(r"\[\w+\](, \[\w+\])*")
 
 
 def number_of(translator, kind: str, name: str) -> str:
-    """Return the number that an object of the page has in HTML, such as "4.1" for a lemma, or "" if it has no number.
+    """Return the number that an object of a page has in HTML, such as "4.1" for a lemma, or "" if it has no number.
 
-    `kind` is the kind of the object for Sphinx, such as "lemma", and `name` is its id. `translator` writes the page as
-    LaTeX.
+    `kind` is the kind of the object for Sphinx, such as "lemma", and `name` is its id. `translator` is the object that
+    writes the page as LaTeX.
     """
     numbers = translator.builder.env.toc_fignumbers.get(translator.curfilestack[-1], {})
     return ".".join(map(str, numbers.get(kind, {}).get(name, ())))
@@ -72,15 +72,15 @@ class BookTranslator(LaTeXTranslator):
         raise nodes.SkipNode
 
     def visit_figure(self, node):
-        """Begin the figure `node`, and write a LaTeX command that sets the number in its caption to the one in HTML."""
+        """Begin the figure `node`, and write a LaTeX command that gives it the number that it has in HTML."""
         super().visit_figure(node)
         self.body.append(f"\\renewcommand{{\\thefigure}}{{{number_of(self, 'figure', (node['ids'] or [''])[0])}}}\n")
 
     def visit_table(self, node):
-        """Begin the table `node`, and write a LaTeX command that sets its number to the one in HTML.
+        """Begin the table `node`, and write a LaTeX command that gives it the number that it has in HTML.
 
-        If the table has more than 30 rows and does not give the widths of its columns, let the text in its columns
-        wrap.
+        If the table has more than 30 rows and does not give the widths of its columns, let the lines of text in its
+        columns be broken.
         """
         self.body.append(f"\\renewcommand{{\\thetable}}{{{number_of(self, 'table', (node['ids'] or [''])[0])}}}\n")
         if "ledger" in node["classes"]:
@@ -92,9 +92,9 @@ class BookTranslator(LaTeXTranslator):
             self.table.colspec = "{" + "".join(f"\\X{{{width}}}{{{sum(widths)}}}" for width in widths) + "}\n"
 
     def visit_container(self, node):
-        """Begin the container `node`, a notebook cell for example, but leave out code and output that HTML pages hide.
+        """Begin the container `node`, such as a notebook cell or its output, and skip code and output that HTML folds.
 
-        Each notebook cell becomes a link target.
+        Folded code or output is visible on an HTML page only after a click. Each notebook cell becomes a link target.
         """
         cell = node.parent.get("classes", [])
         if any(f"tag_hide-{part}" in cell and f"cell_{part}" in node["classes"] for part in ("input", "output")):
@@ -113,9 +113,9 @@ class BookTranslator(LaTeXTranslator):
             self.body.append("\n\n")
 
     def visit_admonition(self, node):
-        """Begin the box of the admonition `node`; if `node` is a proof, begin a LaTeX environment for proofs.
+        """Begin the box of the admonition `node`, such as a note, or a LaTeX environment if `node` is a proof.
 
-        This environment ends with the sign for the end of a proof.
+        The environment for a proof ends with the sign for the end of a proof.
         """
         if "proof" not in node["classes"]:
             return super().visit_admonition(node)
@@ -131,7 +131,7 @@ class BookTranslator(LaTeXTranslator):
 def visit_statement(self, node):
     """Begin `node`, a theorem or another statement: write its kind, its number and its link target.
 
-    The function becomes a method of the translator to LaTeX.
+    `self` is the translator to LaTeX; the function becomes one of its methods.
     """
     number = number_of(self, node["countertype"], node["ids"][0])
     self.body.append(f"\n\\begin{{bookstatement}}{{{node['realtype'].title()}}}{{{number}}}")
@@ -140,22 +140,29 @@ def visit_statement(self, node):
 
 
 def depart_statement(self, node):
-    """End the statement `node`, which `visit_statement` has begun."""
+    """End the statement `node`, which `visit_statement` has begun.
+
+    `self` is the translator to LaTeX; the function becomes one of its methods.
+    """
     self.body.append("\\end{bookstatement}\n")
     self.no_latex_floats -= 1
 
 
 class Arrange(SphinxPostTransform):
-    """Arrange the book for LaTeX: first the landing page, as a chapter, and then the parts of the table of contents.
+    """Arrange the book for LaTeX: first the landing page, as a chapter, and then the parts, each with its chapters.
 
-    Otherwise Sphinx would make all chapters sections of the landing page.
+    The table of contents says which chapters a part has. Without this class Sphinx would make all chapters sections of
+    the landing page.
     """
 
     default_priority = 1
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """In the book, put the landing page first, as a chapter, and then the parts; leave the article unchanged."""
+        """If Sphinx writes the whole book, put the landing page first, as a chapter, and then the parts of the book.
+
+        If Sphinx writes an article, which is a single page of the book, change nothing.
+        """
         if is_paper():
             return
         book, root = self.document[0], self.config.root_doc
@@ -173,16 +180,17 @@ class Arrange(SphinxPostTransform):
 
 
 class KeepSources(SphinxPostTransform):
-    """Keep each list of literature within its docstring; Sphinx would move the list to the bibliography of the book.
+    """Keep the list of references of a docstring within the docstring.
 
-    A line that numpydoc writes below this list, for LaTeX alone, is then useless, and so it is removed.
+    Otherwise Sphinx would move the list to the bibliography of the book. A line that numpydoc writes below this list,
+    for LaTeX alone, is then useless, and so it is removed.
     """
 
     default_priority = 4  # before Sphinx takes note of them
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace each item of the literature in a docstring by a paragraph, and each link to an item by text."""
+        """Replace each item in the references of a docstring by a paragraph, and each link to an item by its text."""
         for link in list(self.document.findall(addnodes.pending_xref)):
             if SOURCE.match(link["reftarget"]):
                 link.parent.replace(link, link.children)
@@ -203,7 +211,10 @@ class PlaceBibliography(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """In the book, move the bibliography to the page that has it in HTML; leave the article unchanged."""
+        """If Sphinx writes the whole book, move the bibliography from its end to the page that has it in HTML.
+
+        If Sphinx writes an article, which is a single page of the book, change nothing.
+        """
         for gathered in [] if is_paper() else list(self.document.findall(thebibliography)):
             pages = self.document.findall(addnodes.start_of_file)
             page = next(page for page in pages if page["docname"] == gathered[0]["docname"])
@@ -233,16 +244,20 @@ def is_paper() -> bool:
 
 
 def reach_all(app):
-    """For the article, give each page of the book an address in `app`, the Sphinx application.
+    """If Sphinx writes the article, a single page of the book, give every page of the book an address.
 
-    Otherwise Sphinx does not find the texts of links to these pages. `KeepWithin` later replaces links by texts.
+    Otherwise Sphinx does not find the texts of links to the other pages. `KeepWithin` later replaces the links by their
+    texts. `app` is the Sphinx application.
     """
     if is_paper() and app.builder.name == "latex":
         app.builder.get_target_uri = lambda docname, typ=None: f"%{docname}"
 
 
 def entitle(app, env):
-    """Give the article, which is the page "The paper" alone, the title of this page instead of the book's."""
+    """If Sphinx writes the article, the page "The paper" alone, give it the title of this page instead of the book's.
+
+    `app` is the Sphinx application, and `env` is Sphinx's environment, which has the titles of all pages.
+    """
     if is_paper() and app.builder.name == "latex":
         ((page, file, _, *rest),) = app.config.latex_documents
         app.config.latex_documents = [(page, file, env.titles[page].astext(), *rest)]
@@ -254,9 +269,9 @@ def texts(row: nodes.row) -> list[str]:
 
 
 def toctrees_in(node: nodes.Element):
-    """Yield the tables of contents of a page with the content `node`, but not those of pages inserted in it.
+    """Yield the tables of contents that the page with the content `node` has itself.
 
-    Sphinx inserts the pages of the book into its first page.
+    Sphinx inserts the pages of the book into its first page. The tables of contents of inserted pages are left out.
     """
     # searched from above, because the node of an inserted page does not know its parent
     for child in node.children:
@@ -276,7 +291,10 @@ def macros(config) -> str:
 
 
 def configure(app, config):
-    """Set Sphinx's options for LaTeX in `config`, and add the files with the style of the book or of the article."""
+    """Set Sphinx's options for LaTeX in `config`, and add the files with the style of the book or of the article.
+
+    The article is a single page of the book. `app`, the Sphinx application, is not used.
+    """
     config.latex_elements = {
         "papersize": "a4paper",
         "pointsize": "11pt",

@@ -53,17 +53,18 @@ installed = cache(packages_distributions)  # which takes a third of a second
 
 
 class LaunchError(Exception):
-    """Error for a project from which no notebooks for Colab can be made.
+    """Report that no notebooks for Colab can be made from the project.
 
-    The project lacks a public address or a commit, or it has uncommitted changes.
+    The project has no public address or no commit, or it has uncommitted changes.
     """
 
 
 def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the project's public address on GitHub, or None if the project has no such address.
 
-    The address is that in pyproject.toml in `root`, the main folder of the project, or else that of the GitHub workflow
-    that is running, as the environment variables `environ` say. Binder and Colab both open only GitHub.
+    The address is that in pyproject.toml in `root`, the main folder of the project. If there is none, it is that of the
+    GitHub workflow that is running, which the environment variables `environ` have. An address elsewhere does not
+    count, because the links for Colab need a repository on GitHub.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
     running = [environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY")]
@@ -135,15 +136,19 @@ def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] 
 
 
 def colab(address: str, commit: str, page: str) -> str:
-    """Return the link that opens the chapter `page` in Colab.
+    """Return the link that opens a chapter of the book in Colab.
 
-    `page` is the name of a page, such as "notebooks/02-gaussian-mechanism".
+    `address` is the project's public address, and `commit` is the hash of the commit whose chapter is opened. `page` is
+    the name of the chapter's page, such as "notebooks/02-gaussian-mechanism".
     """
     return f"{COLAB}/github/{GITHUB.fullmatch(address)[1]}/blob/{BRANCH}/{commit}/{page.rpartition('/')[2]}.ipynb"
 
 
 def report(address: str, commit: str, page: str) -> str:
-    """Return a link to the form on GitHub by which readers report an error, with the page and the commit filled in."""
+    """Return a link to the form on GitHub by which readers report an error, with the page and the commit filled in.
+
+    `address` is the project's public address, `commit` is the hash of the commit, and `page` is the name of the page.
+    """
     fields = {"template": "erratum.yml", "source": "This book", "version": f"commit {commit[:7]}", "place": page}
     return f"{address}/issues/new?{urlencode(fields, quote_via=quote)}"
 
@@ -151,9 +156,9 @@ def report(address: str, commit: str, page: str) -> str:
 def add_links(app, pagename, templatename, context, doctree):
     """Change the buttons that the theme has made for an HTML page.
 
-    Add a button for Colab, let the button for errors lead to the form for reports, and give some buttons plainer names.
-    If the project has a public address, add buttons for files to download. `app` is the Sphinx application, `pagename`
-    is the name of the page, and `context` has its buttons and other parts.
+    Add a button for Colab, let the button for errors lead to the form by which readers report an error, and give some
+    buttons plainer names. If the project has a public address, add buttons for files to download. `app` is the Sphinx
+    application, `pagename` is the name of the page, and `context` has its buttons and other parts.
     """
     options, groups = app.config.html_theme_options, {}
     for group in context.get("header_buttons", []):

@@ -17,16 +17,19 @@ REPORTED = re.compile(r"(?:definition|lemma|corollary|theorem|algorithm|equation
 
 
 def reported(label):
-    """Return the number in the report that is part of `label`, as a tuple: (4, 1) for "lemma-4-1", for example.
+    """Return the number in Poulsen's report that `label` contains, as a tuple: (4, 1) for "lemma-4-1", for example.
 
-    The report is the text that the book checks. If the label belongs to nothing in it, return None.
+    A label is the link target of a statement or an equation. If `label` contains no such number, return None.
     """
     match = REPORTED.match(label)
     return tuple(int(part) for part in match.groups() if part) if match else None
 
 
 def number_chapter(env, docname, chapter):
-    """Replace the first part of the number of a page, and of all its sections, by `chapter`, a number or letter."""
+    """Replace the first part of the number of a page, and of all its sections, by `chapter`, a number or letter.
+
+    `docname` is the name of the page, and `env` is Sphinx's environment, which has the numbers.
+    """
     sections = env.toc_secnumbers[docname]
     for anchor, number in sections.items():
         sections[anchor] = (chapter, *number[1:])
@@ -39,9 +42,10 @@ def number_chapter(env, docname, chapter):
 def number_statements(statements, chapter, taken):
     """Number the statements of one kind, such as lemmas, on a page.
 
-    `statements` is a dictionary from label to number, which is changed. A statement of Poulsen's report gets
-    its number there. The others are counted, and the number or letter `chapter` is put before the count; `chapter` is
-    None if the page is no chapter. The numbers in `taken`, which the report uses for this kind, are left out.
+    `statements` is a dictionary from label to number, which is changed. A statement of Poulsen's report gets the number
+    that it has in the report. The others are counted, and the number or letter `chapter` is put before the count;
+    `chapter` is None if the page is no chapter. The numbers in `taken`, which the report uses for this kind, are left
+    out.
     """
     own = (number for number in count(1) if (chapter, number) not in taken)
     for label in statements:
@@ -53,7 +57,9 @@ def number_statements(statements, chapter, taken):
 def renumber(app, env):
     """Replace the numbers that Sphinx has given to chapters, sections, statements, figures and equations.
 
-    Return an empty list, because no page has to be read again.
+    A chapter gets the number in its file name, and a statement or equation of Poulsen's report gets the number that it
+    has there. Return an empty list, because no page has to be read again. `env` is Sphinx's environment, which has the
+    numbers; `app`, the Sphinx application, is not used.
     """
     taken = {}
     for kinds in env.toc_fignumbers.values():

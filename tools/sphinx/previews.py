@@ -19,7 +19,8 @@ LEFT_OUT = re.compile(r'<a class="headerlink".*?</a>|</?a\b[^>]*>| id="[^"]*"', 
 def gather(app, error):
     """Write a script with the HTML of every equation and statement of the book to the file `_static/previews.js`.
 
-    The script is a dictionary from address (a page with an anchor) to HTML. After an `error`, nothing is written.
+    The script is a dictionary from address (a page with an anchor) to HTML. If the build ended with an `error`, nothing
+    is written. `app` is the Sphinx application.
     """
     if error or app.builder.format != "html":
         return

@@ -17,7 +17,8 @@ import egm
 def rule_sections(app, what, name, thing, options, lines):
     """Replace the section titles in the docstring of a module by headings (rubrics), as numpydoc does for functions.
 
-    `lines` are the lines of a docstring, and are changed. `what` is the kind of the object: only modules are treated.
+    Sphinx calls this function for each docstring. `lines` are the lines of the docstring, and are changed. `what` is
+    the kind of the object: only modules are treated. The other arguments are not used.
     """
     if what == "module":
         lines[:] = re.sub(r"^(\w[\w ]*)\n-{3,}$", r".. rubric:: \1\n", "\n".join(lines), flags=re.MULTILINE).split("\n")
@@ -27,7 +28,8 @@ def name_bases(app, what, name, thing, options, lines):
     """Insert the names of the base classes of an exception after the first paragraph of its docstring.
 
     A reader needs them, because an `except` clause with a base class catches the exception, too. `lines` are the lines
-    of the docstring of `thing`, and are changed. `what` is its kind: only exceptions are treated.
+    of the docstring of the object `thing`, and are changed. `what` is the kind of the object: only exceptions are
+    treated. The other arguments are not used.
     """
     if what == "exception":
         end = lines.index("") if "" in lines else len(lines)
@@ -35,7 +37,7 @@ def name_bases(app, what, name, thing, options, lines):
 
 
 def name_attributes(app, domain, kind, content):
-    """Let links lead to each attribute that numpydoc has listed in the description of a class.
+    """Make each attribute that numpydoc has listed in the description of a class a target for links.
 
     Also let links to a class that egm exports use its short name, `egm.Class`. `content` is the description of an
     object. Only classes and exceptions (`kind`) of Python (`domain`) are treated. `app` is the Sphinx application.
@@ -54,9 +56,10 @@ def name_attributes(app, domain, kind, content):
 
 
 def name_commands(app, doctree):
-    """Remove, from `doctree`, those anchors of sections that would be equal for all commands of the program `egm`.
+    """Remove those anchors of sections of a document that would be equal for all commands of the program `egm`.
 
-    `doctree` is a document as Sphinx has read it. The anchors that contain the name of a command stay.
+    `doctree` is the document as Sphinx has read it, and is changed. Anchors that contain the name of a command stay.
+    `app` is not used.
     """
     for section in doctree.findall(nodes.section):
         section["ids"] = [name for name in section["ids"] if not name.startswith("egm.cli-")]

@@ -1,6 +1,6 @@
-"""Sphinx extension: a search for "Theorem 4" or "Equation 27" first finds the place where the book states it.
+"""Sphinx extension: let a search for "Theorem 4" or "Equation 27" first find the place where the book states it.
 
-Sphinx ranks entries of its index above the text of pages. So each statement and equation that has a number in the
+Sphinx ranks entries of its index above the text of pages. So each statement and equation that has a number in Poulsen's
 report, the text that the book checks, gets such an entry.
 """
 
@@ -12,9 +12,9 @@ from tools.sphinx.numbering import reported
 
 
 class Entries(Transform):
-    """Insert an index entry before each statement and equation whose label contains its number in the report.
+    """Insert an index entry before each statement and equation whose label has a number of Poulsen's report.
 
-    A search shows entries of Sphinx's index first.
+    With this entry a search for the number finds the statement first, because Sphinx shows entries of the index first.
     """
 
     default_priority = 840  # at 850 Sphinx collects the index
