@@ -94,7 +94,8 @@ def draw(name, source, run):
 def ours(X, rho, name, rng, basis=None):
     """Return the mean of `X` as AdaptiveDataMechanism estimates it, and whether it used a basis.
 
-    `basis` is None, "learn" or a matrix. With a small budget it is not used. `name` is that of the data set.
+    `basis` is None, "learn" or a matrix. If the budget `rho` is small, the basis is not used. `name` is the name of the
+    data set, for which `RANGES` has the declared ranges.
     """
     _, radius, low = RANGES[name]
     mechanism = AdaptiveDataMechanism(len(X), rho, radius=radius, sigma_range=(low, 10 * radius), basis=basis)
@@ -103,9 +104,10 @@ def ours(X, rho, name, rng, basis=None):
 
 
 def basis_of(X, rho, rng):
-    """Return a basis that costs `rho` in zCDP: the eigenvectors of a noisy matrix of second moments, one in each row.
+    """Return a private basis, which costs the budget `rho` in zCDP, as a matrix with one vector in each row.
 
-    The second moments are those of differences of rows of `X`; `rng` draws the pairs of rows and the noise.
+    The vectors are the eigenvectors of a noisy matrix of second moments. The second moments are those of differences of
+    rows of `X`; `rng` draws the pairs of rows and the noise.
     """
     pairs = X[rng.permutation(len(X))].reshape(-1, 2, X.shape[1])
     differences = (pairs[:, 0] - pairs[:, 1]) / math.sqrt(2)
@@ -117,7 +119,8 @@ def basis_of(X, rho, rng):
 def ours_along(X, rho, name, rng, share=0.05):
     """Return the mean of `X` as `ours` estimates it with a private basis, and whether this basis was used.
 
-    The basis is that of `basis_of`, and costs the part `share` of the budget `rho`.
+    The basis is that of `basis_of`, and costs the fraction `share` of the budget `rho`. `name` is the name of the data
+    set.
     """
     return ours(X, (1 - share) * rho, name, rng, basis_of(X, share * rho, rng))
 
@@ -125,7 +128,7 @@ def ours_along(X, rho, name, rng, share=0.05):
 def plan_along(X, rho, name, rng):
     """Return the mean of `X` as the published method PLAN estimates it, and True, because PLAN uses a basis here.
 
-    The private basis, that of `basis_of`, costs a quarter of the budget `rho`.
+    The private basis, that of `basis_of`, costs a quarter of the budget `rho`. `name` is the name of the data set.
     """
     basis = basis_of(X, rho / 4, rng)
     radius = RANGES[name][1] * np.sum(np.abs(basis), axis=1)
@@ -135,8 +138,9 @@ def plan_along(X, rho, name, rng):
 def coinpress(X, rho, name, rng):
     """Return the mean of `X` as the published method CoinPress estimates it, and True, because a basis is used.
 
-    The basis consists of the eigenvectors of a private covariance matrix. The constants are those of the authors'
-    public code. With the constants of their theorems, errors are far larger here.
+    The basis consists of the eigenvectors of a private covariance matrix, which costs half of the budget `rho`. The
+    data set has the name `name`. The constants are those of the authors' public code. With the constants of their
+    theorems, errors are far larger here.
     """
     differences = (X[::2] - X[1::2]) / math.sqrt(2)
     n, d = differences.shape
@@ -163,7 +167,10 @@ def coinpress(X, rho, name, rng):
 
 
 def plan(X, rho, name, rng):
-    """Return the mean of `X` as the published method PLAN estimates it, and False, because PLAN uses no basis here."""
+    """Return the mean of `X` as the published method PLAN estimates it, and False, because PLAN uses no basis here.
+
+    `rho` is the budget in zCDP, and `name` is the name of the data set.
+    """
     return rivals.plan(X, rho, radius=RANGES[name][1], rng=rng), False
 
 
@@ -200,9 +207,10 @@ def runs_of(method):
 
 
 def lines(quick):
-    """Yield one tuple for each data set and method, with the entries that `COLUMNS` names; only two runs if `quick`.
+    """Yield one row of the table of results for each data set and method, a tuple with the entries that COLUMNS names.
 
     Errors of the mean are divided by the root mean square error of the mean of N independent rows, the sampling error.
+    If `quick` is true, there are only two runs of each method.
     """
     for name, source in sets().items():
         d, least = source.shape[1], float(np.median([rows_needed(draw(name, source, run)) for run in range(3)]))
@@ -220,7 +228,10 @@ def lines(quick):
 
 
 def main():
-    """Measure the errors of all methods on all data sets, and write the table of results to the CSV file `TABLE`."""
+    """Measure the errors of all methods on all data sets, and write the table of results to the CSV file `TABLE`.
+
+    With the option --quick of the command line, there are two runs of each method, and no file is written.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bases", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two runs of each method; writes nothing")
     quick = parser.parse_args().quick

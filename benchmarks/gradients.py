@@ -1,9 +1,9 @@
 """Measure whether scaling the coordinates of gradients improves training by private gradient descent (DP-SGD).
 
 In each step DP-SGD takes the gradients of a random sample of rows, clips each gradient, adds them up, adds normal noise
-to the sum, and takes a step along the result. Before the clipping, a transform may center and scale the gradients. The
-privacy is the same with every transform that depends only on public rows or on the noisy sums of earlier steps. One
-transform uses the training rows themselves, and is called "not private".
+to the sum, and takes a step against the direction of the result. Before the clipping, a transform may center and scale
+the gradients. The privacy is the same with every transform that depends only on public rows or on the noisy sums of
+earlier steps. One transform uses the training rows themselves, and is called "not private".
 
 Run it by `python -m benchmarks.gradients`. It needs dp-accounting, which computes the noise for Poisson samples, and
 scikit-learn for the data. For each transform, the clip norm and the step size are tuned on the same grid, and not
@@ -35,7 +35,7 @@ def noise_multiplier(epsilon, share=SHARE, steps=STEPS):
     """Return the standard deviation of the noise, divided by the clip norm, for private training.
 
     With this noise, `steps` steps are together (`epsilon`, DELTA)-differentially private. In each step a row is in the
-    sample with probability `share`. Neighbors add or remove one row.
+    sample with probability `share`. Of two neighboring data sets, one has one row more than the other.
     """
     import dp_accounting as dp
 
@@ -67,7 +67,7 @@ def data(name, seed):
 
 
 class Model:
-    """Classifier: a neural network with tanh between its layers and a softmax at its end.
+    """Classify rows by a neural network with tanh between its layers and a softmax at its end.
 
     `widths` are the number of columns of the data, the widths of the hidden layers, and the number of classes.
     """
@@ -126,7 +126,7 @@ def lemma(spread):
 
 @dataclass
 class Transform:
-    """Transform of gradients before they are clipped; this base class changes nothing, and stands for plain DP-SGD.
+    """Transform gradients before they are clipped; this base class changes nothing, and stands for plain DP-SGD.
 
     `center` is subtracted from each gradient, and the difference is multiplied by `b`. Subclasses compute both in
     `prepare` or in `learn`. `size` is the number of parameters of the model.
@@ -153,10 +153,11 @@ class Transform:
 
 @dataclass
 class AdaCliP(Transform):
-    """Transform of AdaCliP (Pichapati et al. 2019), computed from running means of noisy gradients and their squares.
+    """Transform gradients as AdaCliP does (Pichapati et al. 2019), by running means of noisy gradients.
 
     A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is its estimated standard deviation.
-    `squares` has the estimates of s**2 for all coordinates. The clip norm is 1 in the paper, but is tuned here.
+    `squares` has the estimates of s**2 for all coordinates: running means of the squared difference of the noisy mean
+    gradient and `center`, minus the variance of the noise. The clip norm is 1 in the paper, but is tuned here.
     """
 
     squares: float | np.ndarray = 10**-5.5
@@ -171,7 +172,7 @@ class AdaCliP(Transform):
 
 @dataclass
 class Noisy(Transform):
-    """Transform of gradients by standard deviations that are estimated from the noisy gradients of earlier steps.
+    """Transform gradients by standard deviations that are estimated from the noisy gradients of earlier steps.
 
     A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is its standard deviation. A step gives
     a term for each coordinate: the square of the noisy mean gradient, minus the variance of its noise. The estimate of
@@ -192,7 +193,7 @@ class Noisy(Transform):
 
 
 class Public(Transform):
-    """Transform of gradients by the root mean square s of each coordinate of the gradients of public rows.
+    """Transform gradients by the root mean square s of each coordinate of the gradients of public rows.
 
     The coordinate is multiplied by a factor proportional to 1 / sqrt(s).
     """
@@ -203,7 +204,10 @@ class Public(Transform):
 
 
 class Exact(Transform):
-    """Transform of gradients as in `Public`, but by gradients of training rows, so that the training is not private."""
+    """Transform gradients by the root mean square s of each coordinate of the gradients of some training rows.
+
+    The coordinate is multiplied by a factor proportional to 1 / sqrt(s). The training is then not private.
+    """
 
     def prepare(self, gradients, private, public):
         """Compute the factors `b` before a step of the training, from the gradients of 300 of the rows `private`."""
@@ -246,9 +250,10 @@ def train(name, model_name, method, z, clip_norm, rate, seed):
 
 
 def tuned(*case):
-    """Return the (clip norm, rate) of CLIP_NORMS x RATES with which training is most accurate on average.
+    """Return the pair (clip norm, rate) with which training is most accurate on average, for one method and data set.
 
-    `case` has the first four arguments of `train`. The average is over the seeds TUNING.
+    All pairs of an entry of CLIP_NORMS and an entry of RATES are tried; the step size is the rate divided by the clip
+    norm. `case` has the first four arguments of `train`. The average is over the seeds TUNING.
     """
 
     def score(pair):
@@ -258,10 +263,10 @@ def tuned(*case):
 
 
 def accuracy(quick):
-    """Train with each method with the same privacy, and yield lines of text with the accuracies on test rows.
+    """Train models by each method, all with the same privacy; yield lines of text with the accuracies on test rows.
 
     An accuracy is in percent, with its standard error over the seeds SEEDS. The columns "gain" have the mean difference
-    from plain DP-SGD with the same seeds. If `quick` is true, only one data set and one model are used.
+    from the accuracy of plain DP-SGD with the same seeds. If `quick` is true, only one data set and one model are used.
     """
     for name, model in list(product(("digits", "breast_cancer"), HIDDEN))[: 1 if quick else 4]:
         columns = [f"{text} eps {epsilon:g}" for text in ("", "gain,") for epsilon in EPSILONS]
@@ -288,7 +293,7 @@ def spread(values):
 
 
 def noise_ratio(name, model_name):
-    """Return the total variance of the noise in the first step with a scaling, divided by that without scaling.
+    """Return the total variance of the noise in the first step of DP-SGD with a scaling over that without scaling.
 
     The total is the sum over all coordinates, after the scaling has been undone. The scaling is by 1 / sqrt(s), where s
     are the root mean squares of the coordinates of the gradients. `name` is the data set, and `model_name` a key of
@@ -333,7 +338,7 @@ def times():
 
 
 def main():
-    """Print the times of a release and the accuracies; the option --quick takes one data set and one model."""
+    """Print the times of a release and the accuracies of training; with --quick, for one data set and one model."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gradients", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one data set and one model")
     warnings.simplefilter("ignore")  # simulated noise

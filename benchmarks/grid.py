@@ -105,7 +105,8 @@ CELLS = {
 def ours(X, cell, rng):
     """Estimate the mean of `X` by egm's AdaptiveDataMechanism, with a wide declared range of standard deviations.
 
-    The range covers eight powers of ten.
+    The mechanism gets the budget and the bound on the mean of the grid point `cell`. The range of standard deviations
+    covers eight powers of ten.
     """
     sigma_range = (1e-8 * cell.radius, cell.radius)
     mechanism = adaptive.AdaptiveDataMechanism(len(X), cell.rho, radius=cell.radius, sigma_range=sigma_range)
@@ -126,7 +127,10 @@ def _known(cell):
 
 
 def ours_oracle(X, cell, rng):
-    """Estimate the mean of `X` by egm's GaussianDataMechanism, which knows the true mean and standard deviations."""
+    """Estimate the mean of `X` by egm's GaussianDataMechanism, which knows the true mean and standard deviations.
+
+    These and the budget are those of the grid point `cell`.
+    """
     return _known(cell).release(X, rng=rng).estimate / len(X)
 
 
@@ -154,8 +158,8 @@ def largest_sigma(cell):
 def narrow(cell):
     """Return the bound on the norm of the mean with which the PLAN paper runs the method of Huang, Liang and Yi.
 
-    With this bound, the method searches medians of rotated coordinates in the range +-`cell.radius` / sqrt(d). By
-    default it searches farther.
+    With this bound, the method searches medians of rotated coordinates in the range +-`cell.radius` / sqrt(d). With its
+    default bound, the range is wider.
     """
     padded = 1 << (cell.d - 1).bit_length()
     return cell.radius / np.sqrt(cell.d) * np.sqrt(padded / (2 * np.log(2 * padded / BETA)))
@@ -172,7 +176,7 @@ def ball(cell):
 
 
 class Method(NamedTuple):
-    """Describe a method of estimation that is compared with others on the grid points."""
+    """Describe a method that estimates means: its function, what it is told about the data, and where it runs."""
 
     estimate: object  # function of (rows, grid point, random generator) that returns the estimate of the mean
     knows: str = ""  # what it is told about the data, besides the range of the mean
@@ -225,7 +229,7 @@ def run_cell(cell, names, seeds):
     """Run the methods with the names `names` on the same data at the grid point `cell`, for the seeds 0 to `seeds` - 1.
 
     Return a pair: a dictionary from each name to the list of the results of `squared_errors`, one for each seed; and
-    the time of all runs in seconds.
+    the time in seconds that all runs and the drawing of the data took.
     """
     start, runs = time.perf_counter(), defaultdict(list)
     for seed in range(seeds):
@@ -270,7 +274,10 @@ def connect(store):
 
 
 def save(db, cell, runs):
-    """Store `runs`, what `run_cell` returns for the grid point `cell`, in the database `db`, all of it or nothing."""
+    """Store `runs`, the dictionary that `run_cell` returns for the grid point `cell`, in the database `db`.
+
+    Either all results are stored or, after an error, none.
+    """
     rows = [(cell.name, name, METHODS[name].version, json.dumps(told)) for name, told in runs.items()]
     with db:
         db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", rows)
@@ -289,12 +296,12 @@ def load(db, cell, name, seeds):
 
 
 def entries(row):
-    """Return a list of the entries of `row`, a row of a table of results; floats become texts with four digits."""
+    """Return a list of the entries of `row`, a row of a table; floats become texts with four significant digits."""
     return [f"{value:.4g}" if isinstance(value, float) else value for value in row]
 
 
 def csv_text(names, rows):
-    """Return CSV text with the `names` of the columns and the `rows`; floats have four digits."""
+    """Return CSV text with the `names` of the columns and the `rows`; floats have four significant digits."""
     sink = io.StringIO()
     csv.writer(sink, lineterminator="\n").writerows([names, *map(entries, rows)])
     return sink.getvalue()

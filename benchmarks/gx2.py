@@ -1,8 +1,9 @@
 """Compare egm.gx2 with other programs for weighted sums of chi-square variables: accuracy and time.
 
 The functions `tails` and `quantiles` measure upper tails and quantiles, `grid` measures quantiles on a grid of
-parameters, `calls` single calls, and `million` sums with a million weights. They yield lines of text to print. The
-programs that are compared take turns in one run, and the median time of each is divided by that of egm.gx2.
+parameters, `calls` measures the times of several kinds of calls, and `million` measures sums with a million terms. They
+yield lines of text to print. The programs that are compared take turns in one run, and the median time of each is
+divided by that of egm.gx2.
 """
 
 import json
@@ -88,8 +89,8 @@ def pair(mine, ratio, exact):
 def take_turns(functions, quick):
     """Run several functions in turns; return a table with a row for each: its name, result and median time.
 
-    `functions` is a dictionary from names to functions without arguments. A function is not run again when its runs
-    have together taken 0.5 seconds, or 0.1 if `quick` is true.
+    `functions` is a dictionary from names to functions without arguments. A function is run at most 25 times, and not
+    again when its runs have together taken 0.5 seconds, or 0.1 if `quick` is true.
     """
     return race(functions, repetitions=25, patience=0.1 if quick else 0.5)
 
@@ -113,7 +114,7 @@ def power(p):
 def references():
     """Return exact upper tails of weighted sums of d squared standard normal variables, as {(d, p): (x, tail)}.
 
-    `tail` is the probability, near p, that the sum with the weights 1/j is above x.
+    The weights are 1/j for j = 1 ... d, and `tail` is the probability that the sum is above x. It is about p.
     """
     cases = json.loads((REFERENCE / "gx2.json").read_text())["values"]
     names = {f"sf = {power(p)}": p for p in P}
@@ -156,7 +157,7 @@ def tails(quick):
 def bisect(excess, low, high, width):
     """Return the zero of the decreasing function `excess` between `low` and `high`, found by bisection.
 
-    The bisection ends when the interval that contains the zero is at most `width` wide, and returns its middle.
+    The bisection ends when the interval that contains the zero is at most `width` wide. The result is its middle.
     """
     while high - low > width:
         middle = (low + high) / 2
@@ -262,10 +263,11 @@ def grid(quick):
 def measure(alpha, n, exponent, quick):
     """Measure how many times faster egm.gx2 finds one quantile than searches that compute tails by Davies' algorithm.
 
-    The weights are zipf_sigma(1000, `alpha`) ** `exponent`, and the upper probability is 1/`n`. The result is a
-    dictionary from the names in SEARCHES to the ratios of the times. If a search would take too long, its time is the
-    number of its tails times the time of one. The entry "where" is a text that describes the quantile, and "error" is
-    the absolute error of Davies' algorithm for the tail there. If `quick` is true, there are fewer repetitions.
+    The weights are proportional to j**(-`alpha` * `exponent`) for j = 1 ... 1000, and the upper probability is 1/`n`.
+    The result is a dictionary from the names in SEARCHES to the ratios of the times. If a search would take too long,
+    its time is estimated: the number of its tails times the time of one tail. The entry "where" is a text that
+    describes the quantile, and "error" is the absolute error of Davies' algorithm for the tail there. If `quick` is
+    true, there are fewer repetitions.
     """
     weights = zipf_sigma(1000, alpha) ** exponent
     weights, p = weights[weights > 0], 1 / n  # sigma**2 underflows at alpha = 100, and a weight of zero is left out
@@ -355,9 +357,10 @@ def over_davies(p, weights, quick):
 def first_calls():
     """Measure the first and the slowest of 2000 tails in a new process; return their times in seconds as an array.
 
-    The array has the shape (2, 2): the first row is for the first tail, and the second for the slowest. The columns
-    are with and without compiled code in a cache. Each time is the median of three processes. The slowest tail is the
-    one at which egm.gx2 loads or compiles its loops, which it does only after some tails.
+    The array has the shape (2, 2): the first row is for the first tail, and the second for the slowest. The first
+    column is for processes that find compiled code in a cache, the second for processes with an empty cache. Each time
+    is the median of three processes. The slowest tail is the one at which egm.gx2 loads or compiles its loops, which it
+    does only after some tails.
     """
     code = (
         "import time; from egm import gx2; times = [time.perf_counter()]\n"
@@ -407,8 +410,8 @@ def one_of_a_million(weights):
     """Measure the cost and the error of egm.gx2 for the array `weights`, which has a million entries.
 
     Return five numbers: the milliseconds for one quantile, and for each additional one in the same call; the time for
-    one quantile over that of np.sort(weights); the memory over that of the weights; and the relative error of the upper
-    tail.
+    one quantile over that of np.sort(weights); the peak memory for one quantile over the memory of `weights`; and the
+    relative error of the upper tail at this quantile.
     """
     functions = {
         "one": lambda: float(gx2.isf(1e-6, weights)),

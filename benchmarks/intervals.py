@@ -2,20 +2,20 @@
 
 Two mechanisms release the sum of rows with two columns, or with as many as `--columns` says: an `AdaptiveDataMechanism`
 and a `GaussianDataMechanism`. A third one, "unseen", is an `AdaptiveDataMechanism` that spends budget on intervals
-which also hold if far rows are too few to be noticed. The rows are drawn from each of the fifty laws (distributions) of
-`benchmarks.laws`, in four settings, each with a number of rows and a budget. The guesses that the
-`GaussianDataMechanism` gets are as wrong as it assumes by default: by half a standard deviation in each mean, and by a
-factor of 1.25 in each standard deviation. If a law has infinite variance, the standard deviation of normal rows with
-the same quartiles takes its place.
+which also hold if a few rows are far away from all others and its search does not notice them. The rows are drawn from
+each of the fifty laws (distributions) of `benchmarks.laws`, in four settings, each with a number of rows and a budget.
+The guesses that the `GaussianDataMechanism` gets are as wrong as it assumes by default: by half a standard deviation in
+each mean, and by a factor of 1.25 in each standard deviation. If a law has infinite variance, the standard deviation of
+normal rows with the same quartiles takes its place.
 
 Each release gives four intervals for each column: for the mean of the rows and for the mean of the distribution, at two
 confidence levels. Two figures are printed for each kind of interval. The first is the share of the intervals that
 contain the mean, with its standard error. The second is the mean length of the intervals, divided by the shortest
 length with which intervals around the same estimates would contain the mean as often as the level promises. This
-shortest length is twice a quantile of the absolute errors. The goals are a share of at least the level, up to two
-standard errors, and a relative length of at most 1.2. For "unseen", the mean length of the 95 % intervals for the mean
-of the rows is also given in units of R / (n sqrt(2 rho)), where R is the declared bound on the means; no interval that
-holds for all data can be much shorter.
+shortest length is twice a quantile of the absolute errors. The goals are that the share is not more than two standard
+errors below the level, and that the relative length is at most 1.2. For "unseen", the mean length of the 95 % intervals
+for the mean of the rows is also given in units of R / (n sqrt(2 rho)), where R is the declared bound on the means; no
+interval that holds for all data can be much shorter.
 
 The rows and the noise of a run depend only on the mechanism, the law and the number of the run.
 """
@@ -82,7 +82,7 @@ def scales(setting, d):
 
 
 def release(kind, law, run, d):
-    """Make one release; return which means are in their intervals, the lengths of the intervals, and the errors.
+    """Make one release; return whether each mean is in its interval, the lengths of the intervals, and the errors.
 
     `kind` is one of MECHANISMS, `law` is the name of the law of the rows, and `run` chooses the setting and all that is
     random. The first two results have the shape (2, 2, `d`): one entry for each mean of `OF`, each level of `LEVELS`,
@@ -104,9 +104,9 @@ def measured(found):
     """Return the shares of intervals that contain the mean, their standard errors, and the relative lengths.
 
     `found` is a list with what `release` returns for the runs 0, 1, and so on. Each of the three arrays has the shape
-    (2, 2): the first row is for the mean of the rows, and the second for the mean of the law. The columns are for the
-    levels in `LEVELS`. A relative length is the mean length, divided by the shortest length that is enough: twice the
-    quantile of the absolute errors at the level.
+    (2, 2): the first row is for the mean of the rows, and the second for the mean of their distribution. The columns
+    are for the levels in `LEVELS`. A relative length is the mean length, divided by the shortest length that is enough:
+    twice the quantile of the absolute errors at the level.
     """
     inside, lengths, errors = (np.array(part, dtype=float) for part in zip(*found, strict=True))
     of_runs, ratios = inside.mean(axis=-1), []

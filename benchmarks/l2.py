@@ -1,8 +1,8 @@
-"""Compare l2 noise with Gaussian noise, and egm's computation of its scale with that by the program of its authors.
+"""Compare l2 noise with Gaussian noise, and compare egm with the program `dp_l2`, which also computes its scale.
 
-The density of l2 noise at the vector x is proportional to exp(-||x|| / scale). Its authors are Joseph, Kulesza and Yu
-(2025), and their program is the folder `dp_l2` of the repository google-research/google-research. It is not a package,
-so it is compared only if PYTHONPATH names the folder above it.
+The density of l2 noise at the vector x is proportional to exp(-||x|| / scale). Joseph, Kulesza and Yu (2025) studied
+this noise, and their program is the folder `dp_l2` of the repository google-research/google-research. It is not a
+package, so it is compared only if PYTHONPATH names the folder above it.
 """
 
 from functools import partial

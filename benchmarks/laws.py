@@ -16,7 +16,7 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Draw `n` standard normal rows of `d` entries; with probability `share`, `apart` is added to a whole row."""
+    """Draw `n` standard normal rows of `d` entries; with probability `share`, `apart` is added to all entries."""
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 
@@ -158,7 +158,10 @@ def draw(law, n, d, alpha, rng):
 
 
 class Table(NamedTuple):
-    """Describe data on which `AdaptiveDataMechanism` is tested, and the ranges that are declared for these data."""
+    """Describe a table of data on which `AdaptiveDataMechanism` is tested.
+
+    The fields say how the data are drawn, how large they are, and which budget and ranges the mechanism is given.
+    """
 
     make: object  # function of (random generator, n, d) that draws the data
     n: int
@@ -188,7 +191,7 @@ def _times(rng, n, d):
 
 
 def _decades(rng, n, d):
-    """Draw `n` rows of `d` entries by the generator `rng`; their logarithms are uniform over ten powers of ten."""
+    """Draw `n` rows of `d` entries by the generator `rng`; their logarithms to base 10 are uniform from -5 to 5."""
     return 10.0 ** rng.uniform(-5, 5, (n, d))
 
 
@@ -197,12 +200,18 @@ def _constant(value):
 
 
 def _mostly(share, low, high):
-    """Return a function (rng, n, d) that draws n rows of d equal entries: `high` with probability `share`, or `low`."""
+    """Return a function (rng, n, d) that draws n rows of d columns; all entries of a row are `high` or all are `low`.
+
+    A row has the entries `high` with probability `share`.
+    """
     return lambda rng, n, d: np.where(rng.random((n, 1)) < share, high, low) * np.ones(d)
 
 
 def _bimodal(share, low, high):
-    """Return a function (rng, n, d) that draws rows as `_mostly` does, and adds standard normal numbers to them."""
+    """Return a function (rng, n, d) that draws n rows of d normal entries with variance 1 and one of two means.
+
+    All entries of a row have the mean `high`, with probability `share`, or else `low`.
+    """
     return lambda rng, n, d: _standard(rng, n, d) + _mostly(share, low, high)(rng, n, d)
 
 

@@ -44,7 +44,7 @@ def random_form(rng):
 
 
 def finer_tail(crossing, y):
-    """Compute the logarithm of a tail with sixteen times as many nodes as `egm._gx2.tails.log_tail_at` takes.
+    """Compute the logarithm of a tail by a sum over sixteen times as many nodes as `egm._gx2.tails.log_tail_at` takes.
 
     `crossing`, a result of `egm._gx2.contour.saddle`, holds a weighted chi-square sum, `crossing.form`, and the point
     at which the contour of integration crosses the real axis. The tail is the probability that the sum is

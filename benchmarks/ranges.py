@@ -1,16 +1,16 @@
 """`python -m benchmarks.ranges`: compare an `AdaptiveDataMechanism` that is told ranges with a clipped sum.
 
 A clipped sum is the noisy sum of rows that are clipped to the declared ranges, entry by entry. The mechanism either
-releases such a sum or searches for center and spread first. The rows are drawn from each of the fifty laws of
-`benchmarks.laws`, or from one of two laws with outliers, which are listed apart: one row in a hundred, or one in a
-thousand, is at the end of the ranges. All columns have the same range. Half of its width is 3, 10 or 100 times the
-distance from the median within which nine tenths of the entries lie. The range is centered above the median, by a third
-of this half.
+releases a clipped sum or searches for center and spread first. The rows are drawn from each of the fifty laws
+(distributions) of `benchmarks.laws`, or from one of two laws with outliers, whose results are printed separately: one
+row in a hundred, or one in a thousand, is at the upper end of the range. All columns have the same range. Half of its
+width is 3, 10 or 100 times the distance from the median within which nine tenths of the entries lie. The middle of the
+range is above the median, by a sixth of the width.
 
-The squared error of a release that searched is measured. For the clipped sum and the other releases, its mean is
-computed: the variance of the noise, plus the square of what is cut from the rows. A cell is a law with a width of the
-range, numbers of rows and columns, and a budget. Its ratio is the mean squared error of the releases over that of the
-clipped sum.
+If a release searched, its squared error is measured. For the clipped sum and for releases without a search, the mean
+squared error is computed: the variance of the noise, plus the square of what clipping removes from the sum. A cell is
+one case: a law, a width of the range, a number of rows, a number of columns, and a budget. Its ratio is the mean
+squared error of the releases over that of the clipped sum.
 """
 
 import argparse
@@ -33,7 +33,8 @@ def drawn(law, half, n, d, rng):
     """Draw `n` rows of `d` columns from the distribution `law`; return them and the range (low, high) of all columns.
 
     Half of the width of the range is `half` times the distance from the median within which nine tenths of the entries
-    lie. `law` is a name in `laws.LAWS` or `OUTLIERS`, and `rng` is the random generator.
+    lie. `law` is a name in `laws.LAWS` or, for normal rows of which some are moved to the upper end of the range, in
+    `OUTLIERS`. `rng` is the random generator.
     """
     X = laws.LAWS.get(law, laws.LAWS["normal"])(rng, n, d)
     middle = float(np.median(X))
@@ -45,10 +46,11 @@ def drawn(law, half, n, d, rng):
 
 
 def cell(law, half, n, d, reach, runs):
-    """Compare `runs` releases with a clipped sum; return the ratio of their errors, its standard error, and a fraction.
+    """Compare `runs` releases of an `AdaptiveDataMechanism` that is told ranges with a clipped sum of the rows.
 
-    The ratio is the mean squared error of the releases over that of the clipped sum, and the fraction says how many of
-    the releases searched. `law`, `half`, `n` and `d` are those of `drawn`; `reach` is n sqrt(rho) for the budget rho.
+    Return three numbers: the mean squared error of the releases over that of the clipped sum, the standard error of
+    this ratio, and the fraction of the releases that searched for center and spread. `law`, `half`, `n` and `d` are
+    those of `drawn`; `reach` is n sqrt(rho) for the budget rho.
     """
     rho, errors, searched = (reach / n) ** 2, [], []
     for run in range(runs):
@@ -63,7 +65,7 @@ def cell(law, half, n, d, reach, runs):
 
 
 def table(names, runs):
-    """Yield lines of text: one for each case in which releases have a larger error than a clipped sum, and summaries.
+    """Yield a line of text for each case in which releases have a larger error than a clipped sum, and summaries.
 
     A case is one of the distributions `names`, a width of the range, a size of the data, and a budget. It gets a line
     if the ratio of the errors (see `cell`), from `runs` releases, is above 1.1 by more than two standard errors. There
@@ -83,7 +85,10 @@ def table(names, runs):
 
 
 def main():
-    """Print `table` for the fifty laws, and for those with outliers; --quick takes two runs of each cell."""
+    """Print the lines of `table` for the fifty laws (distributions) and for the laws with outliers.
+
+    With the option --quick of the command line, there are two releases in each case.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ranges", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two runs of each cell")
     runs = 2 if parser.parse_args().quick else RUNS

@@ -1,4 +1,4 @@
-"""Compare time and memory of a private release of a sum with those of `X.sum(axis=0)`.
+"""Measure the memory of a private release of a sum, and compare its time with that of `X.sum(axis=0)`.
 
 Releases along a basis, releases for groups and for persons with several rows, and releases that search for center and
 spread are measured as well.
@@ -26,8 +26,8 @@ KINDS = ("doubles", "float32", "int32", "Fortran order", "data frame", "memory m
 def release(quick):
     """Measure private releases of the sum of a million rows of a hundred numbers; yield lines of text.
 
-    The lines have the times, divided by that of X.sum(axis=0), and the memory. The rows are, for instance, in a file or
-    in an array of float32. If `quick` is true, there are only 100 000 rows.
+    The lines have the times, divided by that of X.sum(axis=0), and the memory. The rows are held in turn in each of the
+    KINDS of objects, such as an array of float32 or a file. If `quick` is true, there are only 100 000 rows.
     """
     n, d = 10**5 if quick else 10**6, 100
     sigma = np.arange(1.0, d + 1) ** -0.5
@@ -58,7 +58,7 @@ def release(quick):
 
 
 def beside_sum(X, release):
-    """Return the median time of the function `release`, divided by that of X.sum(axis=0) for the rows `X`."""
+    """Return the median time of a call of `release`, which takes no arguments, over that of X.sum(axis=0)."""
     total, own = race({"sum": lambda: X.sum(axis=0)[0], "release": release}, repetitions=9)["median"]
     return own / total
 
@@ -93,10 +93,10 @@ def wide():
 
 
 def rotated(quick):
-    """Measure private releases along a basis; yield lines of text with their times divided by that of X.sum(axis=0).
+    """Measure private releases of a sum that clip rows and add noise along the vectors of a basis; yield lines of text.
 
-    For some bases, a second line has the time in which NumPy multiplies the rows by the matrix of the basis, for
-    comparison. If `quick` is true, there are fewer rows.
+    The lines have the times, divided by that of X.sum(axis=0). For some bases, a second line has the time in which
+    NumPy multiplies the rows by the matrix of the basis, for comparison. If `quick` is true, there are fewer rows.
     """
     rng = np.random.default_rng(1)
     kinds = {

@@ -28,7 +28,8 @@ SLOW = "gx2 (PyPI), Ruben, 20000 terms"  # takes seconds for a call
 def davies(qf, acc, lim=10**8):
     """Return a function of x and weights that computes P[sum_j weights_j Z_j**2 > x] by Davies' algorithm.
 
-    `qf` is the function of the package fastlmmclib, `acc` its absolute accuracy, and `lim` the largest number of terms.
+    The Z_j are independent standard normal variables. `qf` is the function of the package fastlmmclib, `acc` its
+    absolute accuracy, and `lim` the largest number of terms. The result is nan if `qf` reports a fault.
     """
 
     def tail(x, weights):
@@ -39,13 +40,19 @@ def davies(qf, acc, lim=10**8):
 
 
 def fastlmmclib():
-    """Return {name: function of x and weights} for Davies' algorithm of the package fastlmmclib, at two accuracies."""
+    """Return {name: function of x and weights} for Davies' algorithm of the package fastlmmclib, at two accuracies.
+
+    A function returns P[sum_j weights_j Z_j**2 > x] for standard normal Z_j, or nan if the algorithm reports a fault.
+    """
     qf = import_module("fastlmmclib.quadform").qf
     return {f"Davies (fastlmmclib), acc={acc}": davies(qf, float(acc)) for acc in ("1e-9", "1e-13")}
 
 
 def chi2comb():
-    """Return {name: function of x and weights}, with one entry: Davies' algorithm in C from the package chi2comb."""
+    """Return {name: function of x and weights}, with one entry: Davies' algorithm in C from the package chi2comb.
+
+    The function returns P[sum_j weights_j Z_j**2 > x] for standard normal Z_j, or nan if the algorithm reports a fault.
+    """
     module = import_module("chi2comb")
 
     def tail(x, weights):
@@ -81,7 +88,8 @@ def gx2():
 def momentchi2():
     """Return {name: function of x and weights} for the four approximations of the package momentchi2.
 
-    A function approximates P[sum_j weights_j Z_j**2 > x]. It replaces the sum by a variable with equal first moments.
+    A function approximates P[sum_j weights_j Z_j**2 > x] for standard normal Z_j. It replaces the sum by a variable
+    with equal first moments.
     """
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")

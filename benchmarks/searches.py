@@ -82,7 +82,12 @@ def settings():
 
 
 class Run(NamedTuple):
-    """Hold what is measured in one release; the error is the l2 distance of the estimate from the exact sum."""
+    """Hold what is measured in one release of a sum.
+
+    That is its error, the l2 distance of the estimate from the exact sum; the forecast of this error; whether all
+    results are within the declared ranges; the share of the entries of the exact sum that lie in their intervals; and
+    whether the mechanism reported that the rows look normal.
+    """
 
     ratio: float  # error over its forecast, the root of the expected square
     sampling: float  # error over the typical distance of the sum of n random rows from its expectation
@@ -118,7 +123,7 @@ def release(setting, run):
 
 
 def _deviations(X):
-    """Return the standard deviations of the columns of `X`, right even if squares of entries overflow or underflow."""
+    """Return the standard deviations of the columns of `X`, also if squares of entries would overflow or underflow."""
     most = np.maximum(np.max(np.abs(X), axis=0), 1e-300)
     return np.std(X / most, axis=0) * most
 
@@ -129,10 +134,10 @@ Line = namedtuple("Line", (*FIRST, "coverage", "coverage_se", "believed", "sampl
 
 
 def line(setting, runs):
-    """Make `runs` private releases of a sum; return a `Line` with the results, and a text for each run that failed.
+    """Make `runs` private releases of a sum; return a `Line` of the table of results, and the errors of failed runs.
 
-    `setting` has the kind of data and the budget. If the mechanism says that the budget is too small, no release is
-    made, and all runs count as refused.
+    The errors are a list of texts. `setting` has the kind of data and the budget. If the mechanism says that the budget
+    is too small, no release is made, and all runs count as refused.
     """
     mechanism, found, told = setting.mechanism, [], []
     if mechanism.rho < mechanism.least_rho(setting.d):

@@ -161,7 +161,7 @@ def tumult_wide(X):
 
 
 def egm_guessed(X, center, sigma):
-    """Return the column means of `X` by egm's defaults from guesses `center` and `sigma`; neighbors replace one row."""
+    """Return private column means of `X` by egm from guesses `center` and `sigma`; neighbors differ in one row."""
     from egm import GaussianDataMechanism
 
     mechanism = GaussianDataMechanism(sigma, len(X), EPSILON, DELTA, center=center)
@@ -169,10 +169,10 @@ def egm_guessed(X, center, sigma):
 
 
 def egm_best(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by egm with its best noise; neighbors replace one row.
+    """Return the means of the ten columns of `X`, estimated by egm with its best noise from `center` and `sigma`.
 
     The noise is Gaussian or l2 noise, whichever has the smaller standard deviation. The scaling 1 / `sigma` makes the
-    error of each column proportional to `sigma`.
+    error of each column proportional to `sigma`. Neighboring data sets differ in one row.
     """
     from egm import GaussianDataMechanism
 
@@ -182,10 +182,10 @@ def egm_best(X, center, sigma):
 
 
 def egm_added(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by egm's best noise; neighbors add or remove one row.
+    """Return the means of the ten columns of `X`, estimated by egm as in `egm_best`, with a private number of rows.
 
-    The noise is Gaussian or l2 noise, whichever has the smaller standard deviation. The number of rows is not public,
-    so the noisy sums are divided by a noisy number of rows.
+    Of two neighboring data sets, one has one row more than the other. Noisy sums are divided by a noisy number of rows.
+    The noise is Gaussian or l2 noise, whichever has the smaller standard deviation.
     """
     from egm import GaussianDataMechanism
 
@@ -196,7 +196,7 @@ def egm_added(X, center, sigma):
 
 
 def opendp_guessed(X, center, sigma):
-    """Return the column means of `X` by OpenDP from guesses `center` and `sigma`; neighbors replace one row."""
+    """Return private column means of `X` by OpenDP from guesses `center` and `sigma`; neighbors differ in one row."""
     import opendp.prelude as dp
     import polars as pl
 
@@ -215,7 +215,7 @@ def opendp_guessed(X, center, sigma):
 
 
 def diffprivlib_guessed(X, center, sigma):
-    """Return the column means of `X` by diffprivlib from guesses `center` and `sigma`; neighbors replace one row."""
+    """Return private means of `X` by diffprivlib from guesses `center` and `sigma`; neighbors differ in one row."""
     from diffprivlib import tools
 
     ends = center - WIDTH * sigma, center + WIDTH * sigma
@@ -223,10 +223,10 @@ def diffprivlib_guessed(X, center, sigma):
 
 
 def pydp_guessed(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by PyDP, from guesses of their means and deviations.
+    """Return the means of the ten columns of `X`, estimated by PyDP, from guesses `center` and `sigma`.
 
     Entries are clipped to WIDTH guessed standard deviations (`sigma`) from the guessed mean (`center`) of their column.
-    Neighbors add or remove one row.
+    Of two neighboring data sets, one has one row more than the other.
     """
     from pydp.algorithms.laplacian import BoundedMean
 
@@ -240,7 +240,7 @@ def pydp_guessed(X, center, sigma):
 def pipelinedp_guessed(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by PipelineDP from guesses `center` and `sigma`.
 
-    Each column is what PipelineDP calls a partition: a group with a mean of its own. Neighbors add or remove one row.
+    Each column is what PipelineDP calls a partition, a group with its own mean. Neighbors have one row more or less.
     """
     import pipeline_dp as pdp
 
@@ -261,7 +261,7 @@ def pipelinedp_guessed(X, center, sigma):
 def tumult_guessed(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by Tumult Analytics from guesses `center` and `sigma`.
 
-    Neighbors add or remove one row.
+    Of two neighboring data sets, one has one row more than the other.
     """
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, QueryBuilder, RhoZCDPBudget, Session
@@ -281,7 +281,7 @@ def tumult_guessed(X, center, sigma):
 
 
 def egm_grouped(income, region):
-    """Return the sums of incomes in twenty regions, by egm's mechanism for groups; neighbors add or remove one row.
+    """Return private sums of incomes in twenty regions by GroupedDataMechanism; neighbors have one person more or less.
 
     The mechanism is given guesses of the mean and the standard deviation of the incomes.
     """
@@ -295,7 +295,7 @@ def egm_grouped(income, region):
 
 
 def egm_groups(income, region):
-    """Return the sums of incomes in twenty regions, by egm's Laplace mechanism; neighbors add or remove one row.
+    """Return private sums of incomes in twenty regions by LaplaceMechanism; neighbors have one person more or less.
 
     The function clips the incomes and adds them up by region, and the mechanism adds the noise.
     """
@@ -306,7 +306,7 @@ def egm_groups(income, region):
 
 
 def opendp_groups(income, region):
-    """Return the sums of incomes in twenty regions, by OpenDP; neighbors add or remove one row."""
+    """Return private sums of incomes in twenty regions by OpenDP; neighbors have one person more or less."""
     import opendp.prelude as dp
     import polars as pl
 
@@ -325,7 +325,7 @@ def opendp_groups(income, region):
 
 
 def diffprivlib_groups(income, region):
-    """Return the sums of incomes in twenty regions, by diffprivlib; neighbors add or remove one row."""
+    """Return private sums of incomes in twenty regions by diffprivlib; neighbors have one person more or less."""
     from diffprivlib import tools
 
     groups = [income[region == k] for k in range(GROUPS)]
@@ -333,7 +333,7 @@ def diffprivlib_groups(income, region):
 
 
 def pydp_groups(income, region):
-    """Return the sums of incomes in twenty regions, by PyDP; neighbors add or remove one row."""
+    """Return private sums of incomes in twenty regions by PyDP; neighbors have one person more or less."""
     from pydp.algorithms.laplacian import BoundedSum
 
     total = BoundedSum(epsilon=EPSILON, lower_bound=0.0, upper_bound=LARGEST, dtype="float")
@@ -341,7 +341,7 @@ def pydp_groups(income, region):
 
 
 def pipelinedp_groups(income, region):
-    """Return the sums of incomes in twenty regions, by PipelineDP; neighbors add or remove one row."""
+    """Return private sums of incomes in twenty regions by PipelineDP; neighbors have one person more or less."""
     import pipeline_dp as pdp
 
     accountant = pdp.NaiveBudgetAccountant(EPSILON, DELTA)
@@ -359,7 +359,7 @@ def pipelinedp_groups(income, region):
 
 
 def tumult_groups(income, region):
-    """Return the sums of incomes in twenty regions, by Tumult Analytics; neighbors add or remove one row."""
+    """Return private sums of incomes in twenty regions by Tumult Analytics; neighbors have one person more or less."""
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, KeySet, PureDPBudget, QueryBuilder, Session
 

@@ -94,9 +94,9 @@ class AdaptiveDataMechanism(Declared):
     `neighbors`, whatever the data are. Data outside the declared ranges, or far from normal, cost
     accuracy and never privacy. If more rows are far from the center than would be for normal rows, the
     clip norm is chosen for the worst case, in which the parts that clipping removes all point in one
-    direction. In any case, the rows that are summed are clipped to a norm 1.4 times smaller, so that
-    there is less noise, and a noisy sum of what this removes is released at no further cost (chapter
-    10 of the book). It is added in columns where it is clearly more than noise, as in a skewed one.
+    direction. In any case, the summed rows are clipped once more, to a norm 1.4 times smaller than the
+    clip norm, so that there is less noise. A noisy sum of what this second step removes is released at
+    no further cost (chapter 10 of the book), and added in columns where it is clearly larger than its noise.
 
     With `radius` the mechanism runs if `rho` is at least ``least_rho(d)`` for d columns. Then the
     search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search
@@ -108,9 +108,9 @@ class AdaptiveDataMechanism(Declared):
     **Ranges.** With `ranges` the rows are standardized by a public map: the middle of its range is
     subtracted from each column, which is then divided by half of the range. So an error of a
     hundredth of the range counts the same in each column. All results are in the units of the data
-    again. Each sum lies within n times its range; a noisy n counts as up to five standard
-    deviations larger. No `rho` from 1e-15 on is too small: without a search, the sum is that of
-    rows clipped to the ranges, entry by entry. For "replace_one", its noise has the standard
+    again. Each sum is clipped to n times its range; if n is noisy, to what is possible for any n
+    within five standard deviations. No `rho` from 1e-15 on is too small: without a search, the sum is
+    that of rows clipped to the ranges, entry by entry. For "replace_one", its noise has the standard
     deviation :math:`\sqrt{d / (2 \rho)}` times the width of the range in each column. All of `rho`
     goes into this sum if `rho` is below ``least_rho(d)``. Otherwise a part of `rho` buys a noisy
     mean of the clipped rows and other private numbers. Unless these promise that a search is far
@@ -138,10 +138,10 @@ class AdaptiveDataMechanism(Declared):
 
     **Basis.** A basis is used if :math:`n \sqrt{\rho}` is above about :math:`280 \sqrt d`
     (:math:`210 \sqrt d` for "add_remove"). With "learn" the mechanism asks for noisy second moments
-    of the columns, divided by their standard deviations and clipped, and keeps the directions that
-    stand out of the noise [3]_. It takes the eigenvectors of the resulting covariance matrix if the
-    squared error by noise, from Lemma 4.1 of Poulsen's report (2023), is then less by a fifth or
-    more. Before the sum, the mechanism counts long rows, once by their norms along this basis and
+    of the columns, divided by their standard deviations and clipped, and keeps the directions whose
+    variance is clearly above the noise [3]_. It takes the eigenvectors of the resulting covariance
+    matrix if the squared error by noise, from Lemma 4.1 of Poulsen's report (2023), is then less by a
+    fifth or more. Before the sum, the mechanism counts long rows, once by their norms along this basis and
     once by their norms in the columns. The basis is given up if the counts promise little gain by
     it, as for columns of zeros and ones, or a clearly larger error, as for some columns with long
     tails. A basis is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above
@@ -218,9 +218,9 @@ class AdaptiveDataMechanism(Declared):
     def least_rho(self, d: int) -> float:
         """Compute the least budget rho for which a search is made for the center and the spread of d columns.
 
-        With `radius`, `release` refuses a smaller budget. With `ranges`, a search is considered from
-        this budget on. Under "add_remove" the result includes the cost of the noisy number of rows,
-        and is enough for a search if this number is at least 0.9 `n`.
+        With `radius`, `release` refuses a smaller budget. With `ranges`, `release` considers a search
+        only if the budget is at least this. Under "add_remove" the result includes the cost of the
+        noisy number of rows, and is enough for a search if this number is at least 0.9 `n`.
 
         Parameters
         ----------
@@ -285,8 +285,8 @@ class AdaptiveDataMechanism(Declared):
         The steps of the search are computed with the expected answers to its queries, without
         data. These are the answers for normal rows with the mean `center`, and either the standard
         deviations `sigma` and independent coordinates, or the covariance matrix `covariance`. With
-        `ranges` there is no search if it would not pay. Then the forecast is the variance of the
-        noise, which is exact if the data lie in the ranges.
+        `ranges` there is no search unless it promises a far smaller error. Without one, the forecast is
+        the variance of the noise, which is exact if the data lie in the ranges.
 
         Examples
         --------
@@ -333,7 +333,7 @@ class AdaptiveDataMechanism(Declared):
         Notes
         -----
         `egm.budget` calls this method before it records the cost of a release, so that a mistake in
-        the argument uses no budget.
+        the arguments uses no budget.
 
         Examples
         --------

@@ -212,10 +212,11 @@ def _scaled(one: Array, other: Array, split: int) -> list[Array]:
 
 
 def _near(releases: Array) -> NDArray[np.bool]:
-    """Return for each of the `releases`, shape (2 m, k), False if it is far away from nearly all others, or else True.
+    """Return whether each of the `releases`, shape (2 m, k), is near the median of all: truth values of shape (2, m).
 
-    The result has the shape (2, m): the first m releases are those for one data set, the others those for its neighbor.
-    If one percent or more of either half are far away, which is possible only for k > 1, all entries are True.
+    The first m releases are those for one data set, the others those for its neighbor. A release is not near if one of
+    its k numbers is a thousand times farther from the median of its column than nearly all others in this column. If
+    one percent or more of either half are not near, which is possible only for k > 1, all entries are True.
     """
     distances = np.abs(releases - _ranked(releases, 0.5))
     usual = _ranked(distances, _USUAL)
@@ -224,8 +225,9 @@ def _near(releases: Array) -> NDArray[np.bool]:
 
 
 def _ranked(numbers: Array, share: float) -> Array:
-    """Return a quantile of each column: the smallest entry that is at least as large as this `share` of the others.
+    """Return a quantile of each column of `numbers`, shape (m, k), as a vector of k entries of `numbers`.
 
+    It is the smallest entry of the column that at least the fraction `share` of the other entries do not exceed.
     `np.quantile` would be slower.
     """
     rank = math.ceil(share * (len(numbers) - 1))
@@ -298,8 +300,8 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     these calls. Then noise is drawn `size` times by the sampler that the release uses, multiplied by
     the coefficients, and added to the value. The first five results are compared with calls of
     `release` on this noise, which must also ask for the same laws and scales. For secure noise, a
-    second call of `replay` with equal laws, scales and `size` uses the draws of the first again, as
-    `lower_bound` allows for two data sets.
+    second call of `replay` with equal laws, scales and `size` uses the draws of the first again. So
+    the releases for two data sets depend on each other, which `lower_bound` allows.
 
     Examples
     --------

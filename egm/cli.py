@@ -7,11 +7,11 @@ for the operator alone. The exit code is 0 for success, 2 for a mistake in an op
 for an unexpected error, 130 after Ctrl-C, 143 after SIGTERM, and 129 after SIGHUP.
 
 Names of columns and of files, and keys of groups, may come from people who are not trusted. When
-they are printed or written, they cannot give orders to a terminal, because characters that cannot
-be printed appear as the escapes of Python. They cannot give orders to a spreadsheet either, because
-in CSV a name or key that looks like a formula gets an apostrophe in front. So that egm can undo
-both when it reads a CSV file, a name in CSV that begins with an apostrophe gets another one, and
-each backslash in a name is doubled.
+they are printed or written, a terminal finds no control characters in them, because characters that
+cannot be printed appear as the escapes of Python. A spreadsheet does not take them for formulas,
+because in CSV a name or key that looks like a formula gets an apostrophe in front. So that egm can
+undo both changes when it reads a CSV file, a name in CSV that begins with an apostrophe gets
+another one, and each backslash in a name is doubled.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ def _sum(args: Namespace) -> None:
 
 
 def _warn_of_a_refusal(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> None:
-    """Warn if `mechanism` refuses a secure release, because rounding to integers would use too much of delta."""
+    """Warn if `mechanism` would refuse a release with secure noise.
+
+    The reason can be that rounding to integers would use too much of delta, or that the noise is too large.
+    """
     try:
         with explained(()):
             mechanism.check_noise(None)
@@ -161,9 +164,9 @@ def _warn_of_a_refusal(mechanism: GaussianDataMechanism | GroupedDataMechanism) 
 def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMechanism) -> dict[str, float]:
     """Return the noisy numbers of rows and of clipped rows in `release`, as a dictionary from name to number.
 
-    "count" is the number of rows. "clipped" is the number of clipped rows, "clipped_std" the standard deviation of its
-    noise, and "excess" what `mechanism.excess_clipped` returns. What was not released is left out; for a release of
-    groups the dictionary is empty.
+    "count" is the number of rows. "clipped" is the number of clipped rows, and "clipped_std" the standard deviation of
+    its noise. "excess" says by how many standard deviations "clipped" is above the number that the guesses of
+    `mechanism` explain. A number that was not released is left out; for a release of groups the dictionary is empty.
     """
     if isinstance(release, GroupedRelease):
         return {}
@@ -263,9 +266,10 @@ def _require_in_range(mechanism: AdaptiveDataMechanism, sigma: Array, names: Seq
 
 
 def _plan_sum(args: Namespace) -> None:
-    """Write the expected errors of `egm sum` for the options in `args` and, to compare, for other scalings and noises.
+    """Write the expected errors of `egm sum` for the options in `args`.
 
-    A scaling is a set of multipliers of the columns, which are applied before clipping.
+    To compare, also write the errors with other laws of the noise and other scalings. A scaling is a set of multipliers
+    of the columns, which are applied before clipping.
     """
     names, sigma = inputs.planned(args)
     with explained(names):
@@ -291,7 +295,7 @@ def _plan_sum(args: Namespace) -> None:
 
 
 def _budget(args: Namespace) -> None:
-    """Run `egm budget new` or `egm budget show`: make a privacy budget's file (the journal), or write what it holds."""
+    """Run `egm budget new` or `egm budget show`: make the file of a privacy budget, or write what this file holds."""
     if args.action == "new":
         journal.make(args)
         return

@@ -184,8 +184,8 @@ def correlated_clipping(
     multipliers, let the columns of W be the eigenvectors of :math:`R^T B^2 R`. A row minus the center is
     then :math:`R W V`, where V has independent normal entries of variance 1. So the squared norm of
     the scaled row is a generalized chi-square variable whose weights are the eigenvalues. The squared
-    length of the removed part is a quadratic form in V, times :math:`L^2` as in
-    `egm.gx2.clip_moments`; its mean is a contour integral like those of that function.
+    length of the part that clipping removes is a quadratic form in V, times :math:`L^2`, where L is the
+    removed share of the row's length. Its mean is a contour integral like those in `egm.gx2.clip_moments`.
 
     Examples
     --------
@@ -293,7 +293,10 @@ def loss_of_a_row(
 def _loss_of_a_row(
     sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
 ) -> tuple[Array, Array]:
-    """Compute the two results of `loss_of_a_row` with the same arguments, but for the one factor 1."""
+    """Compute the variance and the squared mean of the error that clipping causes in each coordinate of one row.
+
+    The arguments and results are those of `loss_of_a_row`, for true standard deviations that are equal to `sigma`.
+    """
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2
     offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))
@@ -351,9 +354,9 @@ def best_clip_norm(
 
     Notes
     -----
-    The smallest clip norm that is tried is 0.001 times a row's typical norm, which clips nearly all
-    rows. The largest clip norm that is tried is the norm that a row exceeds with probability 0.001/n
-    if the center is the mean, plus the norm of the scaled offset.
+    The smallest clip norm that is tried is 0.001 times the root mean square norm of a scaled row with
+    mean 0, which clips nearly all rows. The largest clip norm that is tried is the norm that a row
+    exceeds with probability 0.001/n if the center is the mean, plus the norm of the scaled offset.
 
     A local search is enough, because the error is a convex function of C for every offset. For a
     row x let :math:`U = x - \mathrm{center}`, and let y be U times `scaling`. Then the expected

@@ -138,12 +138,12 @@ def solve(
     clip probability, and for ``clip_probability="optimal"`` and all columns together, the error falls
     with epsilon, so that the result is the least solution. This also holds for ``noise="best"``, for which the error
     rises once, at the epsilon above which l2 noise is not considered: the search first finds out
-    whether the least solution is below or above this epsilon. Under "optimal" the error of a single
-    column can grow with epsilon for a while, and the forecast of an AdaptiveDataMechanism has small
-    jumps; in these two cases the search may miss a smaller solution.
+    whether the least solution is below or above this epsilon. With ``clip_probability="optimal"`` the
+    error of a single column can grow with epsilon for a while, and the forecast of an
+    AdaptiveDataMechanism has small jumps; in these two cases the search may miss a smaller solution.
 
     A search takes at most 40 forecasts, or 80 for very many rows: a few tenths of a second, and some
-    seconds under "optimal" or for an AdaptiveDataMechanism.
+    seconds with ``clip_probability="optimal"`` or for an AdaptiveDataMechanism.
 
     The measure "interval" is half of the width of the interval that a release has for
     column j (`egm.mechanisms.DataRelease.interval`), for normal noise and a public number of rows. It
@@ -329,7 +329,7 @@ def _error_of(
 
 
 def _fields(mechanism: AnyMechanism) -> tuple[str, ...]:
-    """Return the names of the fields of `mechanism` that `solve` can find; raise a TypeError if there are none."""
+    """Return the names of the fields of `mechanism` that `solve` can solve for; raise a TypeError if there are none."""
     if isinstance(mechanism, AdaptiveDataMechanism):
         return "rho", "n"
     if isinstance(mechanism, GaussianDataMechanism):

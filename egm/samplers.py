@@ -71,8 +71,8 @@ def secure_gaussian(std: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact, except that a draw beyond the 64-bit integers, at least
-        ``32 * std`` away from 0, becomes the last of these integers on its side of 0.
+        The draws. Their law is exact, except that a draw outside the range of 64-bit integers, which
+        is at least ``32 * std`` away from 0, is replaced by the nearest 64-bit integer.
 
     Raises
     ------
@@ -168,8 +168,8 @@ def secure_laplace(scale: float, size: int) -> list[int]:
     Returns
     -------
     list of int
-        The draws. Their law is exact, except that a draw beyond the 64-bit integers, at least
-        ``512 * scale`` away from 0, becomes the last of these integers on its side of 0.
+        The draws. Their law is exact, except that a draw outside the range of 64-bit integers, which
+        is at least ``512 * scale`` away from 0, is replaced by the nearest 64-bit integer.
 
     Raises
     ------
@@ -418,9 +418,10 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
 
 
 def _simulated(draw: Callable[[float, Any], Any], **named: Any) -> Any:
-    """Return noise around 0 by `draw`, a method of a Generator; the scales are passed by keyword, for error messages.
+    """Draw noise with the mean 0 by `draw`, a method of a NumPy Generator that takes a mean and scales.
 
-    The scales are checked only after NumPy has refused them, because a check takes longer than a draw.
+    The scales are the one keyword argument, and error messages show its name. They are checked only after NumPy has
+    refused them, because a check takes longer than a draw.
     """
     ((_, scale),) = named.items()
     try:
