@@ -53,8 +53,9 @@ lint: $(READY)
 package: $(READY)
 	@$(pytest) -m "not slow" egm tests/egm
 
+# Kernels and browsers that start keep a worker waiting, so there is one worker more than processors.
 everything: $(READY)
-	@$(pytest)
+	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(pytest)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
