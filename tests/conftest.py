@@ -16,7 +16,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 
 def slow(*cases):
-    """Return `cases` as cases of pytest.mark.parametrize that `make check` leaves out.
+    """Return a list of `cases` for pytest.mark.parametrize, each with the mark "slow": `make check` leaves them out.
 
     A case is the value of one argument, or a tuple with the values of several arguments.
     """
@@ -25,7 +25,7 @@ def slow(*cases):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure Gaussian noise by zeros, and return a list; each draw appends (standard deviation, size) to it."""
+    """Replace secure Gaussian noise by zeros; return a list to which each draw appends (standard deviation, size)."""
     drawn = []
     monkeypatch.setattr("egm.samplers.secure_gaussian", lambda std, size: drawn.append((std, size)) or [0] * size)
     return drawn

@@ -21,7 +21,10 @@ MADE_BY_SPHINX = ["genindex", "search"]
 
 
 def pytest_collection_modifyitems(items):
-    """Move tests of the PDF files to the front: if a worker began to make a PDF late, all others would wait for it."""
+    """Move the tests of PDF files to the front of `items`, the list of tests that pytest has collected.
+
+    A PDF takes long to make: if one of the parallel processes began it late, all other processes would wait for it.
+    """
     items.sort(key=lambda test: not {"typeset", "article"} & {*getattr(test, "fixturenames", ())})
 
 
@@ -62,7 +65,7 @@ def executed(book):
 
 
 def contents():
-    """Return all pages and chapters in the table of contents (_toc.yml), as paths without suffix, in their order."""
+    """Return a list of all pages and chapters in the table of contents (_toc.yml), as paths without suffix."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     return [toc["root"], *(page["file"] for entry in entries for page in [entry, *entry.get("sections", [])])]
@@ -70,31 +73,35 @@ def contents():
 
 @pytest.fixture(scope="session")
 def toc():
-    """Return, as a fixture, the list of `contents`: all pages and chapters, but not the pages made by Sphinx.
+    """Return the list of all pages and chapters in the table of contents (_toc.yml), in the order of the book.
 
-    A page is a path without suffix, such as "book/index". The order is that of the book.
+    A page is a path without suffix, such as "book/index". Pages that Sphinx makes by itself, such as the page of the
+    search, are not in the list.
     """
     return contents()
 
 
 @pytest.fixture(params=chapters(), ids=lambda path: path.stem)
 def chapter(request):
-    """Return the path of each committed chapter (a notebook) in turn: a test runs for each chapter."""
+    """Return the path of a committed chapter (a notebook); pytest runs a test with this fixture for each chapter."""
     return request.param
 
 
 @pytest.fixture(params=contents() + MADE_BY_SPHINX)
 def page_name(request):
-    """Return the path without suffix of each page in turn, also of those made by Sphinx: a test runs for each page."""
+    """Return the path of a page without suffix; pytest runs a test with this fixture for each page of the book.
+
+    Pages that Sphinx makes by itself, such as the page of the search, are among them.
+    """
     return request.param
 
 
 @pytest.fixture(scope="session")
 def browser(do_without):
-    """Yield a profile of a browser (Chromium, run by the library Playwright) without network.
+    """Yield a browser context of the library Playwright: the browser Chromium with settings of its own, and no network.
 
-    Tests share this profile, because pages then load their scripts faster. If no browser is installed, `do_without`
-    skips the test, or makes it fail in continuous integration.
+    All tests share this context, because pages then load their scripts faster. If no browser is installed, the function
+    `do_without` skips the test, or makes it fail in continuous integration.
     """
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:
@@ -109,7 +116,7 @@ def browser(do_without):
 def xelatex(do_without):
     """Check that the programs which make and read the PDF are installed: XeLaTeX, latexmk and pdftotext.
 
-    If one is missing, `do_without` skips the test, or makes it fail in continuous integration.
+    If one is missing, the function `do_without` skips the test, or makes it fail in continuous integration.
     """
     try:
         pdf.require_tex("pdftotext")

@@ -17,10 +17,10 @@ def parsed(text):
 
 
 def dead_links(files):
-    """Return (page, link) for each relative link of the pages in `files`, {path: bytes}, that leads to nothing there.
+    """Return a list of (page, link) for the relative links on HTML pages in `files` whose targets are not in `files`.
 
-    If the link names an anchor (#id), the file must have an element with this id. Relative addresses of images, scripts
-    and styles are links, too.
+    `files` is a dictionary from path to content in bytes. If a link names an anchor (#id), its target must also have an
+    element with this id. Relative addresses of images, scripts and styles are links, too.
     """
     pages = {name: parsed(data.decode()) for name, data in files.items() if name.endswith(".html")}
     anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in pages.items()}

@@ -66,7 +66,7 @@ def go(page, path, anchor=""):
 
 
 def resize(page, width):
-    """Change the width of the window of `page` to that of `width`, a key of WIDTHS, and wait for the new layout."""
+    """Change the width of the window of `page` to WIDTHS[`width`] pixels, and wait for the new layout."""
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
     page.evaluate(SETTLED)
 
@@ -93,10 +93,11 @@ def violations(page, **options):
 
 
 def look_at(page, path):
-    """Examine a page at three widths and in two themes; return a dictionary from each check to the faults found.
+    """Look for faults of a page at three widths and in two themes; return a dictionary from check to faults found.
 
-    `page` is the page in the browser, and `path` its HTML file. The keys are checks, such as "tex" or ("axe", "phone").
-    A check without faults has an empty list or dictionary.
+    `page` is the page in the browser, and `path` its HTML file. A key is the name of a check, such as "tex" for errors
+    in formulas, or ("axe", "phone") for the rules of accessibility on a phone. A check without faults has an empty list
+    or dictionary.
     """
     facts = {
         "tex": page.locator(f"mjx-container:has({TEX_ERRORS})").all_text_contents(),
@@ -156,7 +157,7 @@ SOUND = "<p>A line</p><label>n <input type='range'></label><svg width='99'><text
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_faults_are_seen(browser, fault):
-    """The function `looking.wrong` in looking.js finds each kind of fault of layout, and none on a sound page.
+    """The function `looking.wrong` in looking.js finds each kind of fault of layout, and none on a page without faults.
 
     `fault` is the name of a kind of fault in PLANTED, which has HTML code with this fault.
     """
@@ -181,9 +182,10 @@ FAINT = {
 def test_low_contrast_is_seen(browser, fault):
     """A text of low contrast is found even if all other elements of its kind on the page have enough contrast.
 
-    To save time, axe-core checks only a sample of the elements: `looking.sample` keeps one of all that are alike in
-    name, class and style. The sample must keep the faulty element: a text of low contrast, or a link that looks like
-    the text around it. `fault` is the name of a faulty page in FAINT, and `browser` is the browser.
+    To save time, axe-core, a checker of accessibility, gets only one element of each kind, which `looking.sample`
+    chooses. Elements of a kind have equal tag names, classes and styles, and so have their ancestors. The sample must
+    have the faulty element: a text of low contrast, or a link that looks like the text around it. `fault` is the name
+    of a faulty page in FAINT.
     """
     page = browser.new_page()
     styles = "tr:nth-child(2n) { color: #bbb } a { color: #222; text-decoration: none }"
@@ -221,7 +223,7 @@ def test_tab_reaches_everything(book, browser, name, width):
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_folds_open_by_keyboard(book, browser, key):
-    """A fold (a box of code that a reader can open and close) is opened by the key `key`, and closed by it, too."""
+    """The key `key` opens a fold (a box of code that a reader can open and close); a second press closes the fold."""
     with opened(browser, book / "notebooks" / "02-gaussian-mechanism.html") as page:
         fold = page.locator("article details").first
         fold.locator("summary").focus()
@@ -351,7 +353,10 @@ def test_search_finds_the_chapter(book, browser, width):
     ],
 )
 def test_search_finds_what_the_report_numbers(book, browser, words, place):
-    """A search for a label of Poulsen's report, such as "lemma 4.1", lists first the book's item with this label."""
+    """A search for a label of Poulsen's report, such as "lemma 4.1", lists first the book's item with this label.
+
+    `words` is the text that is searched for, and `place` is the end of the address of the expected first result.
+    """
     with opened(browser, book / "search.html") as page:
         page.goto(f"{page.url}?q={words}")
         first = page.locator("#search-results li a").first
@@ -360,10 +365,10 @@ def test_search_finds_what_the_report_numbers(book, browser, words, place):
 
 
 def test_what_goes_on_fades_out(book, browser):
-    """On a phone, a box fades out at its right edge only if its content is wider than the box.
+    """On a phone, the right edge of a box is faded, as a sign to scroll, only if its content is wider than the box.
 
-    The test takes all boxes of chapter 10 that fade out; there is at least one. A formula no longer fades out if a
-    reader scrolls to its right end.
+    The test takes all boxes of chapter 10 with a faded edge; there is at least one. If a reader scrolls to the right
+    end of a formula, its edge is no longer faded.
     """
     with opened(browser, book / "notebooks" / "10-beyond-the-report.html", "phone") as page:
         fading = page.locator(".more")
@@ -399,7 +404,8 @@ def test_link_shows_what_it_leads_to(book, browser):
 def test_sources_of_a_figure_are_there(book, browser):
     """Below a figure are four links: to its code, to its data as CSV, and to the drawing as SVG and as PDF.
 
-    The link to the code opens the folded cell that draws the figure. The test takes the figure "left" of chapter 10.
+    The link to the code opens the closed box with the code that draws the figure. The test takes the figure of chapter
+    10 with the id "fig-left".
     """
     with opened(browser, book / "notebooks" / "10-beyond-the-report.html") as page:
         links = page.locator("#fig-left .figure-source a")

@@ -1,4 +1,4 @@
-"""Test the chapters as they are committed, as papermill runs them, and how a build treats them after a change."""
+"""Test the committed chapters (notebooks), their runs by papermill, and which chapters a build executes again."""
 
 import ast
 import math
@@ -71,7 +71,10 @@ def test_cells_are_short_and_define_nothing(chapter):
 
 
 def test_folded_code_has_a_title(chapter):
-    """Each folded code cell has a title, and no title occurs twice in a chapter except "Code of this figure"."""
+    """Each folded code cell has a title, and no title occurs twice in a chapter except "Code of this figure".
+
+    The book shows only the title of a folded cell until a reader opens the cell.
+    """
     folded = [cell for cell in code_cells(chapter) if "hide-input" in cell.metadata.get("tags", [])]
     titles = [cell.metadata.get("mystnb", {}).get("code_prompt_show", "") for cell in folded]
     assert all(titles)
@@ -173,14 +176,17 @@ def run(chapter, values, cells=None):
 
 
 def start(chapter, **values):
-    """Execute a chapter with the parameters `values` up to the cell that checks the parameters (see `run`)."""
+    """Execute a chapter up to the cell that checks its parameters, with the values `**values` in place of the defaults.
+
+    `chapter` is the path of the notebook.
+    """
     run(chapter, values, cells=3)
 
 
 def test_unknown_parameter_is_refused(chapter):
-    """If a chapter is given a parameter that it does not have, it raises a ValueError that names the parameter.
+    """If a chapter is executed with a parameter that it does not have, it raises a ValueError that names the parameter.
 
-    papermill, the program that executes notebooks, would only warn, and use the defaults.
+    papermill, the program that executes notebooks, would only warn, and use the defaults of the chapter's parameters.
     """
     start(chapter)
     with pytest.raises(ValueError, match="unknown parameter d_mx = 50"):
@@ -215,9 +221,10 @@ def test_parameter_from_elsewhere(tmp_path):
 )
 @pytest.mark.filterwarnings("ignore::egm.study.parameters.SentenceWarning", "ignore:delta = ")
 def test_chapter_runs_to_its_end_with_other_parameters(monkeypatch, number, values):
-    """The chapter that begins with `number` runs to its end with the parameters `values`, each of which is allowed.
+    """The chapter whose file name begins with `number` runs to its end with the allowed parameters `values`.
 
-    All numbers in its text are finite. The chapter may warn of sentences that are true only with the book's parameters.
+    All numbers that it computes for its text are finite. It may warn that a sentence of the chapter is not true with
+    these parameters.
     """
     glued = {}
     monkeypatch.setattr("myst_nb.glue", lambda name, value, display: glued.update({name: value}))
@@ -277,9 +284,10 @@ def test_failing_chapter_stops_the_build(project):
 
 
 def test_sentence_that_does_not_hold_stops_the_build_but_no_reader(project, tmp_path):
-    """If a chapter has a false sentence, a build fails and names the sentence, but papermill runs the whole chapter.
+    """If `check_sentence` finds a sentence of a chapter false, a build of the book fails with an error that quotes it.
 
-    So a reader may choose parameters with which the sentence is not true.
+    papermill, with which readers run a chapter, only warns, and runs the chapter to its end. So a reader may choose
+    parameters with which the sentence is not true.
     """
     check = 'from egm.study.parameters import check_sentence\ncheck_sentence("x is 2", x == 2)'
     write_chapter(project, "02-says", "x = 1", check)
@@ -351,9 +359,9 @@ def executed_again(project):
 def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
     """After a change of `file`, a build executes the chapters again whose numbers are in the string `again`.
 
-    If `file` is a module of the package, these are the chapters that load the module. If it is constraints.txt, a data
-    file or a new file of the package, these are all chapters. `uses` is the folder of a project with two executed
-    chapters.
+    If `file` is a module of the package, a build executes the chapters that load the module. If `file` is
+    constraints.txt, a data file or a new file of the package, a build executes all chapters. `uses` is the folder of a
+    project with two executed chapters, and `file` is a path in it.
     """
     assert executed_again(uses) == ""
     (uses / file).parent.mkdir(exist_ok=True)
@@ -365,7 +373,8 @@ def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, aga
 def test_module_that_changes_during_the_run_is_loaded_again(uses):
     """If a module of the package changes while a chapter runs, the next build executes the chapter again.
 
-    The reason is that the stored result may have been computed with the old module.
+    The reason is that the stored result may have been computed with the old module. `uses` is the folder of a project
+    with executed chapters.
     """
     late = uses / "package" / "egm" / "part" / "late.py"
     change = f"from pathlib import Path\nPath({str(late)!r}).write_text('x = 5')\nfrom egm import first"
@@ -377,7 +386,8 @@ def test_module_that_changes_during_the_run_is_loaded_again(uses):
 def test_what_is_gone_is_noticed(uses):
     """A build executes a chapter again if the record of the chapter's last run, a file *.run.json, is deleted.
 
-    If a module of the package is deleted, a build executes all chapters again.
+    If a module of the package is deleted, a build executes all chapters again. `uses` is the folder of a project with
+    two executed chapters.
     """
     (record,) = (uses / "_build" / "executed").glob("02-*.run.json")
     record.unlink()
@@ -389,7 +399,8 @@ def test_what_is_gone_is_noticed(uses):
 def test_change_of_the_text_executes_no_chapter_again(uses):
     """If only text or captions of a chapter change, a build copies the stored outputs instead of executing the chapter.
 
-    The notebook with these outputs is equal to the one that a new execution would make.
+    The notebook with these outputs is equal to the one that a new execution would make. `uses` is the folder of a
+    project with executed chapters.
     """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
@@ -409,7 +420,8 @@ def test_change_of_the_text_executes_no_chapter_again(uses):
 def test_change_of_the_code_executes_the_chapter_again(uses, change):
     """If the source, the tags or the id of a code cell change, a build executes the chapter again.
 
-    Tags and ids matter because recorded results and links refer to them. `change` is "source", "id" or "tags".
+    Tags and ids matter because recorded results and links refer to them. `change` is what is changed: "source", "id" or
+    "tags". `uses` is the folder of a project with executed chapters.
     """
     chapter = uses / "notebooks" / "02-uses.ipynb"
     notebook = nbformat.read(chapter, as_version=4)
@@ -449,9 +461,10 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
 
 
 def test_silent_chapter_is_started_again(project, monkeypatch):
-    """A chapter that waits without computing is started again, and given up if it waits again.
+    """If a chapter computes nothing for SILENT seconds, a build stops the chapter, and starts it again.
 
-    Of two chapters, "waits" waits in its first start only, and "silent" in each start.
+    After STARTS starts of the chapter, here two, the build fails with a ChapterError. Of two chapters, "waits" computes
+    nothing in its first start only, and "silent" in each start. `project` is the folder of a small project.
     """
     monkeypatch.setattr(execute, "SILENT", 5.0)  # a kernel that starts may wait for the disk for a second or two
     monkeypatch.setattr(execute, "STARTS", 2)
@@ -465,7 +478,7 @@ def test_silent_chapter_is_started_again(project, monkeypatch):
 
 
 def test_process_that_computes_is_not_silent(monkeypatch):
-    """A process that computes for a long time is not ended, although it writes nothing."""
+    """`execute.wait` does not end a process that computes for longer than SILENT seconds and writes nothing."""
     monkeypatch.setattr(execute, "SILENT", 1.0)
     busy = "import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end:\n    pass\n"
     with subprocess.Popen([sys.executable, "-c", busy]) as process:
@@ -475,7 +488,7 @@ def test_process_that_computes_is_not_silent(monkeypatch):
 
 @pytest.fixture
 def small_book(project):
-    """Build a book of two pages with the least settings that Jupyter Book needs, and return the folder `project`."""
+    """Build a book of two pages in the folder `project`, with only the settings that it needs; return the folder."""
     (project / "book").mkdir()
     (project / "book" / "index.md").write_text("# Title\n\n{ref}`there`\n\n```{include} part.md\n```\n")
     (project / "book" / "part.md").write_text("Old part.\n")
@@ -493,9 +506,10 @@ def read_again(project):
 
 
 def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_book):
-    """After a change of a file, Sphinx reads only the pages that depend on the file.
+    """After a change of a file, a build reads only the pages that depend on the file.
 
     All pages depend on the settings (_config.yml). The HTML has the same bytes as that of a complete build.
+    `small_book` is the folder of a book of two pages.
     """
     for file, text, count in [
         ("other.md", "(there)=\n# Another\n", 1),
@@ -521,7 +535,7 @@ def test_warning_stops_every_build_until_it_is_mended(small_book):
     """If Sphinx warns of a page, this build and all later builds fail until the cause of the warning is removed.
 
     This holds even if the page has not changed since, or if the cause is a label that was deleted on another page. A
-    build that fails removes the HTML of earlier builds.
+    build that fails removes the HTML of earlier builds. `small_book` is the folder of a book of two pages.
     """
     page = small_book / "book" / "index.md"
     text = page.read_text()

@@ -68,18 +68,20 @@ def test_entry_agrees_with_the_chapters(book_ledger, key):
 
 
 def test_entries_were_read_since_their_checks_changed(book_ledger):
-    """No entry of the ledger, its statement and its check have changed since a person last compared the three.
+    """No entry of the ledger of claims and errata, and no check of an entry, has changed since they were last compared.
 
-    At the last comparison, a digest of them was written to the file ledger/lock. If it differs from the present one, a
-    person must compare again, and run `python -m tools.ledger lock`. The file has no other digests.
+    When a person has compared an entry with its check, a digest of both is written to the file ledger/lock. If it
+    differs from the present digest, a person must compare again, and run `python -m tools.ledger lock`. Each digest in
+    the file belongs to an entry.
     """
     assert ledger.unread(book_ledger) == []
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """Each recorded result of a chapter and each numbered statement of Poulsen's report has one entry in the ledger.
+    """The ledger has an entry for each result that a chapter records, and for each statement of Poulsen's report in it.
 
-    The ledger is a list of claims and errata. No two entries have the same id.
+    The ledger is a list of claims and errata, and the statements are those with a number in the report. No two entries
+    have the same id.
     """
     assert ledger.strangers(book_ledger) == []
 
@@ -178,14 +180,15 @@ def complaints(project):
 
 
 def test_sound_ledger_has_no_complaint(project):
-    """`complaints` finds no fault in the small project as it is, so other tests see only the faults that they plant."""
+    """`complaints` finds no fault in the ledger of the small project `project`; other tests plant faults in it."""
     assert complaints(project) == []
 
 
 def test_command_lists_what_changed_until_it_is_accepted(project, monkeypatch, capsys):
-    """`python -m tools.ledger` lists an entry that has changed, and a key without an entry, until `lock` accepts all.
+    """`python -m tools.ledger` reports an entry that has changed, and an id in the file ledger/lock without an entry.
 
-    For another argument it ends with the exit code 2.
+    After `python -m tools.ledger lock`, with which a person accepts all entries as they are, it reports nothing. For
+    an unknown argument it ends with the exit code 2. `project` is a small project with a ledger of claims and errata.
     """
     monkeypatch.setattr(ledger, "ROOT", project)
     edit(project / "ledger" / "claims.yml", "is four", "is five")
@@ -242,10 +245,10 @@ def test_command_lists_what_changed_until_it_is_accepted(project, monkeypatch, c
     ],
 )
 def test_change_in_a_chapter_is_noticed(project, changes, expected):
-    """If a chapter is changed so that it contradicts the ledger of claims and errata, `complaints` reports it.
+    """If a chapter is changed so that it contradicts its ledger of claims and errata, `complaints` reports it.
 
-    Each key of `changes` is a text of the chapter, which is replaced by its value: for instance, a check is deleted.
-    `expected` has the complaints.
+    It also reports an entry that must be compared with its check again. Each key of `changes` is a text of the chapter
+    in `project`, which is replaced by its value: for instance, a check is deleted. `expected` has the reports.
     """
     for old, new in changes.items():
         edit(project / "notebooks" / "09-nine.ipynb", old, new)
@@ -268,8 +271,8 @@ def test_change_in_a_chapter_is_noticed(project, changes, expected):
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
     """If a cell is changed on which a check depends, `complaints` reports all entries of the ledger with this check.
 
-    This holds even if the check finds the same results as before. The text `old` of the chapter is replaced by `new`,
-    and `stale` is the list of the expected reports.
+    This holds even if the check finds the same results as before. In the chapter of `project`, a small project with a
+    ledger, the text `old` is replaced by `new`, and `stale` is the list of the expected reports.
     """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaints(project) == stale
@@ -304,9 +307,9 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
 def test_dependencies_follow_the_names(cells, needed):
     """The first result of `dataflow.dependencies` has the cells on which a given cell depends, and the given cell.
 
-    A cell depends on the earlier cells that determine the value of a name that it reads, by an assignment or a change;
-    to draw random numbers changes a generator. It also depends on all cells on which such an earlier cell depends.
-    `cells` has the code of three cells, and `needed` the positions, from 0, of those on which the last one depends.
+    A cell depends on the earlier cells that assign or change the value of a variable that it reads; a draw of random
+    numbers changes the generator. It also depends on all cells on which such an earlier cell depends. `cells` has the
+    code of three cells, and `needed` the positions, from 0, of those on which the last cell depends.
     """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]
@@ -352,7 +355,10 @@ def test_dependencies_give_every_name_that_a_check_reads(chapter):
 
 
 def test_deleted_cell_is_noticed(project):
-    """If the cell of a check is deleted, `complaints` reports that the cell and the recorded result are missing."""
+    """If the cell of a check is deleted, `complaints` reports that the cell and the recorded result are missing.
+
+    `project` is the folder of a small project with one chapter, whose last cell is the check.
+    """
     file = project / "notebooks" / "09-nine.ipynb"
     notebook = nbformat.read(file, as_version=4)
     notebook.cells.pop()
@@ -410,11 +416,11 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """`pages.list_slips` lists the errors in print of each text; those that change a result come first.
+    """For each text, `pages.list_slips` lists the errors in print; those that change a result come first.
 
-    Then come errors in a proof or formula, and in the wording. Errors of one kind are in the order of errata.yml. A
-    text is a version of Poulsen's report, or the lecture notes. For an error of the report, the list says what the
-    report's final version did about it.
+    Then come errors in a proof or formula, and then errors in the wording. Errors of one kind are in the order of
+    errata.yml. A text is a version of Poulsen's report, or the lecture notes. For an error of the report, the list says
+    whether the report's final version still has the error.
     """
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips
@@ -462,7 +468,10 @@ def test_claim_recorded_twice_is_refused(project):
 
 
 def test_finding_stands_beside_the_chapter(project):
-    """The result of a check is stored in a JSON file beside the executed chapter, with the id of the check's cell."""
+    """The result of a check is stored in a JSON file beside the executed chapter, with the id of the check's cell.
+
+    `project` is the folder of a small project with one chapter.
+    """
     (notebook,) = execute_all(project).values()
     first, _ = json.loads(notebook.with_suffix(".json").read_text())
     assert first == {"claim": "lemma-9-9", "result": "holds", "figures": {"product": 4.0}, "cell": "check"}
@@ -487,7 +496,7 @@ def test_finding_stands_beside_the_chapter(project):
     ],
 )
 def test_figures_are_compared_to_the_digits_written(computed, written, same):
-    """`ledger.agrees` is True if the number `computed` is that of the text `written` when rounded to the same digits.
+    """`ledger.agrees` is True if the number `computed` is the number in the text `written`, up to the text's rounding.
 
     For instance, 1.4872 agrees with "1.487", and 1.4876 does not. `same` is the expected result, True or False.
     """
@@ -517,7 +526,8 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
     """`claims.record` derives the result for a claim from the truth of its printed form and of its corrected form.
 
     The result is "holds" if the printed form is true, "holds with correction" if only the corrected form is true, and
-    otherwise "does not hold". `truth` has the truth values, and `result` is the expected result.
+    otherwise "does not hold". `truth` has the truth values, and `result` is the expected result. `shown` is the list of
+    the displayed results.
     """
     claims.record("lemma-9-9", **truth, worst=np.float64(0.5))
     assert shown == [claims.Finding("lemma-9-9", result, {"worst": 0.5})]
@@ -527,7 +537,7 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
 def test_correction_must_hold(shown):
     """`claims.record` raises a ValueError if the printed form and the correction are both false.
 
-    No result is displayed then, because the error is in the chapter.
+    No result is displayed then, because the error is in the chapter. `shown` is the list of the displayed results.
     """
     with pytest.raises(ValueError, match="lemma-9-9"):
         claims.record("lemma-9-9", printed=False, corrected=False)
@@ -539,6 +549,7 @@ def test_truth_value_is_required(shown, value):
     """`claims.record` raises a TypeError, and displays no result, if the argument `printed` is not a truth value.
 
     The wrong `value` is, for instance, a number or a text, which Python would take as true or false without an error.
+    `shown` is the list of the displayed results.
     """
     with pytest.raises(TypeError, match="printed must be True or False"):
         claims.record("lemma-9-9", printed=value)
@@ -562,7 +573,10 @@ def run(chapter, cell, *changes):
 
 
 def unequal_noise(patch):
-    """Plant a bug: multiply the simulated noise by factors from 0.5 in the first coordinate to 1.5 in the last one."""
+    """Plant a bug: multiply the simulated noise by factors from 0.5 in the first coordinate to 1.5 in the last one.
+
+    `patch` is pytest's monkeypatch, which undoes the change after the test.
+    """
     sound = samplers.simulated_gaussian
     patch.setattr(
         samplers, "simulated_gaussian", lambda std, rng: sound(std, rng) * np.linspace(0.5, 1.5, np.size(std))
@@ -570,7 +584,10 @@ def unequal_noise(patch):
 
 
 def noise_of_the_data(patch):
-    """Plant a bug: make the noise of `GaussianMechanism` one percent larger in entries with a value above 10."""
+    """Plant a bug: make the noise of `GaussianMechanism` one percent larger in entries with a value above 10.
+
+    `patch` is pytest's monkeypatch, which undoes the change after the test.
+    """
     sound = mechanisms.GaussianMechanism.release
 
     def release(mechanism, value, *, rng):
@@ -599,6 +616,7 @@ def too_little_noise(patch):
     """Plant a bug: make the noise of all Gaussian mechanisms one percent smaller than privacy demands.
 
     `calibration.gaussian_delta` is changed, too, so that a comparison with the privacy curve does not show the bug.
+    `patch` is pytest's monkeypatch, which undoes the changes after the test.
     """
     least, curve = gaussian.calibrate, calibration.gaussian_delta
     for room in (gaussian, elliptical, data):

@@ -129,14 +129,17 @@ def explorer(book, browser):
 
 @pytest.fixture
 def page(explorer):
-    """Set the explorer back to the setting that it has when it is opened, and return its page."""
+    """Set the page `explorer` back to the setting that it has when it is opened, and return it."""
     start(explorer)
     return explorer
 
 
 @contextmanager
 def opened(book, browser, address):
-    """Open the explorer in a new window with `address`, such as "#alpha=1&d=10"; yield the page when it has numbers."""
+    """Open the explorer, a page of the book, in a new window of `browser`; yield the page when it shows its results.
+
+    `address` is the end of the address that contains the setting, such as "#alpha=1&d=10".
+    """
     page = browser.new_page()
     page.goto((book / "book" / "explorer.html").as_uri() + address)
     settle(page)
@@ -145,7 +148,10 @@ def opened(book, browser, address):
 
 
 def type_in(page, **values):
-    """Type `values` into the fields of the explorer with these names, and wait until it shows the new results."""
+    """Type each of `**values` into the field of the explorer that has its name, and wait for the new results.
+
+    `page` is the explorer in the browser.
+    """
     for name, value in values.items():
         page.fill(f"#explorer-{name}", str(value))
     settle(page)
@@ -169,7 +175,7 @@ def start(page):
 
 
 def choose_clip(page, p):
-    """Choose the clip probability `p` of the explorer: "1/n", "best", or a number, which is typed into its field."""
+    """Choose the clip probability `p` on `page`, the explorer: "1/n", "best", or a number, which is typed."""
     page.check(f"#explorer-clip-{CLIPS.get(p, 'given')}")
     if p not in CLIPS:
         type_in(page, p=p)
@@ -396,7 +402,7 @@ def test_pair_shows_what_the_package_computes(page, basis, angle):
 
 
 def test_pair_is_drawn_to_scale(page):
-    """The ellipses in the panel for two columns have the angles and semi-axes that the function `egm.pair` computes.
+    """Ellipses in the explorer's panel for two columns have the angles and semi-axes that its `egm.pair` computes.
 
     All ellipses of a figure are drawn to one scale.
     """
@@ -426,10 +432,10 @@ def test_pair_is_drawn_to_scale(page):
     [("ratio", 0.01, 1, 0.1, 0.11), ("r", -0.99, 0.99, 0, 0.01), ("angle", -90, 90, 0, 1)],
 )
 def test_keys_move_the_sliders_of_the_pair(page, name, low, high, some, following):
-    """The keys move each slider of the panel for two columns; the results of the first panel are not computed again.
+    """Keys move each slider of the explorer's panel for two columns; results of the first panel are not computed again.
 
-    `name` is the slider, and its range is from `low` to `high`. An arrow key leads from the value `some` to
-    `following`.
+    `name` is the slider, and its range is from `low` to `high`. The right arrow key leads from the value `some` to the
+    value `following`.
     """
     page.check("#explorer-basis-turned")
     above = page.evaluate_handle("document.querySelector('#explorer-total')")
@@ -506,9 +512,9 @@ def press(page, name, *keys):
 
 @pytest.mark.parametrize("name", SLIDERS)
 def test_sliders_move_the_numbers(page, name):
-    """The keys End and Home move the slider `name` to its ends; the field beside it and the results change.
+    """The keys End and Home move the explorer's slider `name` to its ends, which changes its number and the results.
 
-    The results of the panel for two columns are drawn again only if they depend on the slider.
+    The results of the explorer's second panel, for two columns, are drawn again only if they depend on the slider.
     """
     page.check("#explorer-clip-given")
     pair = page.evaluate_handle("document.querySelector('#explorer-pair-chosen')")
@@ -523,10 +529,10 @@ def test_sliders_move_the_numbers(page, name):
 @pytest.mark.parametrize("typed", [None, 0.123456])
 @pytest.mark.parametrize("name", SLIDERS)
 def test_every_arrow_key_is_a_step(page, name, typed):
-    """An arrow key moves the slider `name` by one step, and as many steps back lead to the first value again.
+    """Arrow keys move the slider `name` in small steps; after some steps up and as many down, it has its first value.
 
-    This also holds if the first value was typed and lies between two steps. `typed` is the place of the typed value in
-    the slider's range, from 0 to 1, or None if no value is typed.
+    This also holds if the first value was typed and lies between two steps. `typed` says where in the slider's range
+    the typed value lies, from 0 for the lower end to 1 for the upper end; if it is None, no value is typed.
     """
     page.check("#explorer-clip-given")
     low, high = SLIDERS[name]
@@ -549,7 +555,7 @@ def test_every_arrow_key_is_a_step(page, name, typed):
 def test_figures_have_a_point_for_each_coordinate(page):
     """The explorer's lines of sigma, of the noise and of the scaling b have one point for each coordinate, in order.
 
-    The line of sigma falls, and that of the scaling rises.
+    The standard deviations sigma fall from coordinate to coordinate, and the scaling factors b rise.
     """
     type_in(page, **START | {"d": 37})
     figures = page.locator("#egm-explorer figure")
@@ -574,8 +580,9 @@ def points(line):
 def test_gain_is_drawn(page, scaling, alpha):
     """The explorer draws the gain of Lemma 4.1's scaling, and that of the chosen scaling, as curves of 25 points each.
 
-    The gain is the squared noise without scaling over that with the scaling, as a function of alpha. A ring marks the
-    present setting, and lies on the curve of the chosen `scaling`.
+    The gain is the squared noise without scaling over that with the scaling, as a function of the exponent `alpha`,
+    with which the standard deviations fall. A ring marks the present setting, and lies on the curve of the chosen
+    `scaling`.
     """
     type_in(page, d=5, alpha=alpha)
     page.check(f"#explorer-scaling-{scaling}")
@@ -618,9 +625,9 @@ def test_colors_are_those_of_the_figures(explorer):
 
 
 def test_page_answers_while_it_computes(page):
-    """The explorer computes in a worker (a thread of the browser), so the page still answers to its reader.
+    """The explorer computes in a worker (a thread of the browser), so the page still reacts to its reader meanwhile.
 
-    Until the new numbers are there, the page shows the old ones, and marks them as outdated.
+    Until the new numbers are computed, the page shows the old ones, and marks them as outdated.
     """
     assert len(page.workers) == 1
     before = page.inner_text("#explorer-total")
@@ -639,9 +646,9 @@ def test_page_answers_while_it_computes(page):
 
 
 def test_works_without_a_worker(book, browser):
-    """In a browser without workers (threads), the explorer computes its numbers without one, and they are right.
+    """In a browser without workers (threads), the explorer shows the total error that the package computes, too.
 
-    Some browsers allow no worker to a page that is opened from a file.
+    Some browsers allow no worker to a page that is opened from a file. The error agrees to six digits.
     """
     page = browser.new_page()
     page.add_init_script("delete window.Worker")
@@ -697,7 +704,7 @@ STRAY = """() => {
 
 @pytest.mark.parametrize("address", EXTREMES)
 def test_no_label_leaves_the_frame(explorer, address):
-    """For extreme settings, each text in a figure of the explorer is inside the frame, and no labels of lines overlap.
+    """For extreme settings, each text in a figure of the explorer is inside the figure, and no labels of lines overlap.
 
     `address` has the setting. When the window becomes as narrow as a phone, the figures are drawn again.
     """
@@ -729,9 +736,10 @@ def test_cards_fill_their_rows(explorer, width, rows):
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
-    """The explorer takes the setting from a new address even if the address bar shows the old address again.
+    """If a reader gives the explorer a new address, it takes the setting from there, not from the old address.
 
-    The explorer writes its setting into the address bar, and may do so just before the browser reports the new address.
+    The explorer itself writes its setting into the address bar. It may write the old setting there just before the
+    browser reports the new address; here the test does so.
     """
     page.evaluate(
         "async () => { const before = location.hash;"
@@ -762,7 +770,10 @@ FOCUSED = "getComputedStyle(document.activeElement)"
 
 
 def test_each_control_shows_that_it_has_the_focus(page):
-    """The Tab key visits the controls of the explorer's first panel in order; each shows that it has the focus."""
+    """The Tab key visits the fields, sliders and options of the explorer's first panel in order; each shows its focus.
+
+    The element with the focus has an outline of at least two pixels. `page` is the explorer in the browser.
+    """
     page.check("#explorer-clip-given")
     page.focus("#explorer-alpha")
     visited = []
@@ -827,7 +838,11 @@ ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
     ],
 )
 def test_bad_values_are_refused(page, name, value, words):
-    """If a bad value is typed into a field of the explorer, a message says what is allowed; the old results stay."""
+    """If a bad value is typed into a field of the explorer, a message says what is allowed; the old results stay.
+
+    `page` is the explorer in the browser, `name` is the name of the field, `value` is the bad value, and `words` is the
+    expected message.
+    """
     page.check("#explorer-basis-turned")
     before, pair = page.get_attribute("#explorer-total", "data-value"), page.inner_text(".pair-results")
     type_in(page, **{name: value})

@@ -47,7 +47,10 @@ def plain(tag):
 
 
 def after(source, patch):
-    """Return the content of the group with the id `patch` in the SVG text `source`, or "" if there is no such group."""
+    """Return the content of the SVG group with the id `patch` in the text `source`, up to the first end of a group.
+
+    The result is "" if there is no such group.
+    """
     return source.partition(f'<g id="{patch}">')[2].partition("</g>")[0]
 
 
@@ -145,7 +148,10 @@ def contrast(first, second):
 
 
 def half_turn(colour):
-    """Return the color that the CSS filter hue-rotate(180deg) makes of `colour`, an array as in `contrast`."""
+    """Return the color that the CSS filter hue-rotate(180deg) makes of `colour`.
+
+    A color is an array of its red, green and blue parts, each between 0 and 1.
+    """
     matrix = np.array([[-0.574, 1.43, 0.144], [0.426, 0.43, 0.144], [0.426, 1.43, -0.856]])
     return np.clip(matrix @ colour, 0, 1)
 

@@ -69,7 +69,10 @@ def test_address(tmp_path, urls, environ, address):
 
 
 def buttons(book, page):
-    """Return a dictionary from the words on each button in the header of `page`, a page of `book`, to its link."""
+    """Return a dictionary from the words on each button in the header of a page to the link of the button.
+
+    `book` is the folder of the HTML, and `page` is the path of the page in it without suffix.
+    """
     header = parsed((book / f"{page}.html").read_text()).select_one(".article-header-buttons")
     return {link.get_text(strip=True): link["href"] for link in header.select("a[href]")}
 
@@ -77,7 +80,8 @@ def buttons(book, page):
 def test_links_of_a_chapter(small):
     """The buttons of a chapter open the chapter in Binder and Colab at the commit from which its page was made.
 
-    The link to the form for errata contains the chapter and the commit.
+    The link to the form for errata contains the chapter and the commit. `small` is the folder of the HTML of a small
+    book with one chapter.
     """
     found, place = buttons(small, "notebooks/01-chapter"), "notebooks/01-chapter.ipynb"
     commit = provenance.git(small.parents[3], "rev-parse", "HEAD")
@@ -107,7 +111,8 @@ def test_form_for_errata_has_the_fields_of_the_link():
 def test_pages_that_are_no_chapter(small):
     """A page that is not a chapter has no buttons for Binder and Colab, but has one to report an error.
 
-    The page also has the button of the repository, and the menu of downloads with the files of the book.
+    The page also has the button of the repository, and the menu of downloads with the files of the book. `small` is the
+    folder of the HTML of a small book with one such page.
     """
     found = buttons(small, "book/index")
     assert found.keys() == {"Repository", "Report an error", ".md", *launch.FILES.values()}
@@ -155,7 +160,10 @@ def test_without_an_address_or_a_commit_there_are_no_links(tmp_path, address, ma
 
 
 def test_download(small):
-    """The download button of a chapter leads to a valid notebook: the one from which the page was made."""
+    """The download button of a chapter leads to a valid notebook: the one from which the chapter's page was made.
+
+    `small` is the folder of the HTML of a small book with one chapter.
+    """
     file = (small / "notebooks" / buttons(small, "notebooks/01-chapter")["Notebook (.ipynb)"]).resolve()
     assert file.is_relative_to(small)
     assert file.read_bytes() == (small.parent.parent / "notebooks" / "01-chapter.ipynb").read_bytes()
@@ -176,7 +184,10 @@ def test_download_of_the_book_runs_as_the_chapter_does(book, chapter):
 
 
 def test_icons_come_with_the_book(small):
-    """The icons of Binder and Colab are files of the book, so that no network is needed to show them."""
+    """The icons of Binder and Colab are files of the book, so that no network is needed to show them.
+
+    `small` is the folder of the HTML of a small book with one chapter.
+    """
     page = parsed((small / "notebooks" / "01-chapter.html").read_text())
     icons = [image["src"] for image in page.select(".article-header-buttons img")]
     assert len(icons) == 2

@@ -90,8 +90,9 @@ def draws_enough(error, beta):
 def local_accuracy(users, beta, epsilon):
     """Return the number that the absolute error of a noisy count exceeds with probability `beta`.
 
-    Each of `users` persons adds Laplace noise of the scale 1 / `epsilon`. The absolute value of the sum of all noise is
-    a mixture of gamma variables.
+    In the local model of privacy, each of `users` persons adds Laplace noise of the scale 1 / `epsilon` to a number,
+    and the count is the sum of these numbers. The absolute value of the sum of all noise is a mixture of gamma
+    variables.
     """
     kept = np.arange(users)
     weights = 2 * nbinom.pmf(kept, users, 0.5)
@@ -101,7 +102,7 @@ def local_accuracy(users, beta, epsilon):
 def chebyshev_ends():
     """Return the two probabilities p at which the bounds of Chebyshev and of Lemma 4.2 on a quantile are equal.
 
-    They are the roots of 4 p ln(1/p) = 1 between 0 and 1, the smaller one first.
+    They are the roots of 4 p ln(1/p) = 1 between 0 and 1, the smaller one first. The lemma is one of Poulsen's report.
     """
 
     def crossing(p):
@@ -125,16 +126,17 @@ def ratios_to_rivals(error):
 
 
 def beaten():
-    """Return how many ratios of `ratios_to_rivals` are below 1, and the number, least, largest and median of all.
+    """Return how many ratios of `ratios_to_rivals` are below 1, how many there are, the least, largest and median one.
 
-    The errors are squared distances from the mean of the rows.
+    A ratio is the error of egm's method over that of the best rival, both as squared distances from the mean of the
+    rows.
     """
     ratios = ratios_to_rivals("sample")
     return np.sum(ratios < 1), len(ratios), min(ratios), max(ratios), np.median(ratios)
 
 
 def rivals_in_short():
-    """Return five numbers about the ratios of squared errors that `ratios_to_rivals` returns.
+    """Return five numbers about the ratios of squared errors, egm's over the best rival's, of `ratios_to_rivals`.
 
     For errors against the mean of the rows ("sample"), these are the largest ratio, the median, and the number of
     ratios. For errors against the true mean ("population"), they are the median, and the number of ratios above 1.
@@ -289,7 +291,11 @@ def tolerance(shown):
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_number_is_what_the_sentence_says(book, sentence):
-    """Each number in a sentence of the book equals the number computed here, in all digits that the page shows."""
+    """Each number in a sentence of the book equals the number computed here, in all digits that the page shows.
+
+    `sentence` is a key of SENTENCES, which has the page, a pattern of the sentence, and a function that computes the
+    numbers.
+    """
     page, pattern, expected = SENTENCES[sentence]
     (path,) = book.glob(f"{page}*.html")
     found = re.search(pattern, text(path))

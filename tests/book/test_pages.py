@@ -222,10 +222,10 @@ def test_interval_is_as_wide_as_the_page_says():
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(d, reach, share):
     """`AdaptiveDataMechanism` notices outlying rows if they are the fraction `share` of all rows, but not if far fewer.
 
-    The page about practice states `share` for n rows and the budget rho with n sqrt(rho) = `reach`. Here the rows have
-    `d` columns. Rows that are not noticed are clipped. Then the exact sum is outside the interval, or the error is
-    above three times its forecast. This happens in none of eight releases with the fraction `share`, and in at least
-    one with a third of it.
+    The page about practice states `share` for n sqrt(rho) = `reach`, where n is the number of rows, here with `d`
+    columns, and rho the budget. If outlying rows are not noticed, they are clipped, and then the exact sum is outside
+    the 95 % interval, or the error is above three times its forecast. This happens in none of eight releases with the
+    fraction `share` of outlying rows, and in at least one of eight with a third of this fraction.
     """
     text = " ".join(PRACTICE.split())
     assert (
@@ -251,10 +251,10 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(d, reach, share):
 def test_guesses_are_better_than_a_search_where_rows_are_few():
     """For 1000 rows, guesses of center and spread give a far smaller error than the search of `AdaptiveDataMechanism`.
 
-    G is the squared error that `GaussianDataMechanism` forecasts from the guesses. The squared error that
-    `AdaptiveDataMechanism` forecasts for rows as guessed is 5 to 15 times G for 1000 rows, and 0.5 to 1 times G for
-    100 000 rows. Each release also states a forecast. For 100 000 rows, at most two of fifteen releases state more than
-    twice G. None states more than 4.5 times what `AdaptiveDataMechanism` forecasts from the true center and spread.
+    Let G be the squared error that `GaussianDataMechanism`, which needs the guesses, forecasts if they are exact. The
+    squared error that `AdaptiveDataMechanism` forecasts for rows with the guessed center and spread is 5 to 15 G for
+    1000 rows, and 0.5 to 1 G for 100 000 rows. Of fifteen releases of 100 000 rows by `AdaptiveDataMechanism`, at most
+    two state a forecast above 2 G, and none states one above 4.5 times the forecast for the true center and spread.
     """
     assert "so here the search is the better way" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
@@ -409,7 +409,7 @@ def test_every_public_name_stands_there_once(reference):
 
 
 def test_exception_says_by_what_it_is_caught(reference):
-    """The entry of an exception in the API reference names the base classes of the exception."""
+    """The entry of each public exception in the API reference names the base classes of the exception."""
     entries = {entry["id"]: entry for page in reference.values() for entry in page.select("dl.exception > dt")}
     exceptions = {
         name: thing for name, thing in OFFERED.items() if inspect.isclass(thing) and issubclass(thing, Exception)

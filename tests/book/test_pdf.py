@@ -40,7 +40,10 @@ def names_in(entries, depth=0):
 
 
 def names_in_toc():
-    """Return the list of the pairs (page, depth) of `names_in` for the whole book, with the landing page first."""
+    """Return a list of pairs (page, depth in the table of contents) for the whole book, with the landing page first.
+
+    A page is a path without suffix.
+    """
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     return [(toc["root"], 0), *(each for part in toc["parts"] for each in names_in(part["chapters"]))]
 
@@ -60,7 +63,7 @@ def latex(typeset):
 
 @pytest.fixture(scope="module")
 def printed(latex):
-    """Return a dictionary from LaTeX label to number, such as "4.1", and page, as they stand in LaTeX's .aux file."""
+    """Return a dictionary from LaTeX label to (number, page), such as ("4.1", 37), read from LaTeX's .aux file."""
     lines = re.findall(r"^\\newlabel\{(.*?)\}\{\{(.*?)\}\{(\d+)\}", (latex / "egm.aux").read_text(), re.MULTILINE)
     return {label: (number.strip("{}"), int(page)) for label, number, page in lines}
 

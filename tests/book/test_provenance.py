@@ -93,7 +93,8 @@ def test_versions(shown, book, chapter):
 def test_imported_packages():
     """`provenance.imported` returns all packages that the code of a notebook imports, but for the standard library.
 
-    Imports inside a function or beside magics of IPython count, too; text does not.
+    Imports inside a function, or in a cell with commands of IPython such as "%matplotlib inline", count, too. The word
+    "import" in a text does not count.
     """
     code = [
         "%matplotlib inline\nimport math, numpy as np\nfrom scipy.stats import norm",
@@ -143,7 +144,8 @@ def stamps(project):
 def test_record_of_a_run(project):
     """While a chapter runs, the kernel records the versions of the imported packages; this does not affect the chapter.
 
-    The variables and the random numbers of the chapter are those of a run without a record.
+    The variables and the random numbers of the chapter are those of a run without such recording. `project` is the
+    folder of a project with one chapter.
     """
     (text,) = stamps(project).values()
     assert f"Python {platform.python_version()}, " in text

@@ -39,10 +39,10 @@ def test_every_tail_has_a_reference():
 
 @pytest.mark.filterwarnings("ignore")
 def test_rivals_are_called_as_they_want():
-    """Each function of `rivals.available()` computes a tail with a relative error of at most 0.9.
+    """Each function of `rivals.available()` computes a tail probability with a relative error of at most 0.9.
 
-    Some of the rival programs are rough, but one that is called with wrong arguments would be far worse. The tail is
-    P[sum_j Z_j**2 / j > 15], for ten standard normal variables Z_j. There are at least ten functions.
+    Some of the rival programs are inaccurate, but one that is called with wrong arguments would be far worse. The tail
+    is P[sum_j Z_j**2 / j > 15], for ten standard normal variables Z_j. There are at least ten functions.
     """
     tails = {name: tail(X, WEIGHTS) for name, tail in rivals.available().items()}
     assert len(tails) >= 10
@@ -71,7 +71,7 @@ def test_searches_find_the_quantile(method):
 
 
 def test_lines_say_whether_the_goal_is_met():
-    """`verdict` returns a line that says whether the given numbers are all at most, or all at least, a given limit.
+    """`verdict` returns a line of text that says whether all given numbers are at most, or at least, a given limit.
 
     The line has at most 110 characters.
     """
@@ -103,9 +103,10 @@ def test_errors_of_l2_noise_are_printed(monkeypatch):
 def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
     """`l2.noise` calls the program dp_l2 with the arguments that its authors used, and prints the error of its noise.
 
-    dp_l2 computes the scale of l2 noise. In its place, the test has a function that checks all arguments except the
-    dimension, and returns 1 / epsilon, which is enough for any delta. `l2.noise` must print two mean squared errors,
-    divided by that of Gaussian noise: for this scale, and for egm's, whose error must not be larger.
+    dp_l2 computes the scale of l2 noise. The test replaces it by a function that checks its arguments, except for the
+    dimension, and returns the scale 1 / epsilon, which is sufficient for any delta. `l2.noise` must print the mean
+    squared errors for this scale and for the scale that egm computes, both divided by the error of Gaussian noise. The
+    error of egm must not be larger than the other one, or than 1.
     """
 
     def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):
@@ -125,9 +126,9 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
 
 @pytest.mark.parametrize("law", laws.LAWS)
 def test_laws_are_rows_of_columns_of_the_same_size(law):
-    """The distribution called `law` in LAWS draws finite rows whose columns vary neither too little nor too much.
+    """Rows from the distribution with the name `law` in LAWS are finite, and have columns of a moderate spread.
 
-    The median of the standard deviations of four columns is from 0.005 to 50.
+    For each distribution, the median of the standard deviations of four columns is from 0.005 to 50.
     """
     X = laws.LAWS[law](np.random.default_rng(1), 2000, 4)
     assert X.shape == (2000, 4)
@@ -152,10 +153,10 @@ def test_strange_tables_are_tables_of_numbers(name):
 
 
 def test_every_law_is_tried_where_it_should():
-    """`searches.settings()` has 500 settings; only at REFUSED_PLACES is the budget too small for the mechanism.
+    """`searches.settings()` has 500 settings; the budget is too small for the mechanism only in REFUSED_PLACES.
 
     The mechanism is `AdaptiveDataMechanism`. A place is a choice of the number of rows, the number of columns and the
-    budget. A setting is a distribution of rows at a place, or a table of data.
+    budget. A setting is such a choice with a distribution of rows, or with the name of a table of data.
     """
     settings = searches.settings()
     assert len(set(settings)) == len(settings) == 10 * (10 + len(searches.REFUSED_PLACES) + 2) + 50 * 4 + 8 * 5 + 100
@@ -193,11 +194,12 @@ def test_a_run_belongs_to_its_key():
     ],
 )
 def test_what_is_measured(monkeypatch, off, sigma, ratio, inside, covered):
-    """`searches.release` and `searches.line` return the right numbers if the error of each release is known.
+    """`searches.release` and `searches.line` return the expected measures of releases whose errors are known.
 
-    A stand-in for the mechanism releases the exact sum plus `off`, standard deviations `sigma` of the columns, and
-    known forecasts. Expected are: `ratio`, the norm of the error over its forecast; `inside`, whether estimate and
-    `sigma` are within the declared ranges; and `covered`, the fraction of the entries of the sum in their intervals.
+    In place of the mechanism, a function releases the exact sum plus `off`, the standard deviations `sigma` of the
+    columns, the forecast 1 of the error, and intervals of the half-width 3.5. Expected are: `ratio`, the norm of the
+    error over its forecast; `inside`, whether estimate and `sigma` are within the declared ranges; and `covered`, the
+    fraction of the entries of the exact sum that lie in their intervals.
     """
     X, off = SMALL.rows(0), np.array(off)
 
@@ -242,13 +244,13 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """Stored errors of `AdaptiveDataMechanism` are above five times its forecast for certain kinds of data only.
+    """In stored results, `AdaptiveDataMechanism` has errors above five times its forecast only for few kinds of data.
 
-    The errors are in the table `tables.searches()`. In its parts "ten laws" and "large budgets", these data are rows
-    from laws of infinite variance. In the part "strange tables", they have Pareto or Cauchy columns, or are marked as
-    hidden in `laws.TABLES`: they are not as the user declared, or have too few outlying rows to be noticed with the
-    budget. In the part "mixed columns", one of 1600 runs has such an error, with a wide exponential column. In no
-    part did a run fail, or leave the declared ranges.
+    The results are those of the table `tables.searches()`; its part "fifty laws" is not tested for such errors. In the
+    parts "ten laws" and "large budgets", only rows from distributions of infinite variance have one. In the part
+    "strange tables", only data with Pareto or Cauchy columns do, and data that `laws.TABLES` marks as hidden: they are
+    not as the user declared, or have too few outlying rows to be noticed with the budget. In the part "mixed columns",
+    one of 1600 runs does, with a wide exponential column. In no part did a run fail, or leave the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
@@ -265,9 +267,9 @@ def test_what_is_lost_was_not_to_be_seen():
 
 @pytest.mark.parametrize("p", [0.3, 1e-8, 1e-200])
 def test_moments_match_for_equal_weights(p):
-    """`moment_matching` gives the exact upper tail `p` if all weights of the chi-square variables are equal.
+    """`moment_matching` computes the upper tail `p` of a weighted sum of chi-square variables, exact for equal weights.
 
-    Their weighted sum is then a multiple of one chi-square variable. The tolerance is a relative 1e-11.
+    The weighted sum is then a multiple of one chi-square variable. The tolerance is a relative 1e-11.
     """
     x = 3 * stats.chi2.isf(p, 7)
     assert quadratic_forms.moment_matching(x, np.full(7, 3.0)) == pytest.approx(p, rel=1e-11, abs=0)
@@ -290,10 +292,10 @@ def test_table_of_tails_shows_errors_and_times():
 
 
 def test_jobs_are_done_by_egm():
-    """Functions of `benchmarks.users` that use egm estimate means with small errors, in less than 10 seconds.
+    """Functions of `benchmarks.users` that use egm estimate the means of ten columns with small errors.
 
-    They estimate the means of ten columns, without and with guesses of center and spread. A further function adds up
-    incomes in twenty groups, with an error like that of its Laplace noise.
+    They do so without and with guesses of center and spread, each in less than 10 seconds. A further function adds up
+    incomes in twenty groups; the median of its errors is from 0.5 to 1.5 times that of its Laplace noise.
     """
     for function, most in ((users.egm_wide, 0.05), (users.egm_guessed, 0.05), (users.egm_best, 0.005)):
         errors, seconds = users.measure(function, "normal", 20_000)
@@ -335,8 +337,9 @@ def test_gradients_are_derivatives(widths):
 def test_scaling_of_gradients_keeps_the_noise():
     """`gradients.lemma` returns factors b_j proportional to 1 / sqrt(sigma_j), as in Lemma 4.1, with mean(b**-2) = 1.
 
-    sigma_j is the standard deviation of coordinate j of a gradient, which is multiplied by b_j before clipping. For a
-    given clip norm, this changes the total variance of the noise by the factor mean(b**-2), so not at all.
+    The lemma is one of Poulsen's report. sigma_j is the standard deviation of coordinate j of a gradient, which is
+    multiplied by b_j before clipping. For a given clip norm, the scaling changes the total variance of the noise by the
+    factor mean(b**-2), so not at all.
     """
     spread = np.array([1.0, 4.0, 9.0])
     b = gradients.lemma(spread)
@@ -345,11 +348,11 @@ def test_scaling_of_gradients_keeps_the_noise():
 
 
 def test_measured_intervals_of_exact_normal_errors():
-    """`intervals.measured` returns the right coverage and relative lengths of artificial intervals with normal errors.
+    """For artificial intervals with normal errors, `intervals.measured` returns the theoretical coverage and lengths.
 
-    The intervals have the exact lengths for 80 % and 95 %, times a factor of 1 or 2. This determines the expected
-    coverage (the fraction of intervals that contain the true value), relative length and, for the factor 1, the stated
-    standard error of the coverage.
+    Coverage is the fraction of intervals that contain the true value. The lengths of the intervals are the exact ones
+    for a coverage of 80 % and 95 %, times a factor of 1 or 2, so `intervals.measured` must return this factor as their
+    relative length. For the factor 1, it must also return the theoretical standard error of the coverage.
     """
     rng, runs = np.random.default_rng(1), 4000
     z = np.array([ndtri(0.9), ndtri(0.975)])
@@ -372,8 +375,9 @@ def test_measured_intervals_of_exact_normal_errors():
 def test_intervals_are_measured_for_each_law(kind):
     """`intervals.table` yields a heading, the names of the columns, a line for each law, and four lines of summary.
 
-    The lines say how often confidence intervals of the mechanism `kind` contain the mean. A law is a distribution of
-    rows. `intervals.release` returns equal arrays for equal numbers of the run, and other arrays for another number.
+    A law is a distribution of rows. Its line says how often confidence intervals of the mechanism `kind` contain the
+    mean. `intervals.release` returns equal errors if it is called with the same number of the run again, and other
+    errors for another number.
     """
     heading, columns, *laws_of, first, _, _, _ = intervals.table(kind, 4, 2, ("uniform", "t, 2"))
     assert heading.startswith(kind)
@@ -388,10 +392,11 @@ def test_intervals_are_measured_for_each_law(kind):
 
 @pytest.mark.filterwarnings("ignore")
 def test_releases_with_ranges_are_compared_with_a_clipped_sum():
-    """`ranges.cell` gives a ratio of 1 where no release searches, and below 0.1 where all search (here normal rows).
+    """`ranges.cell` returns the ratio of the squared errors of `AdaptiveDataMechanism` and of a sum of clipped rows.
 
-    The ratio is that of the squared errors of releases and of a clipped sum. Its standard error and the fraction of
-    releases with a search are returned, too. The last line of `ranges.table` is a summary for the widest ranges.
+    The mechanism either releases such a sum or first searches for center and spread. The ratio must be 1 if no release
+    searches, and below 0.1, for normal rows, if all do. The standard error of the ratio and the fraction of releases
+    with a search are returned, too. The last line of `ranges.table` is a summary for the widest ranges.
     """
     ratio, se, share = ranges.cell("uniform", 3.0, 50, 2, 8, 3)
     assert (ratio, se, share) == (pytest.approx(1, rel=1e-9), pytest.approx(0, abs=1e-9), 0)
@@ -407,7 +412,7 @@ def test_releases_with_ranges_are_compared_with_a_clipped_sum():
 
 
 def test_the_stored_table_has_each_method_on_each_set():
-    """The file `bases.TABLE` has a line with errors for each data set and each method of estimating its mean.
+    """The file `bases.TABLE` has a line with errors for each data set and each method that estimates its mean.
 
     The lines are in the order of the data sets in `bases.RANGES`, and then of the methods in `bases.METHODS`.
     """

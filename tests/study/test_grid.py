@@ -1,4 +1,7 @@
-"""Test the benchmark of rival methods on a small grid: its table has the same bytes for any order of computation."""
+"""Test `benchmarks.grid`, the benchmark of methods for private means, on a small grid of distributions and budgets.
+
+Its table has the same bytes, in whatever order and in however many runs the results are computed.
+"""
 
 import subprocess
 import sys
@@ -33,8 +36,8 @@ def few_methods(monkeypatch):
 def run_here(cells, db, methods=METHODS):
     """Compute and store those results of `methods` for the grid points `cells` that the database `db` does not have.
 
-    A grid point is a distribution of rows and a privacy budget. The tasks that were done are returned, each as a pair
-    (grid point, names of methods). `grid.run` does the same in several processes.
+    A grid point is a distribution of rows and a privacy budget. Return the list of what was computed, with pairs (grid
+    point, names of methods). `grid.run` does the same in several processes.
     """
     tasks = grid.missing(cells, SEEDS, db, methods)
     for cell, names in tasks:
@@ -44,14 +47,20 @@ def run_here(cells, db, methods=METHODS):
 
 @pytest.fixture
 def store(tmp_path):
-    """Yield the connection to a database with the results of METHODS for the grid points in CELLS."""
+    """Yield a connection to a database with the results of METHODS for the grid points in CELLS.
+
+    A grid point is a distribution of rows and a privacy budget.
+    """
     with grid.connect(tmp_path / "whole.db") as db:
         run_here(CELLS, db)
         yield db
 
 
 def start(store):
-    """Return a new process that computes results of METHODS at the points MANY and stores them in the file `store`."""
+    """Start a process that computes the results of METHODS for the grid points MANY, and return the process.
+
+    It stores the results in the file `store`, a database. A grid point is a distribution of rows and a budget.
+    """
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
 
@@ -85,9 +94,9 @@ def test_a_kill_loses_the_running_cell_and_a_second_run_does_the_rest(tmp_path):
 
 
 def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(store, monkeypatch):
-    """A stored result is computed again only if it is of another version of the method, or has too few seeds.
+    """A stored result is computed again only if it is of another version of the method, or from too few seeds.
 
-    All other results in the database `store` stay.
+    There is one run of a method for each seed. All other results in the database `store` are kept.
     """
     before = grid.table(CELLS, SEEDS, store)
     assert before[1] == []
@@ -100,9 +109,9 @@ def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(stor
 
 
 def test_table_is_the_committed_one(tmp_path):
-    """If two methods are run again at one grid point, they give their rows of the table in the repository.
+    """If two methods are run again for one grid point, their rows of the table are those of the committed table.
 
-    The rows are equal character by character.
+    The rows are equal character by character. A grid point is a distribution of rows and a privacy budget.
     """
     cell, names, target = grid.CELLS["A"][0], ["coordinate_median", "gaussian"], tmp_path / "table.csv"
     with grid.connect(tmp_path / "grid.db") as db:
@@ -189,10 +198,10 @@ def test_grids_are_whole():
 
 
 def test_order_covers_every_grid_first(tmp_path):
-    """The first 63 tasks of the benchmark are those for the budgets rho = 1/16, 1/4 and 1, from all three grids.
+    """The first 63 tasks of the benchmark have the budgets rho = 1/16, 1/4 and 1, and are from all three grids.
 
-    A grid is a set of grid points, each a distribution of rows and a budget. So a run that is stopped early has results
-    of each grid.
+    A task is the work for one grid point: a distribution of rows and a budget. A grid is a set of grid points. So a run
+    that is stopped early has results of each grid.
     """
     every = [cell for cells in grid.CELLS.values() for cell in cells]
     with grid.connect(tmp_path / "grid.db") as db:

@@ -1,4 +1,4 @@
-"""Test that parameters of a notebook within their ranges are accepted, and that what is wrong is named."""
+"""Test the checks of a notebook's parameters and sentences: what is allowed passes, and messages name what is wrong."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_bad_parameters_are_named(globals_, message):
 
 
 def test_sentence_that_does_not_hold_is_named():
-    """`check_sentence` warns of a sentence only if it does not hold with the parameters of the run."""
+    """`check_sentence` gives a warning that quotes the given sentence if it is false, and no warning if it is true."""
     check_sentence("scaling gains", True)
     with pytest.warns(SentenceWarning, match="with these parameters it is not true that scaling gains"):
         check_sentence("scaling gains", False)

@@ -1,6 +1,6 @@
 """Test audits of every mechanism: their lower bound of epsilon exceeds the promised epsilon only if a bug is planted.
 
-The probability of a false alarm is 1e-6, and so is that of missing a planted bug.
+The probability of a false alarm is at most 1e-6, and so is that of missing a planted bug.
 """
 
 import collections
@@ -24,8 +24,8 @@ CASES = pytest.mark.parametrize("case", planted.cases(), ids=lambda case: case.n
 def bound(case, bug, path):
     """Audit the mechanism of `case` with the planted bug `bug`; return a lower bound of its epsilon.
 
-    The bound holds with probability 1 - 1e-6. `path` is "secure" for secure noise, or "simulated" for noise from a
-    generator with a seed.
+    The bound holds with probability 1 - 1e-6. `bug` is the name of a bug, or "none". `path` is "secure" for secure
+    noise, or "simulated" for noise from a generator with a seed.
     """
     with planted.plant(bug):
         return case.bound(None if path == "secure" else np.random.default_rng(12))
@@ -40,8 +40,8 @@ def test_audit_catches_every_bug_and_is_neither_wrong_nor_blind(case, path):
     """An audit's lower bound of epsilon exceeds the promised epsilon if and only if a bug is planted.
 
     Without a bug, the bound must also be more than 0.75 times the promised epsilon, so that a small violation would be
-    seen; in two difficult cases less is enough. `case` is a mechanism with its bugs, and `path` is "secure" or
-    "simulated".
+    found; for two difficult kinds of mechanisms a smaller factor is enough. `case` has a mechanism and the names of the
+    bugs that can be planted in it. The noise is "secure" or "simulated", as `path` says.
     """
     found = bound(case, "none", path)
     least = (0.1 if "coarse" in case.name else 0.5 if "quantile" in case.name else 0.75) * case.epsilon
@@ -68,9 +68,9 @@ def test_table_has_a_row_for_each_case_and_bug():
 def test_rounding_away_shows_in_exact_norms(bug, passes):
     """If clipped rows are rounded away from zero, the integer vector of some row is longer than the sensitivity allows.
 
-    Before a release each clipped row is rounded to integer multiples of a unit, which is so small that an audit by
-    releases would not show this bug. If no bug is planted (`bug` is "none" and `passes` is True), the vectors of all 50
-    rows are short enough.
+    Before a release the entries of each clipped row are rounded to integer multiples of a unit. The unit is so small
+    that an audit would not find this bug from releases. If no bug is planted (`bug` is "none" and `passes` is True),
+    the integer vectors of all 50 rows are short enough.
     """
     grid, rows = lattice.Lattice(0.7, 3, 8.0), np.random.default_rng(4).normal(size=(50, 3))
     with planted.plant(bug):
@@ -83,7 +83,10 @@ def test_rounding_away_shows_in_exact_norms(bug, passes):
 
 @pytest.mark.parametrize("bug", ["none", *sorted({bug for case in planted.cases() for bug in case.bugs})])
 def test_a_bug_goes_when_the_context_ends(bug):
-    """`planted.plant(bug)` changes a module or class, but only within its `with` block; "none" changes nothing."""
+    """`planted.plant(bug)` changes a module or class of the package, but only within its `with` block.
+
+    `bug` is the name of a bug, or "none", for which nothing is changed.
+    """
     owners = (samplers, quantiles, people, lattice.Lattice, GaussianDataMechanism, private_rows.PrivateRows)
     before = [dict(vars(owner)) for owner in owners]
     with planted.plant(bug):
@@ -112,13 +115,13 @@ TOO_OFTEN = {"rows": lambda draw, size: draw._rng.random(size) < 0.9}
     ids=["none", "always the first rows", "more likely than charged"],
 )
 def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
-    """For releases from a sample, an audit's lower bound exceeds the recorded epsilon if and only if a bug is planted.
+    """For releases from a sample, an audit's lower bound exceeds a budget's epsilon if and only if a bug is planted.
 
-    The neighbors are a table with a row far from the center, and this table without that row. A row is in the sample
-    with the probability 0.5. The dictionary `bug` has a wrong function for drawing the sample, or is empty. The keys of
-    `charges` are sampling probabilities for which a budget records epsilon; 0.25 is wrong, so it is a bug, too. The
-    value is True if the bound must be at most this epsilon, and False if it must exceed it. The bound always exceeds
-    0.6 times this epsilon.
+    The neighbors are a table with a row far from the center, and this table without that row. Each row should be in the
+    sample with probability 0.5. If the dictionary `bug` is not empty, it has a wrong function for drawing the sample.
+    The keys of `charges` are sampling probabilities for which the budget records epsilon; 0.25 is wrong, so it is a
+    bug, too. The value is True if the audit's bound must be at most the recorded epsilon, and False if the bound must
+    exceed it. The bound is always above 0.6 times the recorded epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b

@@ -1,4 +1,4 @@
-"""Test that each function for figures draws its table on the given axis, and returns that axis."""
+"""Test `egm.study.plots`: its functions draw tables, names and notes on given axes, and return these axes."""
 
 from itertools import pairwise
 
@@ -21,7 +21,7 @@ def ax():
 
 @pytest.fixture
 def table():
-    """Return a table to be drawn, with the columns d, alpha and value = d**alpha, for two d and three alpha."""
+    """Return a table to be drawn: value = d**alpha for two values of d and three values of alpha, one in each row."""
     return tables.sweep(lambda d, alpha: d**alpha, d=[10, 100], alpha=[0.0, 0.5, 1.0])
 
 
@@ -70,9 +70,10 @@ def test_names_at_the_ends_do_not_overlap(ax):
 
 @pytest.mark.parametrize("places", [None, [0.5, 0.5]])
 def test_a_line_that_leaves_the_picture_is_named_where_it_does(ax, places):
-    """`name_curves` writes the name of a line that leaves the visible range at the point where it leaves.
+    """`name_curves` writes the name of a line that leaves the visible range at the point where the line leaves it.
 
-    A line that is nowhere in the visible range gets no name, also if there are `places` for both names.
+    If `places` is not None, the names are written at these horizontal positions instead, from 0 for the left end of the
+    axes to 1 for the right one. A line that is nowhere in the visible range gets no name in either case.
     """
     ax.plot([1, 2, 3], [1, 2, 1e9], label="lost")
     ax.plot([1, 2, 3], [-5, -5, -5], label="never seen")
@@ -97,7 +98,7 @@ def test_a_name_stands_beside_its_line(ax, side, across, up):
 
 
 def test_note_and_rule_are_where_they_say(ax):
-    """`note` writes a text at the given point, and `rule` draws a line at the height y with a text above it."""
+    """`note` writes a text at the given point, and `rule` draws a horizontal line at the given y with a text above."""
     ax.plot([0, 10], [0, 10])
     plots.rule(plots.note(ax, "here", 5, 5), "limit", y=8)
     box, place = names(ax)["here"], ax.transData.transform((5, 5))
@@ -107,9 +108,9 @@ def test_note_and_rule_are_where_they_say(ax):
 
 
 def test_log_axis_has_minor_ticks(ax):
-    """`log_axis` gives the axes minor ticks at 2, 3, ..., 9 times the powers of ten.
+    """`log_axis` makes both axes logarithmic, with minor ticks at 2, 3, ..., 9 times the powers of ten.
 
-    If an axis covers 24 decades, even a reversed one, the minor ticks are at powers of ten only.
+    On an axis that covers 24 powers of ten, upwards or downwards, minor ticks are at powers of ten only.
     """
     ax.plot([1, 1000], [1, 1e24])
     assert plots.log_axis(ax) is ax
@@ -150,7 +151,7 @@ def test_intervals_are_two_standard_errors_to_either_side(ax):
 
 
 def test_intervals_do_not_hide_each_other(ax):
-    """If two intervals have the same x, `intervals` draws them from 1 to 5 pixels apart, so that both are visible."""
+    """If two intervals have the same x, `intervals` draws them 1 to 5 pixels apart, so that both are visible."""
     rows = [(1, 10.0, 1.0, "a"), (1, 10.0, 1.0, "b")]
     table = np.array(rows, dtype=[("x", int), ("value", float), ("se", float), ("name", "U1")])
     plots.intervals(table, ax, "x", by="name").figure.draw_without_rendering()
@@ -176,9 +177,9 @@ def test_shapes_lie_about_the_origin(ax):
 
 
 def test_a_mechanism_has_one_style(ax):
-    """If the name of a group is a key of `STYLES`, `curves` draws the line of the group in the color of this key.
+    """If the name of a group is a key of `STYLES`, `curves` draws the group's line in the color that STYLES has for it.
 
-    So a mechanism has the same color in every figure. Another group gets a color that no other line has.
+    So a mechanism has the same color in every figure. A group with another name gets a color that no other line has.
     """
     rows = [(x, x, name) for name in ("other", "optimal", "expected_norm", "another") for x in (1.0, 2.0)]
     table = np.array(rows, dtype=[("x", float), ("value", float), ("scaling", "U13")])

@@ -49,11 +49,12 @@ def squared_error(method, X, rho, seed, **options):
 class Recorder:
     """Stand in for the two private primitives of all methods, Gaussian noise and quantiles, and record their calls.
 
-    For each call, `costs` gets the cost in zCDP, `values` the value before noise and its sensitivity (None for a
-    quantile), and `answers` the private result. If the constructor gets the `answers` of another run, each call returns
-    the answer of that run, so that two runs on neighboring data differ only in their values before noise. There is
-    one exception: `anisotropic` counts, for each row, the rows near it, with noise. Each run keeps its own count for
-    the first row, in which the data sets differ: that count only decides whether this row is kept.
+    For each call, the cost in zCDP is appended to the list `costs`, the pair of the value before noise and its
+    sensitivity (None for a quantile) to `values`, and the private result to `answers`. If the constructor gets the
+    `answers` of another run, each call returns the answer of that run, so that two runs on neighboring data differ only
+    in their values before noise. There is one exception: the method `anisotropic` counts, with noise, the rows near
+    each row. Each run keeps its own count for the first row, the only one in which the neighboring data differ, because
+    this count only decides whether the first row is kept.
     """
 
     def __init__(self, monkeypatch, answers=None):
@@ -141,10 +142,10 @@ def test_no_neighbour_moves_a_step_by_more_than_its_sensitivity(method, first, r
 
 @pytest.mark.parametrize("name", ["gaussian", "plan", "huang_liang_yi", "coinpress"])
 def test_two_opposite_rows_reach_the_sensitivity(name, monkeypatch):
-    """If a first row far from the others is replaced by its opposite, the last step's value changes by its sensitivity.
+    """If an outlying row is replaced by its opposite, the value of the last private step changes by its sensitivity.
 
-    The last step is the last private one. So the sensitivity that a method uses for this step is not larger than
-    necessary. `name` is a key of METHODS.
+    The value is that before noise. So the sensitivity that a method uses for this step is not larger than necessary.
+    `name` is the name of the method in METHODS.
     """
     X = rows(N)
     *_, (change, sensitivity) = moves(METHODS[name], far_row_first(X, FAR), far_row_first(X, -FAR), monkeypatch)
@@ -160,8 +161,9 @@ def far_row_first(X, row):
 def test_the_filter_keeps_no_two_rows_without_a_friend_in_common(monkeypatch):
     """If a row becomes an outlier, `anisotropic` drops it; the mean of kept rows changes by at most its sensitivity.
 
-    A kept row has more than half of all rows near it, its "friends". So any two kept rows share a friend, and are not
-    far apart. The outlier has fewer than 10 friends; the number of any other row changes by at most one.
+    The method keeps a row if more than half of all rows are near it; the near rows are called its "friends". So any two
+    kept rows share a friend, and are not far apart. The outlier has fewer than 10 friends, and the number of friends of
+    any other row changes by at most one.
     """
     X = rows(2_000)
     outlier = far_row_first(X, X[0] + np.array([60.0, 0, 0, 0, 0]))
@@ -351,9 +353,9 @@ def test_coinpress_shrinks_to_balls_that_hold_the_mean(monkeypatch):
 
 
 def test_coinpress_finds_a_covariance():
-    """For 400 000 rows x, `_whitening` of CoinPress finds a matrix A for which the covariance of A x is near identity.
+    """For 400 000 rows x, `_whitening` of CoinPress finds a matrix A such that A x has a covariance near the identity.
 
-    Its eigenvalues are above 0.8 and, as the method promises, at most 1.
+    The eigenvalues of the covariance of A x are above 0.8 and, as the method promises, at most 1.
     """
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
     root = turn * np.sqrt([1.0, 1e-2, 1e-3]) @ turn.T
@@ -379,11 +381,11 @@ def test_gaussian_clips_to_the_ball():
 
 
 def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
-    """For known sigma and center, the mean squared error of `anisotropic` is the one that theory says.
+    """For known standard deviations and center, the mean squared error of `anisotropic` agrees with its formula.
 
-    In theory it is (2 C / n)**2 / (2 rho) sum(sigma), where sigma are the standard deviations, C is the clip norm of
-    scaled rows, n the number of rows, and rho the budget. A thousand additional coordinates that hardly vary change
-    nothing.
+    The formula is (2 C / n)**2 / (2 rho) sum(sigma), where sigma are the standard deviations, C is the clip norm of
+    the scaled rows, n is the number of rows, and rho is the budget. A thousand additional coordinates of very small
+    standard deviation change nothing.
     """
     n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
     flat = np.append(sigma, np.full(1000, 1e-6))
@@ -411,8 +413,9 @@ def test_the_filter_pays_twice_the_variance_of_a_known_centre():
 def test_plan_profits_from_a_spread_that_differs():
     """If the standard deviations sigma differ among coordinates, `plan` has a far smaller error than `huang_liang_yi`.
 
-    The mean squared errors are expected to be proportional to |sigma|_1^2 and d |sigma|_2^2, for d coordinates (Table 1
-    of the PLAN paper). Their ratio must be at least half of the expected one.
+    In theory (Table 1 of the PLAN paper), the mean squared error is proportional to |sigma|_1^2 for `plan`, and to
+    d |sigma|_2^2, for d coordinates, for `huang_liang_yi`. The ratio of the errors must be at least half of the ratio
+    of these numbers.
     """
     sigma = 256.0 / np.arange(1, 257)
     X = normal_rows(4000, sigma, 1, mean=10.0)
@@ -450,7 +453,10 @@ def test_median_wins_at_low_budget_in_high_dimension():
 
 @pytest.mark.parametrize("sigma", [SIGMA, np.geomspace(1, 0.01, 40)], ids=["in all entries", "separately"])
 def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
-    """The Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm gets the rest."""
+    """The Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm costs the rest.
+
+    `sigma` has the standard deviations of the columns.
+    """
     recorder = Recorder(monkeypatch)
     second_moments(rows(2000, mean=0.0, sigma=sigma), 0.4, clip_norm=50.0, rng=np.random.default_rng(2))
     assert sum(recorder.costs) == pytest.approx(7 / 8 * 0.4, rel=1e-12)
@@ -460,9 +466,9 @@ def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
 def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, after, monkeypatch):
     """If a row is replaced, each value to which `second_moments` adds noise changes by at most its sensitivity.
 
-    `_lost` estimates how much clipping to each of several norms takes from the sum of the squared norms of the rows.
-    In its units no squared norm is above 1, and each estimate must change by at most 1. All entries of the row are
-    `before`, and then `after`.
+    All entries of the row are `before`, and then `after`. The function `_lost` has no noise: for each of several clip
+    norms, it computes by how much clipping reduces the sum of the squared norms of the rows. If all squared norms are
+    at most 1, a replaced row must change each of its results by at most 1.
     """
     found = []
     for first in (before, after):
@@ -484,8 +490,8 @@ def test_a_row_changes_second_moments_by_no_more_than_the_noise_is_for(before, a
 def test_second_moments_are_exact_without_noise_and_follow_the_unit():
     """With a huge budget, `second_moments` returns the exact second moments of the rows.
 
-    If the rows and the clip norm are multiplied by 4, the result for the same noise is multiplied by 16. It has no
-    negative eigenvalues.
+    If the rows and the clip norm are multiplied by 4, the result for the same seed is multiplied by 16. The result has
+    no negative eigenvalues.
     """
     X = rows(2000, mean=0.0) @ np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
     exact = X.T @ X / len(X)

@@ -1,4 +1,4 @@
-"""Test `egm.study.tables`, the tables for the experiments in Poulsen's report, also against values of 18 digits."""
+"""Test `egm.study.tables`, the tables for the experiments in Poulsen's report, also against values with 18 digits."""
 
 import json
 from pathlib import Path
@@ -102,9 +102,9 @@ def test_saddlepoint_formula_is_near(d, p, unit):
 
 
 def test_saddlepoint_formula_is_nearly_exact_for_many_equal_weights():
-    """For 10 000 equal weights, `lugannani_rice` has a relative error of at most 1e-4 at an exact upper tail of 1e-6.
+    """For 10 000 equal weights, `lugannani_rice` has a relative error of at most 1e-4 if the exact upper tail is 1e-6.
 
-    It approximates the upper tail of a weighted sum of squared standard normal variables.
+    The function approximates the upper tail of a weighted sum of squared standard normal variables.
     """
     weights = np.ones(10_000)
     assert tables.lugannani_rice(gx2.isf(1e-6, weights), weights) == pytest.approx(1e-6, rel=1e-4)
@@ -112,9 +112,10 @@ def test_saddlepoint_formula_is_nearly_exact_for_many_equal_weights():
 
 @pytest.mark.parametrize("above", [2.3e-16, 1e-9, 1e-6, 1e-3, 0.03, 0.04, 0.5])
 def test_saddlepoint_formula_is_accurate_near_the_mean(above):
-    """`lugannani_rice` is accurate at and near the mean, where the two terms of the formula cancel.
+    """`lugannani_rice` agrees with its formula, computed with 80 digits, to a relative 1e-11 near the mean.
 
-    `above` is the distance of the point from the mean, relative to the mean. The formula is computed with 80 digits.
+    The formula approximates the upper tail of a weighted chi-square sum; two of its terms cancel near the mean of the
+    sum. `above` is the distance of the point from the mean, divided by the mean.
     """
     weights = [1.0, 0.5, 0.25]
     x = sum(weights) * (1 + above)
@@ -149,18 +150,19 @@ def test_rivals_has_a_row_for_each_cell_and_method():
 def made_up(rows):
     """Return a table with the columns of `tables.rivals()`, whose rows are made from the list of tuples `rows`.
 
-    A tuple has d, the name of the method, what it knows besides the range of the mean, its squared error, the standard
-    error, and the number of runs without an estimate.
+    A tuple has the number of columns d, the name of the method, what the method is told besides the range of the mean,
+    its squared error, the standard error of this error, and the number of runs without an estimate.
     """
     rows = [("A", d, 0, 9, 1, name, knows, e, s, 2 * e, s, fails, 20) for d, name, knows, e, s, fails in rows]
     return np.array(rows, tables.rivals().dtype)
 
 
 def test_duels_are_with_the_best_that_knows_no_more_and_never_fails():
-    """`tables.duels` divides the error of "ours" by that of the best rival that never failed and does not know sigma.
+    """`tables.duels` divides the error of the method "ours" by that of the best rival, at each point of a grid.
 
-    It does so at each grid point, here for each d. Options choose what a rival may know, which of two errors is
-    compared, and the method in place of "ours".
+    The points here are numbers of columns d. A rival is left out if one of its runs failed, or if it is told all
+    standard deviations sigma. Options choose what a rival may be told, which of two errors is compared, and a method in
+    place of "ours".
     """
     rows = [(2, "ours", "", 3.0, 0.3, 0), (2, "a", "", 5.0, 0.1, 0), (2, "b", "largest sigma", 4.0, 0.4, 0)]
     rows += [(2, "c", "sigma", 1.0, 0.1, 0), (2, "d", "", 1.0, 0.1, 1), (3, "ours", "", 1.0, 0.1, 0)]

@@ -1,4 +1,4 @@
-"""Test that `timing.race` runs its functions in turns, and stops repeating a slow one."""
+"""Test `timing.race`, which measures the times of functions: it runs them in turns, and stops repeating a slow one."""
 
 from itertools import count
 
@@ -17,10 +17,9 @@ def test_race_takes_turns():
 
 
 def test_race_measures_and_loses_patience(monkeypatch):
-    """`race` returns the best and the median time, and stops running a function that has taken the time `patience`.
+    """`race` returns the best and the median time, and stops repeating a function after `patience` seconds in total.
 
-    The clock is artificial. With a patience of 0.05 seconds, runs of 0.02, 0.01 and 0.03 seconds are not followed by a
-    fourth one.
+    The clock is artificial. With `patience` 0.05, runs of 0.02, 0.01 and 0.03 seconds are not followed by a fourth one.
     """
     naps, now = iter((0.02, 0.01, 0.03)), [0.0]
     monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
