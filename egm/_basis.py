@@ -210,7 +210,8 @@ class Basis:
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
         """Return `rows`, each multiplied by a matrix along every axis, where a row is an array of the shape `shape`.
 
-        For each axis, `factors` has a matrix F, which makes v F of a vector v, or None if the axis stays as it is.
+        For each axis, `factors` has a matrix F, or None if the axis stays as it is. Each vector v along the axis is
+        replaced by the product v F.
         """
         rows = finite(rows=rows)
         if rows.shape[-1:] != (self.size,):
@@ -327,7 +328,10 @@ def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
 
 
 def _rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
-    """Return the covariance matrix of the coordinates along `basis` as computed, with the errors of rounding."""
+    """Return the covariance matrix of the coordinates along `basis`, where `covariance` is that of the columns.
+
+    Because of rounding errors, a variance may be negative, and the matrix may be slightly asymmetric.
+    """
     found = finite(covariance=covariance)
     if found.shape != (basis.size, basis.size):
         raise ValueError(f"covariance must have shape ({basis.size}, {basis.size}), got {found.shape}")
@@ -380,7 +384,10 @@ def checked(basis: object) -> BasisLike | str:
 
 
 def _of_any_size(basis: object) -> BasisLike:
-    """Return `basis`, an argument of a mechanism that is not a name, as a `Basis` or an `Operator` of any size."""
+    """Return `basis`, a matrix, an operator or a `Basis`, as a `Basis` or an `Operator`; do not check its size.
+
+    Raise a ValueError if it is not orthogonal.
+    """
     if isinstance(basis, Basis | Operator):
         found: BasisLike = basis
     elif hasattr(basis, "matvec") and hasattr(basis, "rmatvec"):
@@ -391,9 +398,10 @@ def _of_any_size(basis: object) -> BasisLike:
 
 
 def _parsed(text: str, d: int) -> tuple[Callable[[tuple[int, ...]], Basis], tuple[int, ...]]:
-    """Return the transform that `text` names, as a function that makes it for a shape, and the shape of a row.
+    """Return the function that makes the basis which `text` names, `dct` or `haar`, and the shape of a row.
 
-    The names are "dct" and "haar" for `d` columns, and names with a shape of their own, such as "dct:8x8".
+    The function takes the shape. It is (d,) for the names "dct" and "haar", and (8, 8) for the name "dct:8x8". Raise a
+    ValueError for an unknown name.
     """
     name, _, axes = text.partition(":")
     makers: dict[str, Callable[[tuple[int, ...]], Basis]] = {"dct": dct, "haar": haar}
@@ -541,10 +549,10 @@ def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: int | I
 
 
 def _found(axes: object, lengths: tuple[int, ...]) -> set[int]:
-    """Return the numbers, from 0 on, of the `axes` of an array of the shape `lengths`: one axis, or several.
+    """Return a set with the numbers, counted from 0, of the `axes` of an array of the shape `lengths`.
 
-    An axis may be counted from the end, by a negative number. Raise a TypeError for an axis that is no number, and a
-    ValueError for one that is not there.
+    `axes` is one number or several; a negative number counts from the last axis. Raise a TypeError for an axis that is
+    not a number, and a ValueError for an axis that the array does not have.
     """
     each, found = [axes], set[int]()
     if isinstance(axes, Iterable) and not isinstance(axes, str) and getattr(axes, "ndim", 1) > 0:

@@ -115,7 +115,8 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
 def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, start: float) -> Enclosure:
     """Enclose the smallest noise scale that suffices for (epsilon, delta)-privacy, by bisection from `start`.
 
-    ``curve(epsilon, scale)`` takes two balls, and returns a ball with the smallest delta for noise of this scale.
+    ``curve(epsilon, scale)`` returns the smallest delta for noise of this scale. Its arguments and its result are
+    balls, which are intervals that contain the exact numbers.
     """
     flint, bits = ball_arithmetic(), _FIRST_BITS
 
@@ -148,9 +149,9 @@ def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, 
 
 
 def _gaussian_delta(epsilon: Ball, z: Ball) -> Ball:
-    """Return a ball that contains the smallest delta for which Gaussian noise is (epsilon, delta)-private.
+    """Return a ball (an interval) with the smallest delta for which Gaussian noise is (epsilon, delta)-private.
 
-    `z` is the standard deviation of the noise for a query of l2-sensitivity 1.
+    `epsilon` and `z` are balls, too. `z` is the standard deviation of the noise for a query of l2-sensitivity 1.
     """
     root, half = (epsilon * 0 + 2).sqrt(), epsilon * 0 + 0.5
     a, b = (1 / (2 * z) - epsilon * z) / root, (1 / (2 * z) + epsilon * z) / root
@@ -159,9 +160,10 @@ def _gaussian_delta(epsilon: Ball, z: Ball) -> Ball:
 
 
 def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
-    """Return a ball that contains the smallest delta for which l2 noise in `d` dimensions is (epsilon, delta)-private.
+    """Return a ball (an interval) with the smallest delta for which l2 noise is (epsilon, delta)-private.
 
-    The query has l2-sensitivity 1, and the density of the noise at x is proportional to exp(-|x| / s).
+    `epsilon` and the scale `s` are balls, too, and `d` is the number of coordinates. The query has l2-sensitivity 1,
+    and the density of the noise at x is proportional to exp(-|x| / s).
     """
     flint = ball_arithmetic()
     cosine = epsilon * s
@@ -173,7 +175,7 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
     ratio = (d - 1) / z * z.bessel_k(order) / z.bessel_k(order - 1)
 
     def whole(n: int) -> Ball:
-        """Return a ball with the integral of exp(z cos phi) sin^n phi over phi from 0 to pi.
+        """Return a ball (an interval) that contains the integral of exp(z cos phi) sin^n phi over phi from 0 to pi.
 
         Here z is 1 / (2 s), for the scale s of the noise.
         """
@@ -181,7 +183,7 @@ def _l2_delta(epsilon: Ball, s: Ball, d: int) -> Ball:
         return flint.arb.pi().sqrt() * (half + flint.arb(0.5)).gamma() * (2 / z) ** half * z.bessel_i(half)
 
     def density(phi: Ball, _: bool) -> Ball:
-        """Return the integrand of the numerator of delta at the angle `phi`, a complex ball.
+        """Return the integrand of the numerator of delta at the angle `phi`, a complex ball (a rectangle).
 
         delta is a quotient of two integrals over phi. The second argument, a flag of flint, is not needed, because the
         integrand is analytic.

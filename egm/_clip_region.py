@@ -27,8 +27,8 @@ def error_and_slopes(
     """Compute the expected squared error by clipping, and its derivatives with respect to the logarithms of semi-axes.
 
     The `n` rows are clipped to the ellipsoid with the semi-axes `axes`, shape (d,). The error is the sum of the two
-    results of `egm.forecast.clipping`. The arguments `sigma` (standard deviations of a row), `offset` (mean minus
-    center) and `factors` (of `sigma`, over which the error is averaged) are those of that function.
+    results of `egm.forecast.clipping`, averaged over the numbers f in `factors`, for normal rows with the standard
+    deviations f * `sigma`. `offset` is the mean of the rows minus the center of the ellipsoid.
     """
     error, slopes = 0.0, np.zeros(axes.size)
     for factor in factors:
@@ -57,8 +57,8 @@ def best_axes(
 
     ``noise(axes)`` returns the total variance of the noise, and its derivative with respect to the sum of the squared
     semi-axes. The search begins at the semi-axes `start`, and the result never has a larger error. The other arguments
-    are those of `egm.forecast.clipping`: the number `n` of rows, the standard deviations `sigma`, the `offset` of the
-    mean from the center, and the `factors` of `sigma`, over which the error is averaged.
+    are those of `egm.forecast.clipping`: the number `n` of rows, their standard deviations `sigma`, the `offset` of the
+    mean from the center, and numbers `factors`; the error is averaged over the standard deviations factor * `sigma`.
 
     The search is a quasi-Newton method for the coordinates p_j log a_j, where a_j are the semi-axes and p_j is a_j /
     ||a|| at the start. In these coordinates the variance of the noise is equally curved in every direction. The search

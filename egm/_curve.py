@@ -32,7 +32,7 @@ _TOLERANCES = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
 
 def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
-    """Compute the two terms (gain, loss) of the epsilon that rho-zCDP implies at the order alpha = 1 + exp(u).
+    """Compute the two terms (gain, loss) of the epsilon that rho-zCDP implies at the Rényi order alpha = 1 + exp(u).
 
     A rho-zCDP mechanism is (epsilon, delta)-private with ``epsilon = rho alpha + loss - gain``, for each alpha > 1 (see
     `egm.calibration.zcdp_epsilon`). `log_delta` is the logarithm of delta. The gain is (1 + exp(-u)) log(1 + exp(u)) -
@@ -92,9 +92,9 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
 
 
 def slope_at(epsilon: Array, z: Array) -> Array:
-    """Compute how fast the delta of Gaussian noise falls: the derivative of delta by epsilon, without its sign.
+    """Compute how fast the delta of Gaussian noise falls: the absolute value of its derivative by `epsilon`.
 
-    With the noise multiplier `z`, a = 1/(2z) - epsilon z and b = 1/(2z) + epsilon z, it is ``exp(epsilon) Phi(-b)``,
+    With the noise multiplier `z`, a = 1/(2z) - epsilon z and b = 1/(2z) + epsilon z, this is ``exp(epsilon) Phi(-b)``,
     which is ``phi(a) Phi(-b) / phi(b)``, for the standard normal distribution function Phi and density phi.
     """
     a, b = 0.5 / z - epsilon * z, 0.5 / z + epsilon * z
@@ -102,7 +102,7 @@ def slope_at(epsilon: Array, z: Array) -> Array:
 
 
 def _two_terms(a: Array, b: Array) -> Array:
-    """Compute the smallest delta of Gaussian noise, up to a factor, as a difference of two normal probabilities.
+    """Compute the smallest delta of Gaussian noise, times a factor, as a difference of two normal probabilities.
 
     For the noise multiplier z, `a` is 1/(2z) - epsilon z, and `b` is 1/(2z) + epsilon z. Then delta
     is ``Phi(a) - exp(epsilon) Phi(-b)``, where Phi is the standard normal distribution function.

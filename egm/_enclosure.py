@@ -83,12 +83,12 @@ def ball_arithmetic() -> Any:
 
 
 def rounded(ball: Any) -> Enclosure:
-    """Return the least `Enclosure` that contains the real ball `ball` of flint; an end may be infinite or subnormal."""
+    """Return the least `Enclosure` that contains `ball`, an interval of flint; an end may be infinite or subnormal."""
     return Enclosure(_down(ball.lower()), -_down(-ball.upper()))
 
 
 def _down(number: Any) -> float:
-    """Return the largest double that is not above `number`, a real ball of flint with the radius 0.
+    """Return the largest double that is not above `number`, an interval of flint that contains a single number.
 
     If `number` is below all finite doubles, infinite with either sign, or NaN, the result is minus infinity.
     """

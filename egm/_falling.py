@@ -15,8 +15,9 @@ _STEP = 1e-9  # relative tolerance of the result of `first`
 def first(ratio: Callable[[float], float], low: float, high: float) -> float:
     """Return a value between `low` and `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    The function `ratio`, in `solve` the error divided by the target, must be above 1 at `low` and at most 1 at `high`.
-    At the result it is at most 1, and at a value that is smaller by about 1e-9 of the result it is above 1.
+    The function `ratio`, for example an error divided by the largest allowed error, must be above 1 at `low` and at
+    most 1 at `high`. At the result it is at most 1, and at a value that is smaller by about 1e-9 of the result it is
+    above 1.
     """
     ends = math.log(low), math.log(high)
 
@@ -32,8 +33,8 @@ def first(ratio: Callable[[float], float], low: float, high: float) -> float:
 def first_whole(ratio: Callable[[float], float], low: int, high: int) -> int:
     """Return a whole number from `low` to `high` at which the function `ratio` falls from above 1 to at most 1.
 
-    The function `ratio`, in `solve` the error divided by the target, must be above 1 at `low` and at most 1 at `high`.
-    It is at most 1 at the result, and above 1 at the whole number before the result.
+    The function `ratio`, for example an error divided by the largest allowed error, must be above 1 at `low` and at
+    most 1 at `high`. It is at most 1 at the result, and above 1 at the whole number before the result.
     """
     while high - low > 1:
         middle = (low + high) // 2

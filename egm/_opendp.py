@@ -20,7 +20,7 @@ _PARTS = 8  # parts of a long list for each core, so that no core waits long for
 
 @functools.lru_cache(maxsize=8)
 def vector_noise(maker: str, metric: str, scale: float) -> Callable[[int], list[int]]:
-    """Return a function that draws as many 64-bit integers as it is told, by a sampler of OpenDP of scale `scale`.
+    """Return a function ``draw(size)`` that draws `size` random 64-bit integers by OpenDP's sampler of scale `scale`.
 
     `maker` is the name of OpenDP's constructor, such as "make_gaussian", which decides the law of
     the integers. `metric` is the name of the distance that this constructor needs, such as

@@ -49,8 +49,8 @@ def _exponentials(size: int) -> Array:
 def _uniforms(size: int) -> tuple[Array, NDArray[np.bool]]:
     """Draw `size` numbers u in (0, 1/2], and for each of them a fair coin; return the numbers and the coins.
 
-    If the coin chooses between u and 1 - u, the result is uniform in (0, 1). Each u has 127 random bits, so that it has
-    all digits of a double unless it is below 2**-74.
+    If the coin decides whether u or 1 - u is taken, the number taken is uniform in (0, 1). Each u has 127 random bits,
+    so that it has all digits of a double unless it is below 2**-74.
     """
     high, low = _words(2 * size).reshape(2, size)
     coin = (high >> np.uint64(63)) == 0

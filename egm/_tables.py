@@ -59,9 +59,9 @@ class ColumnError(TypeError):
 def declared(columns: object, **named: object) -> Columns:
     """Return the names of a mechanism's columns: `columns` if it is not None, or else the names of a vector's entries.
 
-    The vector, such as a Series or a mapping, is passed by keyword, and errors show its name. Names that only number
-    the entries, such as 0, 1, 2, count as no names. The result is None without names. Raise TypeError if `columns` is
-    not a sequence of names, and ValueError if a name occurs twice.
+    The vector, such as a Series or a mapping, is passed by keyword. Names that only number the entries, such as 0, 1,
+    2, count as no names. If there are no names, the result is None. Raise TypeError if `columns` is not a sequence of
+    names, and ValueError if a name occurs twice.
     """
     ((_, vector),) = named.items()
     if columns is None:
@@ -133,7 +133,8 @@ def _labels(vector: object) -> tuple[Hashable, ...] | None:
 def _as(kind: Literal["DataFrame", "Series"], X: Any) -> Any:
     """Return `X` as a data frame or a series of the library narwhals, or None if `X` is not one.
 
-    `kind` says which of the two `X` should be. Raise ValueError if two columns of a data frame have the same name.
+    `kind` is "DataFrame" or "Series", and says which of the two is wanted. Raise ValueError if two columns of a data
+    frame have the same name.
     """
     if isinstance(X, np.ndarray) or type(X).__module__.partition(".")[0] in _NO_FRAMES:
         return None
@@ -343,7 +344,7 @@ def _is_function(X: object) -> bool:
 def opened(X: Any) -> Any:
     """Return the iterator over blocks of rows that the function `X` returns; if `X` is no function, return `X` itself.
 
-    Raise TypeError if the function returns anything else.
+    Raise TypeError if the function returns anything but an iterator.
     """
     if not _is_function(X):
         return X
@@ -372,8 +373,8 @@ def column_names(X: object) -> tuple[Hashable, ...] | None:
 def check(X: object, columns: Columns) -> None:
     """Raise ValueError if the table `X` has names of columns and these are not the names in `columns`, in any order.
 
-    Names that only number the columns are accepted. If `columns` is None, a table with two or more real names is
-    refused.
+    Names that only number the columns, such as 0, 1, 2, are accepted. If `columns` is None, a table with two or more
+    columns and with other names than such numbers is refused.
     """
     names = column_names(X)
     if names is not None:
@@ -414,10 +415,10 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
 
 
 class Part:
-    """Table that is read in blocks and has only some columns of another table that is read in blocks."""
+    """Represent a table that is read in blocks of rows, and has only some of the columns of another such table."""
 
     def __init__(self, table: Any, names: tuple[Hashable, ...]) -> None:
-        """Take the columns called `names`, in this order, of `table`, an object like `egm.files.Table`."""
+        """Make the table of the columns called `names`, in this order, of `table`, an object like `egm.files.Table`."""
         self.names, self.count, self._table = names, table.count, table
         self._place = [table.names.index(name) for name in names]
 
@@ -427,7 +428,10 @@ class Part:
 
     @property
     def label_types(self) -> Any:
-        """Return the function `label_types` of the table with all columns, or None if it has no such function."""
+        """Return the function `label_types` of the table with all columns, or None if it has no such function.
+
+        The function takes names of columns, and returns NumPy's types for the labels in them, without reading a row.
+        """
         return getattr(self._table, "label_types", None)
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
@@ -605,8 +609,8 @@ def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[i
     """Return, for each name in `columns`, its index among `labels`, the names that a vector or a table has.
 
     Return None if nothing must be moved: the order is right, or the labels only number the columns. Raise ValueError if
-    the labels are other names, or if `columns` is None and there are two or more real names. `name` is the name of the
-    vector or table in the message.
+    the labels are other names than those in `columns`, or if `columns` is None and there are two or more labels that do
+    not only number the columns. `name` is the name of the vector or table in the message.
     """
     if columns is None:
         if len(labels) < 2 or _is_counted(labels):

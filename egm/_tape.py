@@ -54,7 +54,10 @@ class Tape(np.random.Generator):
         return super().__getattribute__(name)
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return the next number of `gammas` or, if none is left, the mean of a gamma variable; record its `shape`."""
+        """Return the next number of `gammas` or, if none is left, the mean of a gamma variable; record its `shape`.
+
+        Raise ValueError if `shape` or `scale` is an array, if `scale` is not 1, or if a `size` is given.
+        """
         if np.ndim(shape) or np.ndim(scale) or scale != 1 or size is not None:
             raise _cannot("rng.gamma for other numbers than single ones of scale 1")
         self.shapes.append(float(shape))
@@ -62,7 +65,7 @@ class Tape(np.random.Generator):
         return self.gammas[len(self.shapes) - 1] if len(self.shapes) <= len(self.gammas) else float(shape)
 
     def half_gamma(self, twice: int, size: int) -> Array:
-        """Return the result of `gamma` for the shape `twice` / 2, `size` times.
+        """Return `size` copies of the next number in place of a gamma variable of the shape `twice` / 2.
 
         The method takes the place of `egm._random_bits.half_gamma`.
         """
@@ -83,11 +86,11 @@ class Tape(np.random.Generator):
         return self._next("laplace", loc, scale, size)
 
     def standard_normal(self, *size: Any, **named: Any) -> Any:
-        """Return the result of `normal` for the mean 0 and the standard deviation 1, in the shape `size`."""
+        """Return the next prescribed numbers, in the shape `size`, in place of standard normal noise, and record it."""
         return self.normal(0.0, 1.0, *size, **named)
 
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[int], list[int]]:
-        """Return a function that gives as many of the next prescribed numbers as it is told.
+        """Return a function ``draw(size)`` that returns the next `size` prescribed numbers, as integers.
 
         The method takes the place of `egm.samplers.vector_noise`, which returns a function that draws noise. OpenDP's
         names `maker` and `metric` are recorded as the law of each number, with `scale`.
@@ -97,7 +100,10 @@ class Tape(np.random.Generator):
         return lambda size: [int(noise) for noise in self._next((maker, metric), 0.0, scale, size)]
 
     def _next(self, law: Law, loc: ArrayLike, scale: ArrayLike, size: int | tuple[int, ...] | None) -> Array:
-        """Return `loc` plus the next prescribed numbers, and record `law` and `scale` for each of them."""
+        """Return `loc` plus the next prescribed numbers, and record `law` and `scale` for each of them.
+
+        The result has the shape `size` or, if that is None, the shape to which `loc` and `scale` broadcast.
+        """
         shape = np.broadcast_shapes(np.shape(loc), np.shape(scale)) if size is None else size
         start, scales = len(self.asked), np.broadcast_to(np.asarray(scale, dtype=float), shape)
         self.asked += [(law, float(each), self.pending) for each in scales.ravel()]
@@ -120,7 +126,10 @@ def _cannot(drawn: str) -> ValueError:
 
 
 def _refuse(drawn: str) -> Callable[..., Any]:
-    """Return a function that takes the place of another source of randomness, called `drawn`, and raises ValueError."""
+    """Return a function that raises ValueError, to replace a source of randomness that `replay` does not allow.
+
+    `drawn` is the name of this source in the message.
+    """
 
     def refuse(*_: Any) -> Any:
         raise _cannot(drawn)

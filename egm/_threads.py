@@ -28,7 +28,7 @@ def in_parallel(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    """Return the pool of threads of this process."""
+    """Return the pool of threads of this process, in which `in_parallel` computes."""
     return ThreadPoolExecutor(CORES, thread_name_prefix="egm")
 
 

@@ -96,7 +96,7 @@ def _rule(rule: str, passes: Callable[[Any], Any]) -> Check:
 
 
 def _is_limited(x: Any) -> Any:
-    """Return whether `x`, a float, is finite, or an array with this answer for each number of the array `x`."""
+    """Return whether the number `x` is finite or, for an array `x`, an array with this answer for each entry."""
     return np.isfinite(x) if isinstance(x, np.ndarray) else abs(x) <= _LARGEST
 
 

@@ -46,7 +46,8 @@ class Law:
     `groups` has the weights. `variance` is the variance of the normal term, and `tau` its standard deviation. `largest`
     is twice the largest weight, or 0 if no weight is positive; `least` is twice the least weight, or 0 if no weight is
     negative. Three vectors have, for each group, two times its center (`twice`), half its degrees of freedom (`half`)
-    and half its noncentrality (`shift`). They and `tau` are in doubles, all else in balls.
+    and half its noncentrality (`shift`). These vectors and `tau` hold doubles, and `groups`, `variance`, `largest`
+    and `least` hold balls, which are intervals that contain the exact numbers.
     """
 
     groups: tuple[Group, ...]
@@ -59,7 +60,10 @@ class Law:
     tau: float
 
     def cumulant(self, s: Ball) -> Ball:
-        """Return a ball with the cumulant function of Q at the complex ball `s`, where it must be analytic."""
+        """Return a complex ball (a rectangle) that contains the cumulant function of Q at all points of the ball `s`.
+
+        The function must be analytic there.
+        """
         total = self.variance * s * s / 2
         for group in self.groups:
             inverse = 1 / (1 - group.twice * s)
@@ -123,7 +127,7 @@ def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) 
 
 
 def _sums(numbers: Array, starts: Indices) -> list[Ball]:
-    """Return half the sums of the doubles `numbers` over the slices that begin at the indices `starts`, as balls."""
+    """Return half the sum of the doubles `numbers` over each slice, as a ball; slices begin at the indices `starts`."""
     arb = ball_arithmetic().arb
     lengths = np.diff(starts, append=numbers.size).tolist()
     if numbers.strides == (0,):

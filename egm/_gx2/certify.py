@@ -150,7 +150,10 @@ class _Variable:
         self.laws: dict[tuple[bool, int], Law] = {}
 
     def _broadcast(self, check: Any, **named: ArrayLike) -> Array:
-        """Check the only argument in `named` by the function `check`, and return it with one entry for each weight."""
+        """Check an argument by the function `check`, and return it as a vector with one entry for each weight.
+
+        The argument, a number or a vector, is passed by keyword, and errors show its name.
+        """
         ((name, value),) = named.items()
         array = check(**{name: value})
         if array.ndim > 1 or array.size not in (1, self.weights.size):
@@ -160,7 +163,10 @@ class _Variable:
         return np.broadcast_to(array.reshape(-1)[0] if array.size == 1 else array, self.weights.shape)
 
     def law(self, mirrored: bool) -> Law:
-        """Return the `Law` (parameters in balls) of Q - shift or, if `mirrored`, of shift - Q, over 2 ** exponent."""
+        """Return the `Law` of (Q - shift) / 2 ** exponent or, if `mirrored` is true, of (shift - Q) / 2 ** exponent.
+
+        A `Law` holds the parameters of a distribution as balls, which are intervals that contain the exact numbers.
+        """
         bits = ball_arithmetic().ctx.prec
         if (mirrored, bits) not in self.laws:
             weights = -self.weights if mirrored else self.weights
@@ -168,7 +174,7 @@ class _Variable:
         return self.laws[mirrored, bits]
 
     def scaled(self, x: float) -> Ball:
-        """Return (x - shift) / 2 ** exponent, the point `x` shifted and scaled as Q is for `law`, as an exact ball."""
+        """Return (x - shift) / 2 ** exponent exactly, as a ball of radius 0; `law` scales Q in this way, too."""
         flint = ball_arithmetic()
         with flint.ctx.workprec(_EXACT):
             return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent
@@ -183,7 +189,7 @@ class _Variable:
         return 1.0 if self.normal == 0 and np.all(self.weights < 0) and y >= 0 else None
 
     def tail(self, y: Ball, bits: float) -> tuple[Ball, bool]:
-        """Return a ball that contains a tail of Q at a point x, and whether this is the upper tail.
+        """Return a ball (an interval) that contains a tail of Q at a point x, and whether this is the upper tail.
 
         `y` is (x - shift) / 2 ** exponent. The tail is the upper one if x is above the mean of Q, and otherwise the
         lower one. About `bits` bits of the tail are certain.
@@ -195,13 +201,16 @@ class _Variable:
         return contour_of(law, size, upper, bits).enclose(size), upper != mirrored
 
     def density(self, y: Ball, bits: float) -> Ball:
-        """Return a ball with the density of Q at x, for `y` = (x - shift) / 2 ** exponent, to about `bits` bits."""
+        """Return a ball (an interval) that contains the density of Q at a point x.
+
+        `y` is (x - shift) / 2 ** exponent. About `bits` bits of the density are certain.
+        """
         law, size = self.law(bool(y < 0)), abs(y)
         value = contour_of(law, size, float(size) > law.mean, bits).enclose(size, density=True)
         return value * ball_arithmetic().arb(2) ** -self.exponent
 
     def value(self, of: Function, x: float) -> Enclosure:
-        """Enclose the tail, its logarithm or the density, as `of` says, at the point `x`."""
+        """Enclose a tail of Q, its logarithm or the density at the point `x`; `of` says which, for example "logsf"."""
         flint = ball_arithmetic()
         limit = float(x > 0) if math.isinf(x) else self.outside(self.scaled(x))
         if limit is not None:
@@ -230,9 +239,9 @@ class _Variable:
         raise ArithmeticError(f"no narrow enclosure of {of} at x = {x!r} was found: the last one is {found}")
 
     def quantile(self, of: Function, given: float) -> Enclosure:
-        """Enclose the lower quantile if `of` is "ppf", and otherwise the upper one, for the probability `given`.
+        """Enclose the lower quantile of Q if `of` is "ppf", and otherwise the upper one, for the probability `given`.
 
-        For "ilogsf", `given` is the logarithm of the probability.
+        If `of` is "ilogsf", `given` is the logarithm of the probability of the upper tail.
         """
         flint = ball_arithmetic()
         log = of == "ilogsf"
@@ -262,7 +271,10 @@ class _Quantile:
     """Search the number x at which Q has given tails, and prove that it lies between two doubles."""
 
     def __init__(self, variable: _Variable, tails: tuple[Ball, Ball], bits: int) -> None:
-        """Keep the `variable` Q, the given `tails` P[Q > x] and P[Q <= x] as balls, and the precision, `bits`."""
+        """Keep the arguments: the `variable` Q, its tails at the quantile x to be found, and the precision in bits.
+
+        `tails` has P[Q > x] and P[Q <= x] as balls, which are intervals that contain the exact numbers.
+        """
         self.variable, self.tails, self.bits = variable, tails, bits
         signs = np.sign(variable.weights)
         self.one_sided = variable.normal == 0 and bool(np.all(signs == signs[0]))
@@ -291,7 +303,10 @@ class _Quantile:
         return None
 
     def searched(self) -> Ball:
-        """Return a ball of radius 0 near (x - shift) / 2 ** exponent for the quantile x, found without a proof."""
+        """Return the quantile x, found without a proof, as the number (x - shift) / 2 ** exponent, a ball of radius 0.
+
+        `shift` and `exponent` are attributes of the variable Q. An ArithmeticError is raised if the search fails.
+        """
         flint = ball_arithmetic()
         y = self.begin()
         self.plan(y)
@@ -318,10 +333,10 @@ class _Quantile:
         raise ArithmeticError("the search for a quantile did not end")
 
     def begin(self) -> Ball:
-        """Choose the smaller tail for the search, and return a ball at which the search begins.
+        """Choose the smaller tail for the search, and return the point at which the search begins, as a ball.
 
-        The saddlepoint formula, an approximation in closed form, gives the ball. If it lies outside the support of Q,
-        the other tail is chosen.
+        The saddlepoint formula, an approximation in closed form, gives the point. If it lies outside the support of Q,
+        the larger tail is chosen.
         """
         law = self.variable.law(False)
         self.upper = bool(self.tails[0] <= 0.5)
@@ -333,10 +348,10 @@ class _Quantile:
         raise ArithmeticError("no start was found for the search of a quantile")
 
     def plan(self, y: Ball) -> None:
-        """Choose the attribute `contour`, along which the searched tail of Q at the point `y` is computed.
+        """Set the attribute `contour` to a contour along which the searched tail of Q at the point `y` is computed.
 
-        Contours need y >= 0. So for `y` < 0, the contour is for the other tail of -Q at -`y`, which is the same number.
-        Here Q is shifted and scaled, as `y` is.
+        Contours need y >= 0. So for `y` < 0, a lower tail of Q at `y` is computed as the upper tail of -Q at -`y`, and
+        an upper tail of Q as the lower tail of -Q. Here Q is shifted and scaled, as `y` is.
         """
         mirrored = bool(y < 0)
         if mirrored != self.mirrored:
@@ -346,7 +361,7 @@ class _Quantile:
 
     @property
     def target(self) -> Ball:
-        """Return the given probability, a ball, of the tail that the present contour computes."""
+        """Return the given probability (a ball) of the tail that the contour in the attribute `contour` computes."""
         return self.tails[self.upper == self.mirrored]
 
     def exceeds(self, x: float) -> bool | None:

@@ -1,7 +1,7 @@
 """Choose, in doubles, the contour along which a tail of a generalized chi-square variable is enclosed.
 
 The contour is a hyperbola in the complex plane; the docstring of `enclosed` has its formula and explains the names.
-Whatever is chosen here, an enclosure is right; a good choice makes it narrow, with few nodes.
+An enclosure contains the exact tail for every choice of the contour; a good choice makes it narrow, with few nodes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 
 
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
-    """Choose a contour by which about `bits` bits of a tail of the variable of `law` at `y` are certain.
+    """Choose a contour by which about `bits` bits of a tail at `y` are certain; `law` holds the parameters.
 
-    `y` is a real ball of numbers >= 0. The tail is the upper one if `upper` is true. An ArithmeticError is raised if no
-    contour is found.
+    `y` is a real ball (an interval) of numbers >= 0. The tail is the upper one if `upper` is true, otherwise the lower
+    one. An ArithmeticError is raised if no contour is found.
     """
     flint = ball_arithmetic()
     with np.errstate(all="ignore"):
@@ -53,8 +53,8 @@ def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
 def start(law: Law, log_p: float, upper: bool) -> float:
     """Return an estimate of the y at which a tail has the logarithm `log_p`, by the saddlepoint formula.
 
-    The formula is an approximation of the tail in closed form. The tail of the variable of `law` is the upper one if
-    `upper` is true.
+    The formula is an approximation of the tail in closed form. `law` holds the parameters of the distribution, and the
+    tail is the upper one if `upper` is true, otherwise the lower one.
     """
     axis = _Axis(law, upper)
 
@@ -67,9 +67,9 @@ def start(law: Law, log_p: float, upper: bool) -> float:
 
 
 def _bisect(falling: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
-    """Return the root of the decreasing function `falling` between `low` and `high`, or the end nearest to it.
+    """Return the root of the decreasing function `falling` between `low` and `high`; if it is outside, the nearer end.
 
-    The interval is halved `steps` times.
+    The interval from `low` to `high` is halved `steps` times.
     """
     for _ in range(steps):
         middle = (low + high) / 2
@@ -87,7 +87,7 @@ class _Axis:
     def __init__(self, law: Law, upper: bool) -> None:
         """Choose the side of the axis for a tail: s > 0 for the upper tail, if `upper` is true, otherwise s < 0.
 
-        The tail is that of the variable of `law`.
+        `law` holds the parameters of the distribution.
         """
         self.law, self.sign = law, 1.0 if upper else -1.0
         extreme = float(law.largest if upper else -law.least)
@@ -132,20 +132,21 @@ class _Axis:
 
 
 class _Search:
-    """Search the parameters of a `Contour` with the least number of nodes, in doubles."""
+    """Search, in doubles, the contour of a tail that needs the least number of nodes for a given relative error."""
 
     def __init__(self, law: Law, y: float, upper: bool, goal: float) -> None:
-        """Keep the arguments: a tail of the variable of `law` at `y` shall have a relative error up to exp(-`goal`).
+        """Keep the arguments: a tail at the point `y` shall have a relative error of at most exp(-`goal`).
 
-        The tail is the upper one if `upper` is true.
+        `law` holds the parameters of the distribution. The tail is the upper one if `upper` is true, otherwise the
+        lower one.
         """
         self.law, self.y, self.upper, self.goal = law, y, upper, goal
         self.axis = _Axis(law, upper)
 
     def best(self) -> tuple[Contour, float] | None:
-        """Return the contour with the fewest nodes, and the logarithm of the allowed absolute error of the tail.
+        """Try several contours; return the one with the fewest nodes, and the log of the tail's allowed absolute error.
 
-        Some contours are tried. The result is None if none is possible.
+        The result is None if none of the contours is possible.
         """
         axis, y, law = self.axis, self.y, self.law
         sign = axis.sign

@@ -199,15 +199,15 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
     """Compute the array that `lost_in_tail` returns, means of the share that a row loses by clipping, from quadratures.
 
     `pieces` are the quadratures that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`,
-    the point c where the contour crosses the real axis; the array of the nodes minus c; and arrays with the masses of
-    the nodes for the share L, for L^2 and for two further functions of the squared norm, which are not used here.
+    the point c where the contour crosses the real axis; the array of the nodes minus c; and arrays with the factors of
+    the nodes in the quadrature sum: for the share L, for L^2 and for two further functions, which are not used here.
     """
     rows = (sums_of_inverses(crossing, shift, np.array(masses[:2]), weights) for crossing, shift, masses in pieces)
     return sum(row.reshape(4, -1) for row in rows)  # type: ignore[return-value]  # of at least one array
 
 
 def _pieces(form: Form, x: Real) -> list[Piece]:
-    """Return quadratures for means of what clipping removes from a row with the squared norm Q.
+    """Return quadratures for means of the share that clipping removes from a row with the squared norm Q.
 
     There is one quadrature, that of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails.
     `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
@@ -222,10 +222,10 @@ def _in_tail(form: Form, x: Real) -> Piece:
     """Return a `Piece`, a quadrature along one contour, for means of L, L^2, and the derivatives of L^2 and L by Q / x.
 
     L is the share that clipping removes, which is 0 for Q < `x`. `form` holds the parameters of Q, and `x` is divided
-    by its unit. The result has the `Crossing` of the real axis at a point c, the nodes minus c, and four arrays of
-    masses, for the four means in this order. With t = Q / x, the Laplace transforms of L and L^2, as functions of t -
-    1, are the results of `_lost_shares` at z = s x. Those of the derivatives by t are z times these, because L and L^2
-    are 0 at t = 1.
+    by its unit. The result has the `Crossing`, the point c where the contour crosses the real axis; the nodes minus c;
+    and four arrays with the factors of the nodes in the quadrature sums for the four means, in this order. With t = Q /
+    x, the Laplace transforms of L and L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x. Those
+    of the derivatives by t are z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
     height = np.exp(crossing.log_height(x)[0])
@@ -239,13 +239,13 @@ def _in_tail(form: Form, x: Real) -> Piece:
 
 
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
-    """Yield quadratures to be used together in place of the one of `_in_tail`, for an `x` below which Q rarely is.
+    """Yield quadratures whose sum replaces the one quadrature of `_in_tail`, if the squared norm Q is rarely below `x`.
 
     L, the share that clipping to the squared norm `x` removes, is 1 - u with u = sqrt(x / Q), or 0 for Q < x. `form`
     holds the parameters of Q, and `x` is divided by its unit. First the means are taken with 1 - u in place of L for
     all values of Q. They are sums of means E[Q^-a]. Such a mean is the integral of t^(a-1) exp(K(-t)) / Gamma(a) over t
     > 0, where K is the cumulant function of Q; so the nodes are s = -t. Then the part with Q < x is subtracted, with
-    `_below`, unless it is negligible.
+    the function `_below`, unless it is negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
@@ -290,10 +290,10 @@ def _below(form: Form, low: float, x: float) -> Iterator[Point]:
 def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
     """Return the points of Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`, for `_below`.
 
-    Each `Point` is for one value q of Q. It has the nodes and the masses of a contour quadrature, and the number sqrt(x
-    / q). The imaginary parts of the masses add up to the density of Q at q, times the weight of q in an integral over
-    Q. `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of
-    `form`.
+    Each `Point` is for one value q of Q. It has the nodes of a contour quadrature, their factors in the quadrature sum,
+    and the number sqrt(x / q). The imaginary parts of the factors add up to the density of Q at q, times the weight of
+    q in an integral over Q. `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped,
+    divided by the unit of `form`.
     """
     points = []
     for node, part in zip(*_LEGENDRE, strict=True):

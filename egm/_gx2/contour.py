@@ -162,8 +162,8 @@ class Crossing:
     def _rounding(self, size: float, roughness: float) -> float:
         """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
 
-        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration; `roughness` is the
-        last result of `kernel.height_at`.
+        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration. `roughness`, the
+        last result of `kernel.height_at`, is the part of these errors that grows with the degrees of freedom.
         """
         return EPS * (64 + 5 * size + 6 * self._turns + roughness)
 
@@ -198,7 +198,10 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
 
 
 def log_by_formula(crossing: Crossing) -> float:
-    """Return the log of the tail at ``crossing.x`` by the saddlepoint formula, an approximation in closed form."""
+    """Return the log of the tail at ``crossing.x`` by the saddlepoint formula, an approximation in closed form.
+
+    `crossing` is the saddle point. The tail is the lower one if ``crossing.lower`` is true, otherwise the upper one.
+    """
     form = crossing.form
     value, _ = loops(form).formula(form.table, form.normal, crossing.theta, crossing.lower, crossing.at)
     return float(value)
@@ -347,7 +350,10 @@ def inverses(crossing: Crossing, shift: Complex, weights: Array) -> Complex:
 
 
 def _terms(form: Form) -> int:
-    """Return the number of terms of the power series in `sums_of_inverses`, or 1 if `form` has no clusters."""
+    """Return how many terms the power series of a cluster in `sums_of_inverses` has; 1 if `form` has no clusters.
+
+    `form` holds the parameters of the distribution, and a cluster is a group of weights that are close but differ.
+    """
     return 1 + form.moments.shape[1]
 
 

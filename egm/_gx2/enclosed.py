@@ -1,6 +1,6 @@
 r"""Enclose the tails and the density of a generalized chi-square variable in balls, by a contour integral.
 
-A ball is a number with a proved bound of its error.
+A ball is a number with a proved bound of its error: an interval or, for complex numbers, a rectangle.
 
 The variable is :math:`Q = \sum_j w_j \chi^2(k_j, \lambda_j) + \tau Z` with weights of either sign, divided by a power
 of two. Its cumulant function is
@@ -74,8 +74,8 @@ noncentral terms.
 
 The sums of :math:`e_j^p` are balls, and the rest of each series is bounded by a geometric one.
 
-All of this is computed in balls, except the parameters of the contour, which are found in doubles. The enclosure is
-right with any parameters, and good ones make it narrow.
+All of this is computed in balls, except the parameters of the contour, which are found in doubles. The enclosure
+contains the exact value for any parameters, and good ones make it narrow.
 
 References
 ----------
@@ -154,7 +154,10 @@ class Contour:
             raise ArithmeticError("no contour was found on which the integral can be enclosed")
 
     def sums(self, y: Ball) -> tuple[Ball, Ball]:
-        """Return the trapezoid sums for the tail and for the density at `y`, a real ball, as real balls."""
+        """Return the trapezoid sums for the tail and for the density at `y`, without bounds on their errors.
+
+        `y` and both results are real balls, which are intervals that contain the exact numbers.
+        """
         flint = ball_arithmetic()
         with flint.ctx.workprec(self.bits):
             tail = density = flint.arb(0)
@@ -165,7 +168,7 @@ class Contour:
             return (scale if self.upper else -scale) * tail, scale * density
 
     def enclose(self, y: Ball, density: bool = False) -> Ball:
-        """Return a real ball that contains the tail of Q at `y` or, if `density` is true, the density of Q at `y`.
+        """Return a real ball (an interval) that contains the tail or, if `density` is true, the density of Q at `y`.
 
         The tail is P[Q > y] if `upper` is true, otherwise P[Q <= y]. `y` is a real ball of numbers >= 0.
         """
@@ -225,7 +228,7 @@ class Edge:
         return q, q * self.sine, (q * q - 1) * self.cosine**2, (p / self.rho) ** 2
 
     def log_size(self, c: Ball, central: bool = False) -> Ball:
-        """Return an upper bound of log |F| on the hyperbola for all u for which C = cosh u is in the real ball `c`.
+        """Return an upper bound of log |F| on the hyperbola for all u with cosh u in the interval `c`, a real ball.
 
         F is the integrand of the tail or, if the edge was made for the density, of the density. The terms of the
         noncentralities are left out if `central` is true.
@@ -268,8 +271,9 @@ class Edge:
     def integral(self, end: float, enough: Ball) -> Ball:
         """Return a bound on the integral of |f| over u >= 0, where f(u) is the integrand along the hyperbola.
 
-        First `end` is increased until the bound by `rest` for u > `end`, which the result includes, is small. Then the
-        intervals of u up to `end` are halved until the whole bound is at most `enough`, or hardly falls any more.
+        First `end` is increased until the bound that the method `rest` gives for u > `end` is small; it is a part of
+        the result. Then the intervals of u up to `end` are halved until the whole bound is at most `enough`, or hardly
+        falls any more.
         """
         arb = ball_arithmetic().arb
         center = self.log_size(arb(1)).exp() * self.rho * self.cosine
@@ -297,7 +301,8 @@ class Edge:
     def rest(self, end: Ball) -> Ball:
         """Return an upper bound of the integral of |f| over all u > `end`, or infinity if no bound is proved.
 
-        f is the integrand along the hyperbola, a function of its real parameter u. `end` and the result are real balls.
+        f is the integrand along the hyperbola, a function of its real parameter u. `end` and the result are real balls
+        (intervals that contain the exact numbers).
         """
         infinite, c = end.pos_inf(), end.cosh()
         fall, helped, noncentral = self.y * self.rho * self.sine, 0 * end, 0 * end

@@ -210,7 +210,7 @@ def _repeated(values: Array, size: int) -> Array:
 def distinct(values: Array) -> Array:
     """Return the vector `values` or, if all its entries were broadcast from one number, a vector of this number alone.
 
-    So a million equal degrees of freedom need not be read.
+    A caller can so avoid reading, for example, a million equal degrees of freedom.
     """
     return values[:1].copy() if values.strides == (0,) else values
 

@@ -1,4 +1,4 @@
-"""Offer a generalized chi-square distribution with fixed parameters as an object, like SciPy's frozen ones."""
+"""Offer a generalized chi-square distribution with fixed parameters as an object, as SciPy's frozen distributions."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ class rv:
         size: int | Sequence[int] | None = None,
         random_state: np.random.Generator | int | None = None,
     ) -> Floats:
-        """Draw from the distribution.
+        """Draw random values of Q from its distribution.
 
         Parameters
         ----------
@@ -473,7 +473,7 @@ def from_quadratic_form(
 
 
 def _integral(function: Callable[[float], float], start: float, stop: float) -> float:
-    """Integrate `function` from `start` to `stop`."""
+    """Return the integral of `function`, a function of one number, from `start` to `stop`."""
     return float(quad(function, start, stop, epsabs=1e-13, epsrel=1e-13, limit=200)[0])
 
 
@@ -501,16 +501,16 @@ def _copy(values: Array) -> Array:
 
 
 def _read_only(values: Array) -> Array:
-    """Return a view of an array through which it cannot be changed."""
+    """Return a read-only view of the array `values`."""
     view = values.view()
     view.flags.writeable = False
     return view
 
 
 def _vector_of(d: int, **named: ArrayLike) -> Array:
-    """Return the only argument in `named`, a finite number or a vector of `d` such numbers, as a vector of length `d`.
+    """Check that an argument is a finite number or a vector of `d` such numbers; return it as a vector of length `d`.
 
-    Raise an error that contains the keyword of the argument if it is neither.
+    The argument is passed by keyword, and errors show its name.
     """
     ((name, _),) = named.items()
     array = finite(**named)

@@ -77,11 +77,11 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
-    The docstring of the module explains the arguments. For each r in `table`, the first two rows of `at` get 1 - r c
-    and v = r c / (1 - r c). The results are (c, pace, gain, loss, convex, concave, third). pace is d log|c| / d theta;
-    third is c^3 K'''(c). gain is the sum of the terms of c K'(c), and convex that of the terms of c^2 K''(c), for the
-    normal variable and the groups with v > 0; -loss and concave are these sums for the other groups. In a cluster, all
-    weights count as equal to its center.
+    The docstring of the module explains the arguments. For each r in `table`, 1 - r c and v = r c / (1 - r c) are
+    written into the first two rows of `at`. The results are (c, pace, gain, loss, convex, concave, third). pace is d
+    log|c| / d theta; third is c^3 K'''(c). gain is the sum of the terms of c K'(c), and convex that of the terms of c^2
+    K''(c), for the normal variable and the groups with v > 0; -loss and concave are these sums for the other groups. In
+    a cluster, all weights count as equal to its center.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -110,7 +110,7 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
     K is the cumulant function of the distribution in `table` and `normal`. The first number is the sum of the absolute
     values of the terms of K(c), in which the normal term counts twice, plus k min(|r c|, 1) for each group with k
     degrees of freedom. The second one is the root of the sum of k^2, but at most 64: the rounding errors of a
-    quadrature grow with it. `cross` filled `at` for c.
+    quadrature grow with it. `at` holds what `cross` has computed for the point `c`.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height, squares = size / 2, 0.0
@@ -130,7 +130,7 @@ def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, fl
     K is the cumulant function of the distribution in `table` and `normal`, and K'(0) is the mean. For a central group
     with k degrees of freedom, the term is (-log(1 - y) - y) k / 2 with y = r c. Near y = 0 the logarithm and y would
     cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with z = y / (2 - y), which is the same function.
-    The size is the sum of the absolute values of the terms. `cross` filled `at` for the point c.
+    The size is the sum of the absolute values of the terms. `at` holds what `cross` has computed for the point `c`.
     """
     bend = size = normal * c * (normal * c) / 2 if normal else 0.0
     for j in range(table.shape[1]):
@@ -169,8 +169,8 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
     theta gives the point c = -exp(theta) if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)). K is the cumulant
-    function of the distribution in `table` and `normal`. If the theta of an upper tail is larger than `FAR`, the result
-    is `FAR`.
+    function of the distribution in `table` and `normal`. If the theta of an upper tail is larger than the constant
+    `FAR`, the result is `FAR`. `at` is overwritten, as by `cross`.
 
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
@@ -206,10 +206,10 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     The number `theta` gives a point c of the real axis, and x is the number for which c is the saddle point of
     exp(K(s) - s x) / s, where K is the cumulant function of the distribution in `table` and `normal`.
 
-    The tail is the lower one if `lower` is true, and otherwise the upper one. `at` is filled as by `cross`. Let f be
+    The tail is the lower one if `lower` is true, and otherwise the upper one. `at` is overwritten by `cross`. Let f be
     the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
     derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction 1 + f4 / (8 f2^2) - 5
-    f3^2 / (24 f2^3), for which at least 1/2 is taken. The derivative of the logarithm is that without the correction.
+    f3^2 / (24 f2^3), for which at least 1/2 is taken. The returned derivative is that of log[exp(f) / sqrt(2 pi f2)].
     """
     c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
     height, _, _ = height_at(table, normal, c, at)
@@ -228,11 +228,12 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
 
     The tail is the lower one if `lower` is true, and otherwise the upper one. If the theta of an upper tail is larger
-    than `FAR`, the result is `FAR`.
+    than the constant `FAR`, the result is `FAR`. `at` is overwritten, as by `cross`.
 
-    The function `formula` computes this formula, an approximation in closed form, from `table`, `normal` and `at`. The
-    difference `TOP` - log tail is nearly proportional to a power of exp(theta). So log((`TOP` - log tail) / (`TOP` -
-    `log_p`)) is nearly a straight line in theta. Newton's method finds its zero.
+    The function `formula` computes this formula, an approximation in closed form, for the distribution in `table` and
+    `normal`. The constant `TOP` is the largest logarithm of a tail that it gives, unless there are few degrees of
+    freedom. The difference `TOP` - log tail is nearly proportional to a power of exp(theta). So log((`TOP` - log tail)
+    / (`TOP` - `log_p`)) is nearly a straight line in theta. Newton's method finds its zero.
     """
     variance = normal * normal
     for j in range(table.shape[1]):
@@ -258,11 +259,11 @@ def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> No
     """Subtract k sum_j log(1 - q_j (a + i b)), j = `first` ... `last` - 1, from the results of `_growth` at all nodes.
 
     The groups j have equal degrees of freedom, and k is half of them. The q_j are in the last row of `at` and have the
-    same sign. `nodes` has the numbers a and b for each node c + a + i b, and the results of `_growth`. The factors 1 -
-    q_j (a + i b) are multiplied, so that only one logarithm is taken. Each factor turns the product around zero by less
-    than 180 degrees, always in the same direction. So the full turns can be counted: each full turn crosses the
-    negative axis once. The innermost loops are over the nodes, at constant distances in one vector, and the compiler
-    runs them for several nodes at a time.
+    same sign. `nodes` has the numbers a and b for each node c + a + i b of a contour that crosses the real axis at c,
+    and the results of `_growth`. The factors 1 - q_j (a + i b) are multiplied, so that only one logarithm is taken.
+    Each factor turns the product around zero by less than 180 degrees, always in the same direction. So the full turns
+    can be counted: each full turn crosses the negative axis once. The innermost loops are over the nodes, at constant
+    distances in one vector, and the compiler runs them for several nodes at a time.
     """
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
@@ -294,11 +295,11 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
     """Find runs of groups for which `_growth` can take one logarithm of a product in place of many logarithms.
 
     The result is the number of nodes that `_growth` shall compute at a time: `_TOGETHER`, or 1 if there are no runs.
-    `cross` filled `at` for the point c. The last row of `at` gets q = r / (1 - r c). The entry of `ends` for the first
-    group of a run becomes the index after its last group; all other entries become 0. A run has at least four groups,
-    whose weights have one sign and whose degrees of freedom k are equal. To keep the rounding error small, k times the
-    square root of the number of these groups is at most `_SMALL`. If `clustered` is true, some groups are clusters, and
-    there are no runs.
+    `at` holds what `cross` has computed for the point c where the contour crosses the real axis, and its last row gets
+    q = r / (1 - r c) for each group, whose r is in `table`. The entry of `ends` for the first group of a run becomes
+    the index after its last group; all other entries become 0. A run has at least four groups, whose weights have one
+    sign and whose degrees of freedom k are equal. To keep the rounding error small, k times the square root of the
+    number of these groups is at most `_SMALL`. If `clustered` is true, some groups are clusters, and there are no runs.
     """
     size, first, runs = table.shape[1], 0, 0
     for j in range(size):
@@ -317,8 +318,8 @@ def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int
     """Add the power series with the coefficients `series`, minus `beyond`, to the result of `_growth` at one node.
 
     `beyond` is the value of the series at the point c where the contour crosses the real axis. `node` is the index of
-    the node. `cross` and `_prepare` filled `at`, and `nodes` has the nodes and the results of `_growth`. The loops are
-    over real numbers, so that the compiler runs them for several clusters at a time.
+    the node. `at` holds what `cross` and `_prepare` have computed for c, and `nodes` has the nodes and the results of
+    `_growth`. The loops are over real numbers, so that the compiler runs them for several clusters at a time.
     """
     size, total, total_imag = at.shape[1], 0.0, 0.0
     a, b = nodes[node], nodes[_B + node]
@@ -358,8 +359,8 @@ def _growth(
     K is the cumulant function. The nodes are points c + a + i b of a contour. The vector `nodes` has blocks of
     `_TOGETHER` entries: they begin at 0 for the numbers a, at `_B` for the b, at `_GROWTH` for the real parts of the
     results, and at `_TURN_OF_GROWTH` for the imaginary parts. In each block only the first `many` entries count.
-    `cross` and `_prepare` filled `at` for the point c, and `_prepare` filled `ends`. `beyond` is what the differences
-    of the weights within clusters add to K(c).
+    `at` holds what `cross` and `_prepare` have computed for the point c, and `ends` the result of `_prepare`. `beyond`
+    is what the differences of the weights within clusters add to K(c).
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -396,8 +397,8 @@ def growth_at(
 ) -> Complex:
     """Compute K(s) - K(c) without cancellation, for the cumulant function K and every entry s - c of `shift`.
 
-    K belongs to the distribution in `table`, `normal` and `series`. `cross` filled `at` for the point c. `beyond` is
-    what the differences of the weights within clusters add to K(c).
+    K belongs to the distribution in `table`, `normal` and `series`. `at` holds what `cross` has computed for the point
+    `c`. `beyond` is what the differences of the weights within clusters add to K(c).
     """
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
@@ -431,11 +432,11 @@ def quadrature(
 ) -> tuple[int, int, float, float, float, float]:
     """Integrate f(s) times c / s, 1 and (s - c) / c along a contour through c; f(s) is exp(K(s) - K(c) - (s - c) x).
 
-    K is the cumulant function; the docstring of the module explains `table`, `normal`, `series` and `x`.
-    `cross` filled `at` for the point c. `beyond` is what the differences of the weights within clusters add to K(c).
-    `shape` holds h, reach and tilt, the constants of a hyperbola, and the factor by which the integrand may grow along
-    it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative by u is
-    i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the
+    K is the cumulant function; the docstring of the module explains `table`, `normal`, `series` and `x`. `at` holds
+    what `cross` has computed for the point c. `beyond` is what the differences of the weights within clusters add to
+    K(c). `shape` holds h, reach and tilt, the constants of a hyperbola, and the factor by which the integrand may grow
+    along it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative by
+    u is i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the
     vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums
     agree, and then `halvings` times more. `density` is a factor, at most 1, by which the error of the second integral
     counts beside that of the first one.
@@ -555,8 +556,9 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 
     e is the relative distance of a weight from the center of its cluster. With I_i = 1 / (1 - r s_i) at the node s_i,
     the coefficient of e^p for p < `terms` and k = 1 ... `most` is binomial(p + k - 1, p) Im sum_i mass_i I_i^k (I_i -
-    1)^p. `cross` filled `at` for the point c. `shift` has s_i - c for each node, and `masses` has a row of the mass_i
-    for each integral. The result has the shape (`terms`, integrals, `most`, groups).
+    1)^p. The r of each group is in `table`. `at` holds what `cross` has computed for the point c where the contour
+    crosses the real axis. `shift` has s_i - c for each node, and `masses` has a row of the mass_i, the factors of the
+    nodes, for each integral. The result has the shape (`terms`, integrals, `most`, groups).
     """
     size, integrals = table.shape[1], masses.shape[0]
     result = np.zeros((terms, integrals, most, size))
@@ -606,8 +608,8 @@ def _multiply(block: Array, place: int, to: int, less: float) -> None:
     """Multiply one complex number for each of `_BESIDE` groups by 1 / (1 - r s) - `less`, with the r of the group.
 
     All numbers are in `block`, a vector that `sums_of_inverses` makes. The numbers 1 / (1 - r s) at one node s begin at
-    the index `_INVERSE`, the numbers to be multiplied at `place`, and the products at `to`. Each time the real parts
-    for all groups are followed by the imaginary parts. `less` is 0 or 1.
+    the index `_INVERSE`, the numbers to be multiplied at `place`, and the products at `to`. At each of these three
+    indices, the real parts for all groups come first, and then the imaginary parts. `less` is 0 or 1.
     """
     for j in range(_BESIDE):
         x, y = block[_INVERSE + j] - less, block[_INVERSE_IMAG + j]
@@ -679,8 +681,8 @@ def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> 
     """Compute sum_k sum_j factor_kj / (1 - r_j s_i)^k at every node s_i, for weights that are gathered in groups.
 
     `amounts[p, k - 1, g]` is the sum of factor_kj e_j^p over the weights j of the group g, where e_j is the relative
-    distance of a weight from the center of its group. `cross` filled `at` for the point c. `shift` has s_i - c for each
-    node, and the result has an entry for each node.
+    distance of a weight from the center of its group. `at` holds what `cross` has computed for the point c where the
+    contour crosses the real axis. `shift` has s_i - c for each node, and the result has an entry for each node.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)

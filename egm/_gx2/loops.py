@@ -1,4 +1,4 @@
-"""Choose who runs the inner loops in `egm._gx2.kernel`: Python, until it pays to load or to compile them with numba.
+"""Choose how the inner loops in `egm._gx2.kernel` run: by Python, until it pays to load or compile them with numba.
 
 A process that asks for a few tails of a few weights has its answers in milliseconds, where it would take numba a
 quarter of a second to load compiled code, and some seconds to compile it for the first time on a machine. Python and
@@ -54,9 +54,11 @@ def loops(form: Form | None = None) -> Any:
 
 
 class _Python:
-    """Functions and constants of `kernel` as attributes; Python runs the functions, and `seconds` adds up their times.
+    """Hold the functions of the module `kernel` in a form that Python runs without compiling them.
 
-    If a function fails in Python, or a quadrature needs many nodes, compiled code computes the result instead.
+    The functions and the constants of the module are attributes, and the attribute `seconds` adds up the times of all
+    calls. If a function raises an error in Python, or if a quadrature needs many nodes, compiled code computes the
+    result instead.
     """
 
     def __init__(self) -> None:
@@ -70,7 +72,7 @@ class _Python:
         return found
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """Call the function `name` of `kernel` in Python or, if it fails there, in compiled code."""
+        """Call the function `name` of `kernel` in Python or, if it raises an error there, in compiled code."""
         result = self._try(name, *arguments)
         return getattr(kernel(), name)(*arguments) if result is None else result
 
@@ -95,7 +97,7 @@ class _Python:
 
 
 def _number(value: Any) -> Any:
-    """Return `value`, but a number of NumPy as a number of Python, because compiled code returns such numbers."""
+    """Return `value`, converted to a number of Python if it is one of NumPy, as compiled code would return it."""
     return value.item() if isinstance(value, np.generic) else value
 
 

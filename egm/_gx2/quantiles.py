@@ -375,10 +375,10 @@ def _near_end(side: Side, log_p: float) -> float:
 
 
 def _beyond(form: Form, log_p: float) -> float:
-    """Return log(`TINY` / y) for the y at which the lower tail has the logarithm `log_p`.
+    """Return log(`TINY` / y) for the quantile y at which the lower tail has the logarithm `log_p`.
 
-    The tail is taken to be proportional to y^(k/2), where k is the sum of the degrees of freedom. y is divided by the
-    unit of `form`.
+    `TINY` is a small constant. The tail is taken to be proportional to y^(k/2), where k is the sum of the degrees of
+    freedom. y is divided by the unit of `form`, which holds the parameters of Q.
     """
     return (log_tail_at(saddle(form, TINY, True), TINY)[0] - log_p) * 2 / float(form.k.sum())
 

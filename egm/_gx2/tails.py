@@ -508,7 +508,7 @@ def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
 
 
 def tail_on(side: Side, x: Real) -> Estimate:
-    """Compute the logarithm of a tail of Q at `x`, and its estimated error; `side` says which tail."""
+    """Compute the logarithm of a tail of Q at `x`, and its estimated error; `side` says which tail, and of which Q."""
     y, beyond = _from_end(side, x)
     if side.lower and y < -_END * side.form.normal:
         return -np.inf, 0.0
@@ -518,10 +518,11 @@ def tail_on(side: Side, x: Real) -> Estimate:
 
 
 def _from_end(side: Side, x: Real) -> tuple[Real, float]:
-    """Return (y, 0) with y = ``side.scaled(x)`` or, for some tiny y in a lower tail, (`TINY`, log(y / `TINY`)).
+    """Return the point at which a tail is computed in place of the point `x` of Q, and a number to correct the tail.
 
-    The second pair is returned for a lower tail with y < `TINY` that is proportional to y^(k/2), where k is the sum of
-    the degrees of freedom. The caller computes this tail at `TINY`, and adds k/2 times the second number to its log.
+    `side` says which tail is meant. The result is (y, 0) with y = ``side.scaled(x)`` or, for a lower tail with y <
+    `TINY` that is proportional to y^(k/2), the pair (`TINY`, log(y / `TINY`)). Here k is the sum of the degrees of
+    freedom. The caller computes this tail at `TINY`, and adds k/2 times the second number to its logarithm.
     """
     y, form = side.scaled(x), side.form
     if not side.lower or y >= TINY or form.normal or not is_power(form):

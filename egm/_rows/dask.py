@@ -89,7 +89,11 @@ def in_blocks(X: Any, numbers: int) -> Any:
 
 
 def _whole_rows(X: Any) -> Any:
-    """Return the dask array `X`, shape (n, d), with all columns in one chunk; for another `X` raise an error."""
+    """Return the dask array `X`, shape (n, d), with all columns in one chunk.
+
+    Raise TypeError if `X` is no dask array, and ValueError if it does not have two axes, or has its columns in several
+    chunks of unknown size.
+    """
     from dask.array import Array
 
     if not isinstance(X, Array):
@@ -104,10 +108,11 @@ def _whole_rows(X: Any) -> Any:
 
 
 def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any:
-    """Apply `function` to each block of rows of `X`; return a dask array (blocks, 1) with one result for each block.
+    """Apply `function` to each block of rows of the dask array `X`; return the results, one for each block.
 
-    The `options` are passed on to `function`, which returns an array of shape (1, 1). Because the result is an array
-    with two axes, dask loads a block and calls the function in a single task.
+    The result is a dask array of shape (blocks, 1). Further keyword arguments, `options`, are passed on to `function`,
+    which returns an array of shape (1, 1). Because the result is an array with two axes, dask loads a block and calls
+    the function in a single task.
     """
     chunks = (1,) * X.numblocks[0], (1,)
     return X.map_blocks(function, dtype=object, meta=np.empty((0, 0), object), chunks=chunks, **options)

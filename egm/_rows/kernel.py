@@ -28,9 +28,9 @@ FAR = 1e290  # size to which larger entries of a row are cut, so that its rotati
 
 @compiled(inline="always")
 def _load_ahead(X: NDArray[Any], i: int) -> None:
-    """Make the processor load entries of `X` before they are needed: those that are `_AHEAD` places after row `i`.
+    """Make the processor load entries of `X` before they are needed: those `_AHEAD` entries after the ones of row `i`.
 
-    If rows have more than `_MOST` entries, nothing is loaded early.
+    `X` is a matrix in C order. If rows have more than `_MOST` entries, nothing is loaded early.
     """
     if X.shape[1] <= _MOST:
         for j in range(i * X.shape[1] + _AHEAD, (i + 1) * X.shape[1] + _AHEAD, _LINE):
@@ -111,8 +111,8 @@ def _rough(row: Array, y: Array) -> tuple[int, float]:
     """Return two numbers: the index of the first entry of `row` that is not finite, or -1, and the norm of `y`.
 
     `y` is the row after centering and scaling. The function is for a `y` whose squares overflow or underflow. If all
-    entries of `row` are finite, it also looks for NaN in `y`, because another thread may have changed the row. If it
-    finds an entry that is not finite, the second number is 0.
+    entries of `row` are finite, but `y` has NaN because another thread has changed the row meanwhile, the first number
+    is the index of this NaN. If the first number is not -1, the second one is 0.
     """
     place = _first_not_finite(row)
     if place < 0:
@@ -378,8 +378,8 @@ def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int,
 def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
     """Compute the sum of `m` vectors with the m weights `weights`, and write it into `y`.
 
-    The other arguments are those of `_two_sums`. If `_rotated` needs an odd number of sums, this function computes the
-    last one.
+    The vectors, of `run` entries each, follow each other in `z` from the index `base`. The sum begins `place` entries
+    after the index `base` of `y`. If `_rotated` needs an odd number of sums, this function computes the last one.
     """
     out = y[base + place : base + place + run]
     out[:] = 0.0

@@ -144,10 +144,10 @@ class Lattice:
     def sum_and_clipped(
         self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0, basis: BasisLike | None = None
     ) -> tuple[Whole, int]:
-        """Return the exact sum of the integer vectors of all rows after clipping, and how many rows were too long.
+        """Return the exact sum of the integer vectors of all rows after clipping, and how many rows were shortened.
 
-        Whether a row is counted does not depend on the other rows. `center`, `scaling` and `basis` say, as for the
-        method `sum`, how a row is centered and scaled before it is clipped.
+        Whether a row counts as shortened does not depend on the other rows. `center`, `scaling` and `basis` say, as for
+        the method `sum`, how a row is centered and scaled before it is clipped.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         add = self._adder(center, scaling, basis)
@@ -191,11 +191,11 @@ class Lattice:
 
     @property
     def _most(self) -> int:
-        """Return a number of rows whose sum surely fits into 64 bits."""
+        """Return a number of rows for which the sum of their integer vectors surely fits into 64-bit integers."""
         return self.unrotated.most if self.unrotated else _MOST
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
-        """Return the function ``add(X, total, clipped)`` by which `_part` adds up rows, with or without a basis.
+        """Return a function ``add(X, total, clipped)`` that clips, rounds and adds up rows, with or without a `basis`.
 
         ``add`` changes `total` and `clipped` as `egm._rows.kernel.add_rows` does. Its result is -1, or the index of an
         entry of the flattened `X` that is not finite. `center`, `scaling` and `basis` say, as for the method `sum`, how
@@ -229,10 +229,11 @@ class Lattice:
         return add
 
     def _part(self, X: NDArray[Any], part: range, add: Callable[..., int], as_it_is: bool) -> NDArray[np.int64]:
-        """Sum the integer vectors of those rows of `X` whose indices are in `part`; count the clipped ones of them.
+        """Sum the integer vectors of those rows of `X` whose indices are in `part`; count how many of them are clipped.
 
         `add` is a result of `_adder`. If `as_it_is` is true, `add` gets the rows as they are; otherwise the rows are
-        first converted to doubles in C order. The result has shape (d + 1,): the sum, then the number of clipped rows.
+        first converted to doubles in C order. The result, shape (d + 1,), is the sum and then the number of clipped
+        rows.
         """
         joint = np.zeros(X.shape[1] + 1, dtype=np.int64)
         total, clipped = joint[:-1], joint[-1:]
@@ -315,7 +316,7 @@ def _exact_sum(totals: list[NDArray[np.int64]], shape: tuple[int, ...]) -> Whole
 
 
 def fineness(noise: float) -> int:
-    """Return the k for which the integer 1 of a lattice stands for 2**-k times the sensitivity.
+    """Return the k for which values and noise are rounded to multiples of about 2**-k times the sensitivity.
 
     64-bit integers must have room for normal noise with the standard deviation `noise` times the sensitivity. So k is
     40, or less if the noise is large. Raise ValueError if k would be below 20.

@@ -21,9 +21,9 @@ _BUFFER = 8192  # largest number of terms that NumPy adds in a fixed order
 def norms(rows: Array) -> Array:
     """Return the Euclidean norm of each row, shape (n,), of the matrix `rows`, shape (n, d).
 
-    The norm is right even if squares overflow or underflow. For a given row it is equal to the last bit wherever the
-    row is in the matrix. Therefore at most 8192 squares are added at a time: NumPy would add more in an order that
-    depends on the number of rows.
+    The norm is accurate even if the squares of entries would overflow or underflow. Equal rows have norms that are
+    equal to the last bit, wherever they are in a matrix. Therefore at most 8192 squares are added at a time: NumPy
+    would add more in an order that depends on the number of rows.
     """
     longest = np.max(np.abs(rows), axis=1)
     unit = np.where(longest > 0, longest, 1.0)

@@ -48,9 +48,9 @@ class Passes:
     def total(self, function: Callable[[Array], T], whole: bool = False) -> T:
         """Return the sum of function(block) over all blocks of rows, which are arrays of doubles in C order.
 
-        The function must not change the block and, for a dask array, must be picklable. If `whole` is true, it gets
-        also the rows that are left out. Raise a ValueError if the number of rows is not the declared n, for example
-        because a file has changed. If n is None, the first call sets n.
+        The function must not change the block and, for a dask array, must be picklable. If `whole` is true, the
+        function also gets the rows with missing entries, which are otherwise left out. Raise a ValueError if the number
+        of rows is not the declared n, for example because a file has changed. If n is None, the first call sets n.
         """
         self.number += 1
         counted = functools.partial(_counted, function, gaps=self.gaps, whole=whole)
@@ -121,7 +121,7 @@ class Reopened:
 
 
 def peeked(blocks: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
-    """Return the first of the `blocks`, or None if there is none, and an iterator over all of them."""
+    """Return the first block of the iterator `blocks`, or None if there is none, and an iterator over all blocks."""
     first = next(blocks, None)
     return first, iter(()) if first is None else itertools.chain([first], blocks)
 

@@ -53,7 +53,7 @@ PerPerson: TypeAlias = Literal["sum", "mean"] | int | None
 
 
 class Block(NamedTuple):
-    """Rows of a table, with two vectors: the person and the group of each row, or None if rows have no such label."""
+    """Hold rows of a table with the vectors of their persons and their groups; a vector is None if there are none."""
 
     values: Array
     persons: Labels | None = None
@@ -390,7 +390,7 @@ class Order:
         self.last, self.count, self.ways = np.empty(0), 0, {"as they are", "as numbers"}
 
     def check(self, persons: Labels) -> None:
-        """Take the persons of the next block, and raise ValueError if the blocks are not sorted by person."""
+        """Take `persons`, one for each row of the next block; raise ValueError if blocks are not sorted by person."""
         if not self.holds(persons):
             raise ValueError(
                 "X must be sorted by person if it is read in blocks: sort it by a stable method, or give it whole"
@@ -399,7 +399,8 @@ class Order:
     def holds(self, persons: Labels) -> bool:
         """Take `persons`, the persons of the next block; return whether all blocks so far, and this one, are sorted.
 
-        Sorted means in ascending order of the persons. One person may have several rows, also in consecutive blocks.
+        Sorted means that the persons of the rows are in ascending order. One person may have several rows, also in
+        consecutive blocks.
         """
         self.count += int(not self.last.size and persons.size > 0)
         persons = _end_to_end(self.last, persons)
@@ -444,7 +445,10 @@ def _divided(block: Block, pieces: int) -> list[Block]:
 
 
 def _together(pieces: list[Block], summed: Callable[[Iterator[Block]], dask.Sum]) -> dask.Sum:
-    """Join the blocks in `pieces`, sort their rows by person if persons are given, and sum the rows by `summed`."""
+    """Join the blocks in `pieces`, sort their rows by person if persons are given, and return what `summed` returns.
+
+    ``summed(blocks)`` sums the rows of an iterator of blocks.
+    """
     block = _joined(*pieces)
     if block.persons is not None:
         block = _cut(block, np.argsort(block.persons, kind="stable"))
@@ -458,10 +462,10 @@ def gathered(source: Iterable[Block], how: PerPerson, most: int | None = None) -
     """Add up or average the rows of each person, or keep the first k of them; yield the resulting rows in blocks.
 
     The blocks of `source` are sorted by person. If `how` is "sum" or "mean", the result has one row for each person or,
-    if rows have groups, for each group of a person. Missing entries (NaN) are left out of a sum or mean; if
-    all are missing, the result is NaN. If `how` is a number k, the first k rows of each person are kept. Rows with the
-    group -1 are left out. For "sum" and "mean", only the first `most` groups of each person are kept, or all if `most`
-    is None.
+    if rows have groups, for each group of a person. Missing entries (NaN) are left out of a sum or mean; if all are
+    missing, the result is NaN. If `how` is a number k, the first k rows of each person are kept. Rows that belong to no
+    group, which have -1 as the number of their group, are left out. For "sum" and "mean", only the first `most` groups
+    of each person are kept, or all if `most` is None.
     """
     held: list[Block] = []  # all rows so far of the last person, who may have more in the next block
     person = None
@@ -489,13 +493,13 @@ def _cut(block: Block, rows: Any) -> Block:
 
 
 def _joined(*blocks: Block) -> Block:
-    """Return the rows of several blocks as one block."""
+    """Return the rows and the labels of several `Block` objects, which are the arguments, as one `Block`."""
     values, *labels = zip(*blocks, strict=True)
     return Block(np.concatenate(values), *(None if parts[0] is None else _end_to_end(*parts) for parts in labels))
 
 
 def _end_to_end(*parts: Labels) -> Labels:
-    """Return the concatenation of vectors of labels; raise a TypeError if NumPy would have to change their types."""
+    """Concatenate the arguments, vectors of labels; raise a TypeError if NumPy would have to change their types."""
     filled = [part for part in parts if part.size] or parts[:1]
     if len({part.dtype.kind for part in filled}) > 1:
         raise TypeError("person and by must have labels of one type in all blocks of X")
@@ -547,6 +551,6 @@ def _pairs(number: Labels, groups: Labels, most: int | None) -> tuple[Labels, La
 
 
 def _rank(number: Labels) -> Labels:
-    """Return for each entry of the ascending vector `number` how many equal entries stand before it."""
+    """Return, for each entry of `number`, a vector in ascending order, how many equal entries stand before it."""
     starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
     return np.arange(number.size) - np.repeat(starts, np.diff(np.append(starts, number.size)))

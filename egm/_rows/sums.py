@@ -64,7 +64,7 @@ def clipped_sum(
 def _of_block(
     X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool, basis: BasisLike | None
 ) -> tuple[Whole, int]:
-    """Return the sum of the rows of one array or list `X`, as `clipped_sum` computes it, and the number of all rows."""
+    """Return the sum of the clipped rows of one array or list `X`, as `clipped_sum` does, and the number of rows."""
     X = unread_matrix(center.size, X=X)
     if not count_clipped:
         return grid.sum(X, center, scaling, basis), len(X)
@@ -74,9 +74,9 @@ def _of_block(
 def _of_incomplete(
     X: ArrayLike, of_complete: Callable[[Array], tuple[Whole, int]], center: Array, missing: Missing
 ) -> tuple[Whole, int]:
-    """Return the sum and the number of the rows of one array or list `X`, as `clipped_sum` does if NaN is allowed.
+    """Return the sum of the clipped rows of one array or list `X`, which may have NaN, and the number of summed rows.
 
-    `of_complete` does the same for rows without NaN. If `missing` is "center", NaN becomes the entry of `center` for
+    `of_complete` returns both for an array without NaN. If `missing` is "center", NaN becomes the entry of `center` for
     its column; if it is "drop_row", rows with NaN are neither summed nor counted.
     """
     X, step = unread_matrix(center.size, X=X), max(1, _FILLED // center.size)
@@ -108,7 +108,7 @@ def group_sums(
     basis: BasisLike | None = None,
     missing: Missing = "error",
 ) -> tuple[Whole, NDArray[np.int64]]:
-    """Sum the rows of each group as `clipped_sum` sums all rows; return the sums (groups, d), and the numbers of rows.
+    """Sum the clipped rows of each group; return the sums, shape (groups, d), and the numbers of rows, shape (groups,).
 
     Each of the `blocks` is a pair: an array of rows, and a vector with each row's group, from 0 to `groups` - 1, or -1
     for a row that is left out. The other arguments say, as for `clipped_sum`, how a row is centered, scaled, clipped

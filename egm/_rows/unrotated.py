@@ -80,12 +80,12 @@ class Unrotated:
 
     @property
     def _spare(self) -> int:
-        """Return an s for which the sum of the integer vectors of 2**s rows surely fits into 64 bits."""
+        """Return an s such that the sum of the integer vectors of 2**s rows surely fits into 64-bit integers."""
         return 62 - self.bits - math.ceil(-math.log2(np.min(self.relative)))
 
     @property
     def most(self) -> int:
-        """Return a number of rows whose sum surely fits into 64 bits."""
+        """Return a number of rows for which the sum of their integer vectors surely fits into 64-bit integers."""
         return 1 << min(self._spare, 20)
 
     @property
@@ -100,9 +100,10 @@ class Unrotated:
 
     @cached_property
     def rule(self) -> tuple[Any, ...]:
-        """Return a tuple of the arguments `alpha` to `often` with which `add_unrotated` adds up rows of this mechanism.
+        """Return those arguments of `add_unrotated` that depend on the mechanism alone, as a tuple.
 
-        `egm._rows.unrotated_kernel.add_unrotated` describes them.
+        `egm._rows.unrotated_kernel.add_unrotated` adds up rows; the arguments are those from `alpha` to `often` in its
+        signature, in this order.
         """
         d, relative, U, (entries, plan) = self.scaling.size, self.relative, self.basis.matrix, self.basis.plan
         # More directions than these would cost more than the rotation of a row, or add nothing to the bound.

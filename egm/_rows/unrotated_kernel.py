@@ -45,9 +45,9 @@ def _centered(row: Array, center: Array, alpha: float, y: Array, narrow: Singles
 def _subtract(y: Singles, directions: Singles, less: Array, bound: Array) -> None:
     """Lower the upper bounds of the squared norms that four rows have after rotation and scaling.
 
-    From the entry of `bound` for each row, the sum over the vectors of less * (product of vector and row)**2 is
-    subtracted. `y` has the rows, and `directions` four vectors of the basis; both have the shape (4, d). `less` has a
-    number for each vector, and `bound` one for each row.
+    `y` has the four rows, and `directions` four vectors v_j of the basis; both have the shape (4, d). `bound` has an
+    upper bound for each row y, from which the sum of less_j <v_j, y>^2 over the four vectors is subtracted in place.
+    `less` has less_j for each vector: 1 minus the square of the factor, at most 1, by which the scaling multiplies it.
     """
     y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
     u0, u1, u2, u3 = directions[0], directions[1], directions[2], directions[3]

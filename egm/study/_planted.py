@@ -139,7 +139,7 @@ def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: A
     """Call the function `right` on each block of `source` by itself, and yield its results: a bug.
 
     So rows of one person in two blocks are not put together. `right` is `egm._rows.people.gathered`, whose place this
-    function takes, and `given` are its other arguments.
+    function takes; further arguments, `given`, are passed on to it.
     """
     for block in source:
         yield from right([block], *given)

@@ -1,4 +1,4 @@
-"""Check the parameters with which a chapter of the book is run, and sentences that need not hold for all of them."""
+"""Check the parameters with which a chapter is run, and those sentences that are true for some parameters only."""
 
 from __future__ import annotations
 

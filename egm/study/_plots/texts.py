@@ -29,7 +29,8 @@ def name_curves(ax: Axes, places: Sequence[float] | None = None, sides: str | Se
     places : sequence of float, optional
         Horizontal position of each name, from 0 at the left end of the axes to 1 at the right; the name
         stands beside its line there. By default a name stands at the right end of its line, or where the
-        line leaves the axes, and names that would overlap are moved apart. A line outside gets no name.
+        line leaves the axes, and names that would overlap are moved apart. A line that is wholly
+        outside the axes gets no name.
     sides : str or sequence of str, default "above"
         Side of the line on which the name stands, for all lines or for each: "above", "below", "left",
         "right", or two of them, such as "above left". It has an effect only with `places`.
@@ -164,7 +165,7 @@ def _settle(ax: Axes) -> None:
 
 
 def _visible(ax: Axes, one: Any) -> Array:
-    """Return the points of the line `one` that are inside the axes `ax`, from left to right, as an array (k, 2).
+    """Return the points of the line `one` that are inside the axes `ax`, from left to right, in the shape (k, 2).
 
     The two coordinates of a point are its distances from the left and lower edge of the page, in units of 1/72 inch.
     """

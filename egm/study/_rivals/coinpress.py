@@ -35,7 +35,7 @@ def coinpress(
         Privacy budget in zCDP, > 0.
     radius : float or array_like, shape (d,)
         Public bound on the absolute value of each coordinate of the mean, > 0, in the units of `X`. A row
-        beyond this bound is clipped like any other.
+        beyond this bound is clipped to the ball of the step, like any other row.
     rng : numpy.random.Generator
         Generator of the noise, which is simulated and not secure.
     sigma : float or array_like, shape (d,)

@@ -16,7 +16,7 @@ from egm.calibration import zcdp_noise_multiplier
 def checked(X: ArrayLike, rho: float, radius: ArrayLike, rng: np.random.Generator) -> tuple[Array, float, Array]:
     """Check the arguments that all methods of `egm.study.rivals` have, and return three of them in a fixed form.
 
-    The result is (`X` as a matrix of shape (n, d), `rho` as a float, `radius` as a vector of shape (d,)). `X` are the
+    The result is (`X` as a matrix of shape (n, d), `rho` as a float, `radius` as a vector of shape (d,)). `X` has the
     rows, `rho` is the privacy budget, and `radius` bounds the coordinates of the mean. Raise a TypeError if `rng` is
     not a numpy Generator, and a ValueError or TypeError if another argument is not allowed.
     """
@@ -61,7 +61,7 @@ def clipped_mean(Y: Array, clip_norm: Number, rho: float, rng: np.random.Generat
 
 
 def norms(Y: Array) -> Array:
-    """Return an array with the Euclidean norm of each row of `Y`, right even if squares of entries overflow."""
+    """Return the Euclidean norm of each row of the matrix `Y`, accurate even if squares of entries would overflow."""
     longest = np.max(np.abs(Y), axis=1)
     unit = np.where(longest > 0, longest, 1.0)
     return unit * np.linalg.norm(Y / unit[:, None], axis=1)
