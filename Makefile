@@ -53,9 +53,8 @@ lint: $(READY)
 package: $(READY)
 	@$(pytest) -m "not slow" egm tests/egm
 
-# Kernels and browsers that start keep a worker waiting, so there is one worker more than processors.
 everything: $(READY)
-	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(pytest)
+	@$(pytest)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
