@@ -276,7 +276,6 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
     assert alone["planned"] <= min(alone.values())
 
 
-@pytest.mark.slow
 def test_the_least_of_the_rules_would_be_no_filter():
     """If the composition rule could be chosen after the first release, the true delta could be 1.7 times the budget's.
 
@@ -319,7 +318,6 @@ def test_adaptive_mechanism_of_the_whole_budget_fits():
         assert fill(spent, adaptive(1e-6)) == 0
 
 
-@pytest.mark.slow
 def test_pure_releases_may_add_up_by_any_rule():
     """Under every composition rule, two releases with epsilon = 0.5 and delta = 0 fit into a total of epsilon = 1.
 

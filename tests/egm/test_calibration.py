@@ -49,13 +49,11 @@ def test_curve_is_exact(case):
         assert abs(excess(gaussian_delta(case["epsilon"], case["multiplier"]), exact)) <= 1e-13
 
 
-@pytest.mark.slow
 @given(epsilons, deltas)
 def test_noise_suffices(epsilon, delta):
     assert gaussian_delta(epsilon, analytic_noise_multiplier(epsilon, delta)) <= delta
 
 
-@pytest.mark.slow
 @given(epsilons, deltas)
 def test_noise_suffices_with_eighty_digits(epsilon, delta):
     """Gaussian noise with the `analytic_noise_multiplier` of `epsilon` and `delta` has at most this `delta`.
@@ -69,14 +67,12 @@ def test_noise_suffices_with_eighty_digits(epsilon, delta):
         assert above - mp.exp(epsilon) * below <= mpf(delta)
 
 
-@pytest.mark.slow
 @given(epsilons, deltas)
 def test_less_noise_does_not_suffice(epsilon, delta):
     z = analytic_noise_multiplier(epsilon, delta)
     assert gaussian_delta(epsilon, z * (1 - 1e-12)) > delta
 
 
-@pytest.mark.slow
 @given(st.floats(1e-3, 50), st.floats(1e-200, 0.3))
 def test_epsilon_inverts_delta(epsilon, delta):
     z = analytic_noise_multiplier(epsilon, delta)
@@ -139,7 +135,6 @@ def test_classic_is_theorem_1():
         classic_noise_multiplier([0.5, 1.0], 1e-5)
 
 
-@pytest.mark.slow
 @given(st.floats(1e-6, 0.999), st.floats(1e-12, 0.1))
 def test_classic_is_never_better_than_the_exact_calibration(epsilon, delta):
     assert classic_noise_multiplier(epsilon, delta) > analytic_noise_multiplier(epsilon, delta)
@@ -189,7 +184,6 @@ def test_hardly_any_noise_is_hardly_private(z):
 # --- zCDP -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @given(st.floats(1e-6, 100), st.floats(1e-15, 0.5))
 def test_conversion_from_zcdp_is_a_bound_and_the_best_of_its_kind(rho, delta):
     """`zcdp_epsilon(rho, delta)` is at least the epsilon of a Gaussian mechanism with this `rho` and `delta`.
@@ -205,7 +199,6 @@ def test_conversion_from_zcdp_is_a_bound_and_the_best_of_its_kind(rho, delta):
     assert epsilon == pytest.approx(max(by_alpha.min(), 0), rel=1e-5, abs=1e-12)
 
 
-@pytest.mark.slow
 @given(st.floats(1e-6, 100), st.floats(1e-15, 0.5))
 def test_conversions_are_inverse(epsilon, delta):
     assert zcdp_epsilon(zcdp_rho(epsilon, delta), delta) == pytest.approx(epsilon, rel=1e-9)
@@ -253,7 +246,6 @@ def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
 # --- Far tails, and delta near 1 --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @given(st.floats(-8, 12), st.floats(-300, -0.001))
 @example(3.0, -6.0)
 def test_curve_is_exact_in_far_tails(log_epsilon, log_delta):

@@ -343,7 +343,6 @@ def test_an_open_budget_notices_an_older_copy(path):
 # --- Crashes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_killed_twenty_times_never_counts_less_than_was_granted(path):
     """The file of a budget holds every granted cost, although twenty processes that use the budget are killed.
 

@@ -48,7 +48,6 @@ def test_curve_is_exact(case):
     assert abs(excess(delta, exact)) <= 1e-12
 
 
-@pytest.mark.slow
 @given(st.floats(1e-6, 1e4), deltas, dimensions)
 @example(284.8, 0.013, 30)
 @example(929.0, 1.56e-15, 100)
