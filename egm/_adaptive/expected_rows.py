@@ -30,10 +30,10 @@ class ExpectedRows:
     coordinates along the basis that `turn` gets are independent, and `along` has their standard deviations.
 
     Each public method except `turn` and `standardize` is a query. Its cost, a number of zero-concentrated differential
-    privacy, is recorded under the name of a step of the search. All queries together may cost at most the budget `rho`.
-    The attribute `failure` is an upper bound of the probability that some answer about real rows would be so wrong that
-    the search fails. The attribute `diameter` is the largest change of the sum of vectors of norm 1: 2 if a row is
-    replaced, and 1 if a row is added or removed.
+    privacy, is recorded under the name of a step of the search for the center and the spread of the rows. All queries
+    together may cost at most the budget `rho`. The attribute `failure` is an upper bound of the probability that some
+    answer about real rows would be so wrong that the search fails. The attribute `diameter` is the largest change of
+    the sum of vectors of norm 1: 2 if a row is replaced, and 1 if a row is added or removed.
     """
 
     def __init__(

@@ -990,7 +990,7 @@ class GaussianDataMechanism(Mechanism):
     def _released(self, estimate: Array, *, simulated: bool, **counts: float) -> DataRelease:
         """Make the `DataRelease` with the noisy sum `estimate`; `simulated` says whether its noise is a simulation.
 
-        `counts` may have "count", the noisy number of rows, and "clipped", the noisy number of clipped rows.
+        Two more keyword arguments are possible: `count`, the noisy number of rows, and `clipped`, that of clipped rows.
         """
         law, std = self.noise_law, self._count_std
         return DataRelease(estimate, self.noise_std, simulated, noise_law=law, mechanism=self, count_std=std, **counts)

@@ -180,7 +180,7 @@ def complaints(project):
 
 
 def test_sound_ledger_has_no_complaint(project):
-    """`complaints` finds no fault in the ledger of the small project `project`; other tests plant faults in it."""
+    """`complaints` finds no fault in the ledger (the list of checked statements) of the small project `project`."""
     assert complaints(project) == []
 
 
@@ -535,9 +535,9 @@ def test_result_follows_from_what_was_computed(shown, truth, result):
 
 
 def test_correction_must_hold(shown):
-    """`claims.record` raises a ValueError if the printed form and the correction are both false.
+    """`claims.record` raises a ValueError if a statement as it is printed and the chapter's correction are both false.
 
-    No result is displayed then, because the error is in the chapter. `shown` is the list of the displayed results.
+    Then the chapter has an error, so no result is displayed. `shown` is the list of the displayed results.
     """
     with pytest.raises(ValueError, match="lemma-9-9"):
         claims.record("lemma-9-9", printed=False, corrected=False)

@@ -345,7 +345,7 @@ def test_a_release_without_noise_is_repeated(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.4, 0.2, 2.0])
 def test_secure_noise_of_a_small_scale_is_replayed(scale):
-    """Replayed secure noise, Gaussian or Laplace, is 0 as often as its exact discrete distribution says.
+    """Secure noise, Gaussian or Laplace, that `audit.replay` returns is 0 as often as its exact distribution says.
 
     The noise is an integer k with a probability proportional to exp(-k**2 / (2 `scale`**2)) or exp(-|k| / `scale`).
     """

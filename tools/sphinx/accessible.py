@@ -1,4 +1,4 @@
-"""Sphinx extension: correct HTML that screen readers and other assistive programs would read wrongly."""
+"""Sphinx extension: correct HTML that screen readers would read wrongly, and leave out what no page needs."""
 
 import re
 from pathlib import Path
