@@ -58,7 +58,7 @@ def test_noise_suffices(epsilon, delta):
 def test_noise_suffices_with_eighty_digits(epsilon, delta):
     """Gaussian noise with the `analytic_noise_multiplier` of `epsilon` and `delta` has at most this `delta`.
 
-    The delta of the noise at `epsilon` is computed with 80 digits. The proofs in chapter 13 of the book need this
+    The delta of the noise at `epsilon` is computed with 80 digits. Proofs in the project's documentation need this
     inequality to be exact.
     """
     z = mpf(float(analytic_noise_multiplier(epsilon, delta)))

@@ -447,10 +447,11 @@ def test_density_is_the_slope(form):
 
 @pytest.mark.parametrize("name", ["pair", "mixed", "all"])
 def test_noncentral_is_a_poisson_mixture(name):
-    """The upper tail with a noncentral first term is a Poisson mixture of tails with a central first term.
+    """If the first chi-square variable of a sum is noncentral, the upper tail of the sum is a Poisson mixture of tails.
 
-    In the mixture, the first term has dof + 2 N degrees of freedom, where N is a Poisson variable whose mean is half
-    the noncentrality. The tolerance is a relative 1e-10. `name` is the key of a distribution in FORMS.
+    In the mixture, the first variable is central and has dof + 2 N degrees of freedom, where N is a Poisson variable
+    whose mean is half the noncentrality. The tolerance is a relative 1e-10. `name` is the key of a distribution in
+    FORMS.
     """
     full = changed(FORMS[name])
     dof, x, nc = np.broadcast_to(full["dof"], full["weights"].shape), points(FORMS[name])[:6], 1.5
@@ -640,8 +641,8 @@ def test_gradients_know_the_scale(form):
 def test_gradient_of_a_noncentrality_is_half_a_difference(name):
     """The derivative of an upper tail with respect to a noncentrality is half of a difference of two tails.
 
-    One is the tail in which the degrees of freedom of the same term are increased by 2, and the other is the tail
-    itself. `name` is the key of a distribution in FORMS.
+    The noncentrality is that of one chi-square variable in a sum. One of the two tails is that with 2 more degrees of
+    freedom of this variable, and the other is the tail itself. `name` is the key of a distribution in FORMS.
     """
     full = changed(FORMS[name])
     dof = np.broadcast_to(full["dof"], full["weights"].shape)
@@ -887,11 +888,11 @@ def test_special_quadratic_forms():
 @pytest.mark.parametrize("curvature", [0.3, 1e-3, -1e-4, 1e-6, 1e-17, -1e-20, 1e-300])
 @pytest.mark.parametrize("slope", [1.0, 1e5])
 def test_small_curvature(curvature, slope):
-    """For a standard normal z, a tail of slope (curvature z^2 - z) agrees with the sum of two normal tails.
+    """For a standard normal z, a tail of slope * (curvature * z^2 - z) agrees with the sum of two normal tails.
 
-    They begin at the two values of z at which the expression equals the point of the tail. The allowed relative
-    error grows with 1 / (4 curvature), the constant of the completed square, and with the distance of the point
-    from the mean. A |curvature| of 1e-17 or less counts as 0; then the error is below 1e-12.
+    The normal tails begin at the two values of z at which slope * (curvature * z^2 - z) equals the point of the tail.
+    The allowed relative error grows with 1 / (4 curvature), the constant of the completed square, and with the distance
+    of the point from the mean. A |curvature| of 1e-17 or less counts as 0; then the error is below 1e-12.
     """
     law, x = gx2.from_quadratic_form([[slope * curvature]], linear=-slope), np.array([-0.2, 1.0, 5.0, 37.0])
     found = law.sf(slope * x) if curvature > 0 else law.cdf(-slope * x)
