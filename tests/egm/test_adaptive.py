@@ -1265,10 +1265,11 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
 
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
-    """If the first new count of long rows may be only noise, `Tail.counted` ends the model at the norm of this count.
+    """`Tail.counted` puts new counts of rows into a model, and ends it at the first count that may be only noise.
 
-    A `Tail` models the number of rows with a norm above t, for every t, by numbers of rows at some norms. If the new
-    count is clearly more than noise, the model keeps its norms above that of the count, and their numbers of rows are
+    A `Tail` models the number of rows with a norm above t, for every t, by numbers of rows at some norms. A new count
+    is the noisy number of rows above another norm. If the first one may be only noise, the model ends at its norm. If
+    it is clearly more than noise, the model keeps its norms above that of the count, and their numbers of rows are
     reduced to the count if they are larger. In both cases, the power of t by which the number falls beyond the last
     norm does not change.
     """

@@ -261,7 +261,7 @@ laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 
 
 def wide(law, y, upper, density=False):
-    """Return a ball, an interval with about 180 certain bits, that contains a tail or the density of `law` at `y`.
+    """Return an interval (ball) with a tail or the density at `y` of the distribution `law`, to about 180 bits.
 
     It is the density if `density` is true, and otherwise the upper tail if `upper` is true, or else the lower tail.
     """
@@ -348,9 +348,9 @@ def test_bounds_hold_on_boxes(parameters, y):
 def test_bound_of_the_rest(parameters, y, upper):
     """`Edge.rest` returns an upper bound of the integral of |f| from a point of a contour to its end, or infinity.
 
-    The integral of f along the contour, in the complex plane, is a tail or the density at `y`, up to a factor. The
-    contour is the one for the upper tail if `upper` is true, and otherwise for the lower tail. Every finite bound is
-    compared with the integral, which the trapezoid rule computes.
+    The integral of f along the contour, in the complex plane, is a tail or the density at `y` of the distribution with
+    the `parameters`, up to a factor. The contour is the one for the upper tail if `upper` is true, and otherwise for
+    the lower tail. Every finite bound is compared with the integral, which the trapezoid rule computes.
     """
     law, y, finite = law_of(**parameters), flint.arb(y), 0
     contour = choice.contour_of(law, y, upper, 60)

@@ -233,9 +233,10 @@ def test_published_quantiles_of_the_toolbox(form, p, published):
 
 
 def test_published_derivatives_of_the_toolbox():
-    """The derivatives of the lower tail agree with those on the getting-started page of the Python version of gx2.
+    """The derivatives of the lower tail agree with published values of the toolbox gx2 by Das.
 
-    They are the results of `gx2.gradients`, which are derivatives of the upper tail, with the opposite sign.
+    The values are on the getting-started page of the toolbox's Python version. The derivatives are the results of
+    `gx2.gradients` of this package, which are derivatives of the upper tail, with the opposite sign.
     """
     found = gx2.gradients(10.0, [1.0, -5.0, 2.0], [1, 2, 3], [2.0, 3.0, 7.0], normal=2.0, shift=5.0)
     np.testing.assert_allclose(-found.weights, [-5.93248766e-02, -6.46817998e-02, -1.83416585e-01], rtol=1e-8)
@@ -261,10 +262,10 @@ def test_published_far_tails_of_the_toolbox():
 
 
 def test_published_error_of_a_classification():
-    """The least error rate of a classification agrees with the getting-started page of the Python version of gx2.
+    """The least error rate of a classification agrees with a published value of the toolbox gx2 by Das.
 
-    Each point comes from one of two normal distributions, and is classified by the log ratio of their densities, which
-    is a quadratic form of the point.
+    The value is on the getting-started page of the toolbox's Python version. Each point comes from one of two normal
+    distributions, and is classified by the log ratio of their densities, which is a quadratic form of the point.
     """
     means, covariances = ([-0.3, -0.3], [0.3, 0.3]), (np.eye(2), np.diag([0.4, 0.6]))
     first, second = (np.linalg.inv(covariance) for covariance in covariances)
@@ -626,8 +627,8 @@ def test_gradients_are_slopes(name, p):
 def test_gradients_know_the_scale(form):
     """The derivatives of `gx2.gradients`, each multiplied by its variable, add up to 0, as Euler's theorem says.
 
-    The variables are x and all parameters with a unit: weights, normal term and shift. The reason is that the tail
-    does not change if all of these get another unit.
+    The variables are x and all parameters in `form` with a unit: weights, normal term and shift. The reason is that the
+    tail does not change if all of these get another unit.
     """
     full = changed(form)
     for x in points(form)[[0, 2, 3, 7]]:
