@@ -185,7 +185,10 @@ def test_processes_share_what_there_is(path):
 
 @in_a_file_or_in_memory
 def test_threads_share_what_there_is(name, tmp_path):
-    """Four threads that share a budget, in a file or in memory, are together granted the 20 costs of the total."""
+    """Four threads that share a budget are together granted the 20 costs that the total of the budget allows.
+
+    `name` is the name of the budget's file, or None for a budget in memory.
+    """
     budget = Budget(name and tmp_path / name, epsilon=1)
     granted = []
     threads = [threading.Thread(target=lambda: granted.append(fill(budget, laplace(0.05)))) for _ in range(4)]

@@ -70,7 +70,10 @@ def left(X, who, how):
 
 
 def frame(library, X=X, **labels):
-    """Return a data frame of `library` with the columns "a" and "b" of the array `X`, and `labels` between them."""
+    """Return a data frame of `library` with columns "a" and "b", those of the array `X`.
+
+    Between them are the columns in `labels`, a dictionary from names to values.
+    """
     columns = {"a": X[:, 0], **labels, "b": X[:, 1]}
     if library == "pyarrow":
         return pa.table(columns)
@@ -278,9 +281,10 @@ def test_sums_of_a_person_are_finite():
 
 
 def one_by_one(made, X, groups, keys):
-    """Release the rows of each of the groups `keys` separately and without noise, and return all numbers as one list.
+    """Release the rows of each of the groups `keys` separately and without noise, and return all results as one list.
 
-    `groups` has the group of each row of `X`. The mechanism is `made`, but each row counts as a person of its own.
+    The results are estimates, numbers of rows and numbers of clipped rows. `groups` has the group of each row of `X`.
+    The mechanism is `made`, but each row counts as a person of its own.
     """
     single = dataclasses.replace(made, per_person=None, neighbors="add_remove")
     return [number for key in keys for number in released(single, X[groups == key], rng=Silent())]

@@ -132,7 +132,7 @@ def test_least_error_with_best_noise_may_be_that_of_l2_noise():
 
 
 def test_units_do_not_matter():
-    """If the data and the target are given in another unit, `solve` returns an equal epsilon, up to rounding errors."""
+    """If data and target error are given in another unit, `solve` finds an equal epsilon, up to rounding errors."""
     sigma, center = ({name: 1000 * value for name, value in guess.items()} for guess in (SIGMA, CENTER))
     scaled = GaussianDataMechanism(sigma, 20_000, 1.0, 1e-6, center=center)
     one, other = solve(DATA, 2.0), solve(scaled, 2000.0)
@@ -162,7 +162,8 @@ def test_measures_are_those_of_the_forecast():
 def test_the_mean_is_by_default_that_of_the_forecast():
     """Without `center`, `solve` and `curve` assume the mean that `forecast` assumes: the middle of the ranges.
 
-    For a mechanism with a radius in place of ranges, the assumed mean is 0, so that a relative error is refused.
+    `curve` computes the error for given budgets, and `solve` the least budget for a target error. For a mechanism with
+    a radius in place of ranges, the assumed mean is 0, so that an error relative to the mean is refused.
     """
     sigma = [18.0, 300.0]
     of_means = curve(RANGED, 0.024, "rho", sigma=sigma)
@@ -241,7 +242,7 @@ def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
 
 
 def test_a_target_that_clipping_alone_exceeds_is_refused():
-    """`solve` refuses a target that no epsilon or n can meet, because clipping alone makes a larger error.
+    """`solve` refuses a target error that no epsilon or number n of rows can meet, because clipping alone exceeds it.
 
     The message names the least possible error, which `solve` accepts as a target for epsilon.
     """
@@ -268,9 +269,10 @@ def test_the_smallest_value_is_returned_if_it_is_enough():
 
 
 def test_only_the_result_is_warned_about():
-    """`solve` warns of a delta of 1/n or more only if the mechanism that it returns has such a delta.
+    """`solve` warns of a delta of 1/n or more, for n rows, only if the mechanism that it returns has such a delta.
 
-    During its search it may try other numbers n of rows, without a warning. `curve` never gives this warning.
+    To find the least n for a target error, it may try other n without a warning. `curve`, which computes errors, never
+    gives this warning.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

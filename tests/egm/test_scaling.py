@@ -35,9 +35,9 @@ def test_expected_norm_is_lemma_41(sigma):
 @pytest.mark.parametrize("power", [-1000, -600, 500, 900, 1010])
 @pytest.mark.parametrize("sigma", [[18.0, 1200.0, 3.0], [1e-4, 1.0], [3.0]])
 def test_expected_norm_in_any_unit(sigma, power):
-    """If sigma is multiplied by 2**`power`, `scaling.expected_norm` is divided by 2**`power`, without rounding.
+    """If sigma is multiplied by 2**`power`, the factors of `scaling.expected_norm` are divided by 2**`power` exactly.
 
-    This holds even if squares overflow.
+    The factors scale the columns, whose standard deviations are `sigma`. The law holds even if squares overflow.
     """
     np.testing.assert_array_equal(
         scaling.expected_norm(np.ldexp(sigma, power)), np.ldexp(scaling.expected_norm(sigma), -power)

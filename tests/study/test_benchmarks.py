@@ -247,10 +247,11 @@ def test_what_is_lost_was_not_to_be_seen():
     """In stored results, `AdaptiveDataMechanism` has errors above five times its forecast only for few kinds of data.
 
     The results are those of the table `tables.searches()`; its part "fifty laws" is not tested for such errors. In the
-    parts "ten laws" and "large budgets", only rows from distributions of infinite variance have one. In the part
-    "strange tables", only data with Pareto or Cauchy columns do, and data that `laws.TABLES` marks as hidden: they are
-    not as the user declared, or have too few outlying rows to be noticed with the budget. In the part "mixed columns",
-    one of 1600 runs does, with a wide exponential column. In no part did a run fail, or leave the declared ranges.
+    parts "ten laws" and "large budgets", only rows from distributions of infinite variance have such errors. In the
+    part "strange tables", only data with Pareto or Cauchy columns have them, and data that `laws.TABLES` marks as
+    hidden, because they are not as the user declared, or have too few outlying rows to be noticed with the budget. In
+    the part "mixed columns", one of 1600 runs has one, with a wide exponential column. In no part did a run fail, or
+    leave the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
