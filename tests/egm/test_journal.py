@@ -130,7 +130,8 @@ def test_links(tmp_path):
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
     """If a process is killed while it creates a budget's file, another process can use this file.
 
-    The killed process leaves a second name of the file, that of a draft. The next use of the budget removes this name.
+    The file then still has its temporary name as a second name (hard link). The next use of the budget removes this
+    name.
     """
     Budget(tmp_path / "journal", rho=0.5)
     os.link(tmp_path / "journal", tmp_path / ".egm-1.part")

@@ -46,7 +46,7 @@ def noise_of(d, std, seed):
 def test_without_noise_the_correlation_is_exact(covariance, factor):
     """`correlation` computes the correlation matrix of rows from their second moments, exactly if these have no noise.
 
-    The moments are `factor` times the matrix `covariance`.
+    The second moments are `factor` times the matrix `covariance`, whose diagonal is 1.
     """
     np.testing.assert_allclose(correlation(factor * covariance, 0.0, 10**14), covariance, atol=1e-5)
 
@@ -70,10 +70,10 @@ def test_shrinking_makes_the_error_smaller(seed):
 
 
 def test_noise_alone_shows_no_correlation():
-    """If the moments are the identity matrix plus noise, the estimated correlation matrix is the identity or near it.
+    """If the second moments are the identity matrix plus noise, `correlation` returns the identity matrix or nearly so.
 
-    In 20 draws of the noise, the median distance to the identity is 0, and the largest one is less than half of the
-    Frobenius norm of the noise.
+    `correlation` estimates the correlation matrix of the rows. In 20 draws of the noise, the median distance to the
+    identity is 0, and the largest one is less than half of the Frobenius norm of the noise.
     """
     found = [correlation(np.eye(40) + noise_of(40, 0.5, seed), 0.5, 10**9) for seed in range(20)]
     off = [np.linalg.norm(it - np.eye(40)) for it in found]
@@ -86,9 +86,9 @@ def test_noise_alone_shows_no_correlation():
 def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
     """With a basis that is learned from the rows, the mean squared error is less than half of that without a basis.
 
-    A basis is a set of directions along which rows are clipped, in place of the columns. With it, the mean error of ten
-    releases agrees with a forecast that needs no data. To learn the basis costs less than 3 % of the budget.
-    `covariance` is that of the rows.
+    A basis is a set of directions along which rows are clipped, in place of the columns. The mean squared error of ten
+    releases with a basis agrees with a forecast that needs no data. To learn the basis costs less than 3 % of the
+    budget. `covariance` is that of the rows.
     """
     plain, learned = ([run(covariance, basis, seed) for seed in range(10)] for basis in (None, "learn"))
     errors = np.array([error for _, error in learned])

@@ -43,8 +43,8 @@ def mechanism(n=PERSONS, **options):
 def released(made, *given, rng=None, **labels):
     """Simulate a release of the data `given` by the mechanism `made`, and return all its numbers as one list.
 
-    For each group, these are the estimate of each column, the number of rows and the number of clipped rows. `labels`
-    are the arguments `person` and `by`. `rng` draws the noise, which by default is equal in any two calls.
+    For each group, these are the estimates of the columns, the number of rows and the number of clipped rows. `labels`
+    has the arguments `person` and `by` of the release. `rng` draws the noise; without it, two calls have equal noise.
     """
     found = made.release(*given, rng=rng or np.random.default_rng(1), **labels)
     parts = found.values() if isinstance(made, GroupedDataMechanism) else [found]
@@ -503,7 +503,7 @@ COMBINATIONS = [
 
 @pytest.mark.parametrize(("neighbors", "how", "missing", "groups", "clipped"), COMBINATIONS)
 def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, silent):
-    """In 20 000 simulated releases, estimates and counts have the standard deviations that the mechanism states.
+    """In 20 000 simulated releases, sums and numbers of rows have the standard deviations that the mechanism states.
 
     A secure release demands noise of the same standard deviation from its sampler. `neighbors`, `missing`, `how`
     (per_person) and `clipped` (count_clipped) are options of the mechanism. `groups` is the number of groups of a

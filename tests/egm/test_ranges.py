@@ -383,7 +383,7 @@ def small_blocks(monkeypatch):
 
 @functools.cache
 def released(mode):
-    """Return a simulated release of the rows of `people()` by a mechanism with the options MODES[`mode`]."""
+    """Release 4000 random rows by a mechanism with the options MODES[`mode`], simulated, and return the release."""
     return mechanism(**MODES[mode]).release(people(), rng=np.random.default_rng(2))
 
 

@@ -506,8 +506,8 @@ def test_a_changed_sample_is_noticed(statement, tmp_path):
 def masks(probability, size, times, source=None):
     """Draw `times` samples of `size` rows, in which each row has the same `probability` of being kept.
 
-    Return a boolean matrix (`times`, `size`), which says which rows are in which sample. `source` is the generator
-    that draws the samples, or None for secure samples.
+    Return a boolean matrix (`times`, `size`), which says which rows are in which sample. `source` is the generator that
+    draws the samples, or None for the random bits of the operating system.
     """
     X = np.arange(float(size))[:, None]
     found = np.zeros((times, size), dtype=bool)
@@ -523,7 +523,7 @@ def test_each_row_is_kept_with_its_probability_and_independently(probability, so
     """Each of 6 rows is in a sample with the given `probability`, independently of the others.
 
     Chi-square tests of 20 000 samples compare the frequencies of the 64 possible samples, and of their sizes. `source`
-    is a seed, or None for secure samples.
+    is the seed of a generator, or None for the random bits of the operating system.
     """
     rng = None if source is None else np.random.default_rng(source)
     found = masks(probability, 6, 20_000, rng)

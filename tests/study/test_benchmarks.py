@@ -268,7 +268,7 @@ def test_what_is_lost_was_not_to_be_seen():
 
 @pytest.mark.parametrize("p", [0.3, 1e-8, 1e-200])
 def test_moments_match_for_equal_weights(p):
-    """`moment_matching` computes the upper tail `p` of a weighted sum of chi-square variables, exact for equal weights.
+    """`moment_matching` returns the upper tail probability `p` of a weighted chi-square sum, exactly for equal weights.
 
     The weighted sum is then a multiple of one chi-square variable. The tolerance is a relative 1e-11.
     """

@@ -26,8 +26,8 @@ def bound(case, bug, path):
     """Audit the mechanism of `case` with the planted bug `bug`; return a lower bound of its epsilon.
 
     The bound holds with probability 1 - 1e-6. `case` has a mechanism and its audit. `bug` is the name of a deliberate
-    error in the code, or "none". `path` is "secure" for secure noise, or "simulated" for noise from a generator with a
-    seed.
+    error in the code, or "none". `path` is "secure" for the noise of real releases, or "simulated" for noise from a
+    generator with a seed.
     """
     with planted.plant(bug):
         return case.bound(None if path == "secure" else np.random.default_rng(12))
@@ -43,7 +43,8 @@ def test_audit_catches_every_bug_and_is_neither_wrong_nor_blind(case, path):
 
     Without a bug, the bound must also be more than 0.75 times the promised epsilon, so that a small violation would be
     found; for two difficult kinds of mechanisms a smaller factor is enough. `case` has a mechanism and the names of the
-    bugs that can be planted in it. The noise is "secure" or "simulated", as `path` says.
+    bugs that can be planted in it. `path` is "secure" for the noise of real releases, or "simulated" for noise from a
+    generator with a seed.
     """
     found = bound(case, "none", path)
     least = (0.1 if "coarse" in case.name else 0.5 if "quantile" in case.name else 0.75) * case.epsilon

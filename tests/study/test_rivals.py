@@ -44,7 +44,7 @@ def rows(n=400, seed=1, mean=2.0, sigma=SIGMA):
 def squared_error(method, X, rho, seed, **options):
     """Return the squared l2 distance of the estimate by `method`, with `options`, from the mean of the rows `X`.
 
-    `rho` is the budget in zCDP, and `seed` determines the noise.
+    `rho` is the privacy budget, and `seed` is that of the noise.
     """
     return np.sum((method(X, rho, rng=np.random.default_rng(seed), **options) - X.mean(axis=0)) ** 2)
 
