@@ -292,7 +292,7 @@ class Seen:
 
 
 def joint(mechanism, X, monkeypatch):
-    """Release `X` securely with zero noise; return (integers that get noise, demanded standard deviation, release)."""
+    """Release `X` with noise 0; return (integers that get the noise, demanded standard deviation, release)."""
     notes, stds = [], []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes)] * size)
     release = mechanism.release(X)

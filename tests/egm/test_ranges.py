@@ -165,9 +165,9 @@ def test_a_clipped_sum_is_what_it_says(silent):
 def test_what_a_first_mean_has_cost_is_not_lost():
     """If rows fill their ranges evenly, all of the budget except the cost of one private median is spent on the sum.
 
-    The mechanism first computes a noisy mean of the clipped rows, and a private median of distances. The median shows
-    that private queries for center and spread would not make the error smaller. Then the mechanism averages a second
-    noisy mean with the first, so that the cost of the first is not lost.
+    The mechanism first computes a noisy mean of the clipped rows, and a private median of the rows' distances from it.
+    The median shows that private queries for center and spread would not make the error smaller. Then the mechanism
+    averages a second noisy mean with the first, so that the cost of the first is not lost.
     """
     X = np.random.default_rng(1).uniform(0, WIDTH, (4000, 3))
     release = mechanism().release(X, rng=np.random.default_rng(2))

@@ -172,7 +172,7 @@ def test_amplification_of_a_gaussian_release_is_no_less_than_the_truth():
 
 @pytest.mark.slow
 def test_training_costs_what_dp_accounting_says():
-    """The cost of 1000 steps on batches of 256 of 60 000 rows is at most 0.002 above that of dp-accounting.
+    """The cost of 1000 steps on Poisson samples of about 256 of 60 000 rows is that of dp-accounting, or 0.002 more.
 
     The cost is the epsilon for the noise multiplier 1.1 and delta = `DELTA`. It is at least a lower bound that
     dp-accounting computes, and at most its upper bound, 0.5987, plus 0.002. By Rényi divergences, dp-accounting would

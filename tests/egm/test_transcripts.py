@@ -353,7 +353,7 @@ class Transcript:
         return sum(self.costs.values())
 
     def played(self, mechanism, X):
-        """Release the sum of `X` by `mechanism` with this object's samplers and queries; return the recorded costs."""
+        """Release the sum of `X` with this object's samplers and queries, not egm's; return the recorded costs."""
         hooks = [(samplers, "secure_gaussian", self.gaussian), (samplers, "secure_index", self.index)]
         hooks += [(PrivateRows, name, self.query(name)) for name in QUERIES]
         hooks += [(PrivateRows, "turn", self.turning(PrivateRows.turn))]

@@ -395,9 +395,10 @@ def test_intervals_are_measured_for_each_law(kind):
 def test_releases_with_ranges_are_compared_with_a_clipped_sum():
     """`ranges.cell` returns the ratio of the squared errors of `AdaptiveDataMechanism` and of a sum of clipped rows.
 
-    The mechanism either releases such a sum or first searches for center and spread. The ratio must be 1 if no release
-    searches, and below 0.1, for normal rows, if all do. The standard error of the ratio and the fraction of releases
-    with a search are returned, too. The last line of `ranges.table` is a summary for the widest ranges.
+    The mechanism either releases such a sum, or first searches: it finds center and spread by private queries. The
+    ratio must be 1 if no release searches, and below 0.1, for normal rows, if all do. The standard error of the ratio
+    and the fraction of releases with a search are returned, too. The last line of `ranges.table` is a summary for the
+    widest ranges.
     """
     ratio, se, share = ranges.cell("uniform", 3.0, 50, 2, 8, 3)
     assert (ratio, se, share) == (pytest.approx(1, rel=1e-9), pytest.approx(0, abs=1e-9), 0)

@@ -456,7 +456,7 @@ def test_median_wins_at_low_budget_in_high_dimension():
 
 @pytest.mark.parametrize("sigma", [SIGMA, np.geomspace(1, 0.01, 40)], ids=["in all entries", "separately"])
 def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
-    """The Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm costs the rest.
+    """The Gaussian noise in `second_moments` costs 7/8 of the budget; the rest is for a private choice of clip norm.
 
     `sigma` has the standard deviations of the columns.
     """
