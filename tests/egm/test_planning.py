@@ -96,10 +96,10 @@ def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
 def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
     """With noise="best" `solve` finds the least epsilon, although the error is not a decreasing function of epsilon.
 
-    The error rises at the epsilon from which the mechanism takes Gaussian noise in place of l2 noise. This epsilon
-    is about 18 for `delta` = 1e-6, and 0.8 for 4e-14; for 1e-15 the error never rises. The test solves for each
-    kind of noise alone, and drops an epsilon at which the mechanism takes the other kind; the smallest one left is
-    the solution. `measure` says which error meets the target.
+    "best" is Gaussian or l2 noise, whichever is smaller. The error rises at the epsilon from which the mechanism takes
+    Gaussian noise. This epsilon is about 18 for `delta` = 1e-6, and 0.8 for 4e-14; for 1e-15 the error never rises. The
+    test solves for each kind of noise alone, and drops an epsilon at which the mechanism takes the other kind; the
+    smallest one left is the solution. `measure` says which error meets the target.
     """
     best = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, delta, noise="best")
     gaussian, l2 = replace(best, noise="gaussian"), replace(best, noise="l2")
@@ -122,7 +122,8 @@ def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
 def test_least_error_with_best_noise_may_be_that_of_l2_noise():
     """With noise="best", `solve` refuses a target below the least error of all epsilon; the message states this error.
 
-    Here l2 noise has the least error. As a target, the stated error can be reached.
+    "best" is Gaussian or l2 noise, whichever is smaller, and here l2 noise has the least error. As a target, the stated
+    error can be reached.
     """
     few = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, 1e-6, noise="best", clip_probability=0.1)
     with pytest.raises(ValueError, match="least error of all epsilon from 1e-06 to 10000") as refusal:
@@ -223,10 +224,10 @@ def test_interval_contains_the_mean_as_often_as_it_says():
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
-    """The measure "interval" forecasts half of the width of the 95 % intervals of an adaptive release, within 25 %.
+    """The measure "interval" forecasts half of the width of AdaptiveDataMechanism's 95 % intervals within 25 %.
 
-    The forecast is compared with the median of 25 intervals for the means of normal rows, in each of the three
-    columns. With "add_remove" as `neighbors` the number of rows is private; its noise hardly changes a mean.
+    The forecast is compared with the median of 25 intervals for the means of normal rows, in each of the three columns.
+    With "add_remove" as `neighbors` the number of rows is private; its noise hardly changes a mean.
     """
     rng, it = np.random.default_rng(2), replace(ADAPTIVE, neighbors=neighbors)
     halves = []
@@ -334,8 +335,9 @@ def test_only_mechanisms_are_solved_for():
 def test_earlier_answers_need_more():
     """For one target error, noise="best" needs a smaller epsilon than Gaussian noise, and older formulas a larger one.
 
-    In ascending order of the least epsilon, the methods are: noise="best", exact calibration of Gaussian noise,
-    zCDP, and the classic formula. A table in the tutorial shows this order.
+    "best" is Gaussian or l2 noise, whichever is smaller. In ascending order of the least epsilon, the methods are:
+    noise="best", exact calibration of Gaussian noise, zCDP, and the classic formula. A table in the tutorial shows this
+    order.
     """
     from egm import calibration
 

@@ -172,11 +172,11 @@ def test_amplification_of_a_gaussian_release_is_no_less_than_the_truth():
 
 @pytest.mark.slow
 def test_training_costs_what_dp_accounting_says():
-    """The cost of 1000 steps on Poisson samples of about 256 of 60 000 rows is that of dp-accounting, or 0.002 more.
+    """The cost of 1000 steps on Poisson samples of 256 of 60 000 rows is at most 0.002 above that of dp-accounting.
 
-    The cost is the epsilon for the noise multiplier 1.1 and delta = `DELTA`. It is at least a lower bound that
-    dp-accounting computes, and at most its upper bound, 0.5987, plus 0.002. By Rényi divergences, dp-accounting would
-    find 0.889.
+    A step is the release of a noisy sum, and 256 is the mean size of a sample. The cost is the epsilon for the noise
+    multiplier 1.1 and delta = `DELTA`. It is at least a lower bound that dp-accounting computes, and at most its upper
+    bound, 0.5987, plus 0.002. By Rényi divergences, dp-accounting would find 0.889.
     """
     event = dp_accounting.PoissonSampledDpEvent(Q, dp_accounting.GaussianDpEvent(Z))
     event = dp_accounting.SelfComposedDpEvent(event, STEPS)
@@ -285,7 +285,7 @@ def test_a_plan_composes_samples_with_other_releases():
 
 
 def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """By the composition rule "planned", a budget can add an adaptive mechanism to releases from samples.
+    """By the composition rule "planned", a budget can add an AdaptiveDataMechanism to releases from samples.
 
     The mechanism states only a zCDP cost, which is composed with the samples by Rényi divergences. The total epsilon is
     finite, and larger than without the mechanism.
@@ -319,7 +319,10 @@ def test_other_rules_count_a_sample_like_all_rows_and_say_so(terms):
 
 
 def test_the_first_charge_for_a_sample_makes_the_rule_basic():
-    """A budget without a rule chooses "basic", which adds epsilons and deltas, at the first release from a sample."""
+    """A budget without a composition rule takes the rule "basic" at the first release from a sample.
+
+    By this rule, the epsilons and the deltas of the releases are added.
+    """
     spent = budget()
     spent.charge(GaussianMechanism(1.0, 1.0, 1e-6), sampling_probability=0.1)
     spent.charge_steps(2.0, 0.001, 100, delta=1e-6)
@@ -428,7 +431,7 @@ def old_journal(path):
 
 
 def version(path):
-    """Return the number of the format of the budget's file `path`."""
+    """Return the version number of the format of the budget's file `path`."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute("PRAGMA user_version").fetchone()[0]
 

@@ -227,7 +227,7 @@ def asked(monkeypatch):
     ],
 )
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unasked, asked):
-    """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
+    """If its noisy queries have fixed answers, AdaptiveDataMechanism releases the same bytes for different data.
 
     `n` and `d` are the numbers of rows and columns, and `rho` is the budget. `basis` (directions of clipping) and
     `unseen` (a share of the budget for noisy numbers of long rows) are options of the mechanism. The fixture `asked`

@@ -293,9 +293,9 @@ def test_table_of_tails_shows_errors_and_times():
 
 
 def test_jobs_are_done_by_egm():
-    """Functions of `benchmarks.users` that use egm estimate the means of ten columns with small errors.
+    """Three functions of `benchmarks.users` that use egm estimate the means of ten columns with small errors.
 
-    They do so without and with guesses of center and spread, each in less than 10 seconds. A further function adds up
+    They do so without and with guesses of center and spread, each in less than 10 seconds. A fourth function adds up
     incomes in twenty groups; the median of its errors is from 0.5 to 1.5 times that of its Laplace noise.
     """
     for function, most in ((users.egm_wide, 0.05), (users.egm_guessed, 0.05), (users.egm_best, 0.005)):
