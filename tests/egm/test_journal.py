@@ -511,11 +511,11 @@ def refused(path):
 
 @pytest.mark.slow
 def test_every_flipped_bit_is_refused_or_changes_nothing(path):
-    """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the right costs.
+    """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the costs as before.
 
-    The test flips one bit in each byte that is not zero, and in every 97th byte. Fewer than 200 of the damaged
-    files raise no JournalError. In such a file a new cost is recorded correctly, or an OSError is raised because
-    the flipped bit makes the file read-only.
+    The test flips one bit in each byte that is not zero, and in every 97th byte. Fewer than 200 of the damaged files
+    raise no JournalError. In such a file a new cost is recorded correctly, or an OSError is raised because the flipped
+    bit makes the file read-only.
     """
     history = made(path).history
     good, harmless = path.read_bytes(), 0

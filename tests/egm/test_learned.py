@@ -87,8 +87,8 @@ def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
     """With a basis that is learned from the rows, the mean squared error is less than half of that without a basis.
 
     A basis is a set of directions along which rows are clipped, in place of the columns. The mean squared error of ten
-    releases with a basis agrees with a forecast that needs no data. To learn the basis costs less than 3 % of the
-    budget. `covariance` is that of the rows.
+    releases with a basis is that of a forecast without data, up to five standard errors plus 10 %. To learn the basis
+    costs less than 3 % of the budget. `covariance` is that of the rows.
     """
     plain, learned = ([run(covariance, basis, seed) for seed in range(10)] for basis in (None, "learn"))
     errors = np.array([error for _, error in learned])
@@ -161,8 +161,8 @@ def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
     """With a public `basis`, at most one of sixteen releases has a squared error above five times its own forecast.
 
     A basis has the directions along which rows are clipped. If they are the eigenvectors of the covariance, the mean of
-    the squared errors also agrees with the forecast that is made without data. A release finds a center within 1 of the
-    true mean, and standard deviations along the basis within 25 % of the true ones.
+    the squared errors is also that of a forecast without data, up to five standard errors plus 10 %. A release finds a
+    center within 1 of the true mean, and standard deviations along the basis within 25 % of the true ones.
     """
     found = [run(NEIGHBORS, basis, seed) for seed in range(16)]
     errors = np.array([error for _, error in found])

@@ -106,7 +106,7 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
     dp_l2 computes the scale of l2 noise. The test replaces it by a function that checks its arguments, except for the
     dimension, and returns the scale 1 / epsilon, which is sufficient for any delta. `l2.noise` must print the mean
     squared errors for this scale and for the scale that egm computes, both divided by the error of Gaussian noise. The
-    error of egm must not be larger than the other one, or than 1.
+    error for egm's scale must be at most the error for the scale 1 / epsilon, and at most 1.
     """
 
     def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):

@@ -386,9 +386,9 @@ def test_gaussian_clips_to_the_ball():
 def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
     """For known standard deviations and center, the mean squared error of `anisotropic` agrees with its formula.
 
-    The formula is (2 C / n)**2 / (2 rho) sum(sigma), where sigma are the standard deviations, C is the clip norm of
-    the scaled rows, n is the number of rows, and rho is the budget. A thousand additional coordinates of very small
-    standard deviation change nothing.
+    The formula is (2 C / n)**2 / (2 rho) sum(sigma), where sigma are the standard deviations, C is the clip norm of the
+    scaled rows, n is the number of rows, and rho is the budget. The tolerance is four standard errors plus 1 %. A
+    thousand additional coordinates of very small standard deviation change nothing.
     """
     n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
     flat = np.append(sigma, np.full(1000, 1e-6))
