@@ -109,8 +109,8 @@ def test_everything_that_looks_at_the_data_is_charged(costs, alpha, rng):
     """The costs that AdaptiveDataMechanism reports add up to at least the exact zCDP cost of its noisy queries.
 
     The fixture `costs` computes the exact costs. The reported sum exceeds the exact one by less than a relative 1e-9,
-    and is 90 to 100 % of the budget rho = 0.5. The standard deviation of column j is proportional to j**-`alpha`, and
-    `rng` says whether the noise is secure or simulated.
+    and is 90 to 100 % of the budget rho = 0.5. The standard deviation of column j is proportional to j**-`alpha`. `rng`
+    is None for secure noise, from the operating system, or the seed of a NumPy generator that simulates the noise.
     """
     sigma = zipf_sigma(40, alpha, total=40.0)
     release = mechanism().release(rows(4000, sigma, 3.0, 1), rng=rng and np.random.default_rng(rng))
@@ -206,7 +206,10 @@ def test_a_question_that_cannot_be_paid_reads_no_row(name):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace all Gaussian noise by zeros during a test, for secure and for simulated releases, with `monkeypatch`."""
+    """Replace all Gaussian noise by zeros during a test, with `monkeypatch`.
+
+    This is done for secure noise, from the operating system, and for simulated noise, from a NumPy generator.
+    """
     monkeypatch.setattr(samplers, "simulated_gaussian", lambda std, rng: np.zeros_like(std))
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: [0] * size)
 
@@ -218,8 +221,8 @@ def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
 
     A query is a method of `PrivateRows`, and `name` is its name. The squared distance of the answers, divided by twice
     the variance of the query's noise, is at most the zCDP cost rho of the query. For some pair of neighbors this
-    quotient is equal to rho, up to a relative 1e-6. `rng` says whether the release is secure or simulated, and the
-    fixture `silent` removes the noise.
+    quotient is equal to rho, up to a relative 1e-6. `rng` is None for a release with secure noise, or the NumPy
+    generator that simulates the noise, and the fixture `silent` removes the noise.
     """
     draw, found, rho = np.random.default_rng(8), [], 0.1
     replaced = [np.zeros(3), *(scale * row for scale in (1e9, -1e9, 3.0) for row in (*np.eye(3), ONE))]
@@ -237,8 +240,9 @@ def test_neighbours_are_as_far_apart_as_is_charged(name, rng, silent):
 def test_secure_and_simulated_answers_agree_without_noise(silent):
     """If all noise is zero, a query has the same answer in a secure release and in a simulated one, up to 1e-9.
 
-    A query is a method of `PrivateRows`. The standard deviation of the noise that the query reports is also the same in
-    both. The fixture `silent` removes the noise.
+    The noise of a simulated release comes from a NumPy generator, and that of a secure one from the operating system. A
+    query is a method of `PrivateRows`. The standard deviation of the noise that the query reports is also the same in
+    both releases. The fixture `silent` removes the noise.
     """
     X = rows(500, ONE, 0.0, 9)
     for name in ("mean", "pairs", "within", "squares", "products", "shells", "longer"):
@@ -251,10 +255,10 @@ def test_secure_and_simulated_answers_agree_without_noise(silent):
 def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     """Without noise, each query about private rows returns the statistic that NumPy computes from these rows.
 
-    A query is a method of `PrivateRows`. For means, long rows are clipped, both by the queries and with NumPy. Means
-    agree up to 1e-9, means of products up to 1e-5, and numbers of rows exactly. For a quantile, the query returns the
-    middle of an interval that contains the quantile, so the two agree only within 10 %. The fixture `silent` removes
-    the noise.
+    A query is a method of `PrivateRows`. For means, rows are clipped, both by the queries and with NumPy. Means agree
+    up to 1e-9, means of products up to 1e-5, and numbers of rows exactly. For a quantile, the query returns the middle
+    of an interval that contains the quantile, so the two agree only within 10 %. The fixture `silent` removes the
+    noise.
     """
     monkeypatch.setattr(samplers, "secure_index", lambda scores, epsilon: int(np.argmax(scores)))
     X, b = rows(501, ONE, 1.0, 9), np.array([1, 2.0, 3])
@@ -298,10 +302,10 @@ def test_a_question_is_worth_its_charge_exactly(name, costs):
 def test_a_secure_release_is_as_good_as_a_simulated_one():
     """The errors of secure releases agree with their forecasts, which agree with the forecasts of simulated releases.
 
-    The mean squared error of ten secure releases differs from their mean forecast by at most six standard errors plus
-    10 %. The median forecasts of secure and of simulated releases agree within 30 %. Medians are compared because some
-    releases choose a larger clip norm than others. By chance the test fails once in thousands of runs, even if the
-    mechanism is right.
+    Secure noise comes from the operating system, and simulated noise from a NumPy generator. The mean squared error of
+    ten secure releases differs from their mean forecast by at most six standard errors plus 10 %. The median forecasts
+    of secure and of simulated releases agree within 30 %. Medians are compared because some releases choose a larger
+    clip norm than others. By chance the test fails once in thousands of runs, even if the mechanism is right.
     """
     sigma, found = zipf_sigma(30, 1.0, total=30.0), []
     for seed in range(10):
@@ -322,10 +326,10 @@ def test_epsilon_is_that_of_the_whole_budget():
 
 @pytest.mark.parametrize("d", [1, 3, 200])
 def test_below_the_least_budget_all_is_refused(d):
-    """For rho just below the least budget `least_rho(d)`, `check`, `release` and `forecast` raise a ValueError.
+    """For a budget rho just below `least_rho(d)`, `check`, `release` and `forecast` raise a ValueError.
 
-    These are methods of AdaptiveDataMechanism, and `d` is the number of columns. For rho equal to `least_rho(d)`, all
-    three methods work.
+    They are methods of AdaptiveDataMechanism. `least_rho(d)` is the least rho with which the mechanism can estimate
+    center and spread of `d` columns. For rho equal to `least_rho(d)`, `check`, `release` and `forecast` raise no error.
     """
     X, least = rows(300, np.ones(d), 1.0, 7), mechanism(300).least_rho(d)
     few = mechanism(300, math.nextafter(least, 0))
@@ -340,10 +344,10 @@ def test_below_the_least_budget_all_is_refused(d):
 
 
 def test_a_refusal_names_only_what_can_be():
-    """If no rho that the constructor accepts is enough, the error of `check` names a number of rows, and no rho.
+    """If no budget rho is enough for the number of rows, the error names a number that is enough, and no rho.
 
-    The budget rho must be enough to find the center and the spread of the rows. `check` accepts data with the named
-    number of rows.
+    The budget must be enough to estimate the center and the spread of the rows, and AdaptiveDataMechanism accepts no
+    rho above a limit. Its method `check` raises the error, and raises none for data with the named number of rows.
     """
     declared = {"radius": 1e20, "sigma_range": (1e-10, 1.0)}
     with pytest.raises(ValueError, match=r"takes n = \d+$") as refusal:
@@ -355,7 +359,7 @@ def test_a_refusal_names_only_what_can_be():
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("table", [np.asarray, pd.DataFrame])
 def test_a_table_without_columns_costs_nothing(neighbors, table):
-    """A table without columns is refused by `check`, so that no budget is charged.
+    """A release of a table without columns by AdaptiveDataMechanism raises a ValueError, and costs nothing.
 
     `neighbors` is the neighbor relation, and `table` is the function that makes the table: an array or a data frame.
     """
@@ -375,10 +379,10 @@ def test_a_table_without_columns_costs_nothing(neighbors, table):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    Either is enough: rho is then at least `least_rho(d)`, the least budget, which is smaller for a larger n. For the
-    larger n, rounding may leave rho a relative 1e-14 below `least_rho(d)`. The rho that is refused is `part` times
-    `least_rho(d)` for `n` rows and `d` columns, the declared `radius`, and declared standard deviations from `least` to
-    1.
+    Either is enough: rho is then at least `least_rho(d)`, the least budget that AdaptiveDataMechanism accepts, which is
+    smaller for a larger n. For the larger n, rounding may leave rho a relative 1e-14 below `least_rho(d)`. The rho that
+    is refused is `part` < 1 times `least_rho(d)` for `n` rows and `d` columns, the declared bound `radius` of the
+    means, and declared standard deviations from `least` to 1.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -456,9 +460,9 @@ def test_forecasts_agree_with_simulation(case):
 def test_a_forecast_from_the_least_budget_on(d):
     """For a budget rho from `least_rho(d)` to 1e4 times that, `forecast` states a success probability of 0.98 or more.
 
-    Success means that the center and the spread of the `d` columns are found. At `least_rho(d)` the stated probability
-    is at least 0.99. The costs that the forecast states add up to 90 to 100 % of rho, and the expected squared error
-    that it states never grows with rho.
+    `least_rho(d)` is the least budget that AdaptiveDataMechanism accepts. Success means that the center and the spread
+    of the `d` columns are found. At `least_rho(d)` the stated probability is at least 0.99. The costs that the forecast
+    states add up to 90 to 100 % of rho, and the expected squared error that it states never grows with rho.
     """
     totals = []
     for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
@@ -475,9 +479,9 @@ def test_a_forecast_from_the_least_budget_on(d):
 def test_a_forecast_is_for_any_order_unit_and_number_of_rows():
     """`AdaptiveDataMechanism.forecast` states an error that does not depend on the order of the columns.
 
-    It is the expected squared error, and the tolerance is a relative 1e-3. If radius, sigma_range, sigma and center are
-    multiplied by 2.54, the error is multiplied by 2.54**2. If no center is given, the forecast is that for a center of
-    zero.
+    The error is the expected squared error, and the tolerance is a relative 1e-3. If the declared bounds (radius and
+    sigma_range), sigma and center are multiplied by 2.54, the error is multiplied by 2.54**2. If no center is given,
+    the forecast is that for a center of zero.
     """
     sigma, mu = zipf_sigma(7, 1.0, total=7.0), np.linspace(-5, 5, 7)
     found = mechanism(1000, 0.5).forecast(sigma, mu)
@@ -573,11 +577,12 @@ def test_errors_are_those_that_are_forecast(law):
 
 @pytest.mark.parametrize("d", [1, *slow(5), 60])
 def test_at_the_least_budget_searches_find_their_way(d):
-    """At the least budget `least_rho(d)`, 15 releases of normal rows with `d` columns are near the exact sum.
+    """With the least budget that AdaptiveDataMechanism accepts for `d` columns, 15 releases are near the exact sum.
 
-    The declared radius, a bound of the means, is 1e4, and the true mean is 3000. The average of the columns' standard
-    deviations is 1. The error is the Euclidean distance between the estimate and the exact sum. It is at most five
-    times the root of the forecast squared error, and less than n sqrt(d) / 2, where n is the number of rows.
+    The rows are normal. The declared radius, a bound of the means, is 1e4, and the true mean is 3000. The average of
+    the columns' standard deviations is 1. The error is the Euclidean distance between the estimate and the exact sum.
+    It is at most five times the root of the forecast squared error, and less than n sqrt(d) / 2, where n is the number
+    of rows.
     """
     n, sigma = 1000, zipf_sigma(d, 0.5, total=d)
     wide = {"radius": 1e4, "sigma_range": (1e-3, 1e4)}
@@ -684,9 +689,10 @@ def with_far_rows(case, seed):
     """Return a release of 2000 rows, of which a few are far from the others, and these 2000 rows, as a pair.
 
     Most rows are normal. In the few far rows, all entries are equal to the upper end of the declared range for an even
-    `seed`, and to its lower end for an odd one. The mechanism spends a tenth of the budget (``unseen=0.1``) on counting
-    long rows, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN, which has the numbers of far rows and
-    of columns, the product n sqrt(rho) for n = 2000 rows and the budget rho, and options of the mechanism.
+    `seed`, and to its lower end for an odd one. Of the budget that is left before the sum, a tenth (``unseen=0.1``) is
+    spent on counting rows far from the center, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN, which
+    has the numbers of far rows and of columns, the product n sqrt(rho) for n = 2000 rows and the budget rho, and
+    options of the mechanism.
     """
     few, d, reach, options = UNSEEN[case]
     if "ranges" in options:
@@ -755,8 +761,8 @@ def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
     """For normal rows, the mean length L of intervals with ``unseen=True`` is about B = 2 * 1.96 * R / sqrt(2 rho).
 
     Such an interval allows for a few rows far from the center that the noise hides. R is the declared radius, the
-    largest distance of such a row that is allowed for. rho is the zCDP cost of counting long rows. L is more than 0.85
-    B. It is less than 1.15 B plus the mean length of the intervals without ``unseen=True``.
+    largest distance of such a row that is allowed for. rho is the zCDP cost of counting rows far from the center. L is
+    more than 0.85 B. It is less than 1.15 B plus the mean length of the intervals without ``unseen=True``.
     """
     lengths = []
     for seed in range(60):
@@ -770,11 +776,11 @@ def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
 
 
 def test_an_interval_for_all_data_must_be_declared():
-    """After a search for the center, ``interval(unseen=True)`` raises a ValueError if the mechanism has ``unseen=0``.
+    """If a mechanism with ``unseen=0`` has estimated the center, ``interval(unseen=True)`` raises a ValueError.
 
-    The mechanism's `unseen`, by default 0, is the fraction of the budget for noisy counts of long rows, which such an
-    interval needs. If rows are only clipped to declared ranges, without a search, the interval needs no counts, and is
-    equal to that for ``unseen=False``.
+    The mechanism's `unseen`, by default 0, is the share of the remaining budget that is spent on noisy numbers of rows
+    far from the center, which an interval with ``unseen=True`` needs. If center and spread are not estimated, and rows
+    are only clipped to declared ranges, this interval needs no such numbers, and is equal to that for ``unseen=False``.
     """
     X = rows(2000, np.ones(1), 3.0, 1)
     few, _ = run(X, 1e-4, radius=None, sigma_range=None, ranges=[(0.0, 6.0)])
@@ -796,7 +802,7 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Return `n` random rows of `d` columns, nearly in one direction, so that long rows are on one side of the mean."""
+    """Return `n` random rows of `d` columns, of which those farthest from the mean are on one side of it."""
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
 
@@ -812,8 +818,9 @@ def test_normal_rows_are_believed():
 def test_a_forecast_is_not_far_too_large_at_a_large_budget():
     """A release of normal rows forecasts at most 25 times the squared error that `forecast` states without data.
 
-    Before the sum is released, a search finds the center; here n times the center's error is many times the noise of
-    the sum. If this product were taken for an error of the sum, the forecast would be thousands of times too large.
+    Before the sum of n rows is released, private queries estimate the center; here n times the center's error is many
+    times the noise of the sum. If this product were taken for an error of the sum, the forecast would be thousands of
+    times too large.
     """
     sigma, n, rho = zipf_sigma(10, 1.0, total=10), 20_000, 1.0
     before = mechanism(n, rho).forecast(sigma=sigma, center=np.full(10, 50.0)).error.total
@@ -836,11 +843,11 @@ def test_normal_rows_have_little_more_error_than_with_the_best_clip_norm(n, d, r
 
 
 def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
-    """The clip norm is not increased if only the first noisy count of long rows is three standard deviations too high.
+    """The clip norm is kept if only the first noisy count of rows above it is three standard deviations too high.
 
-    The rows are normal, and after a high count, long rows are counted a second time. The second count costs a part of
-    the budget, so the noise of the sum is a little larger. If the second count is too high, too, the clip norm is
-    increased, rows are counted again, and the noise is far larger.
+    The rows are normal, and after a high count, the rows longer than the clip norm are counted again. The second count
+    costs a part of the budget, so the noise of the sum is a little larger. If the second count is too high, too, the
+    clip norm is increased, rows are counted again, and the noise is far larger.
     """
     X, count = rows(20_000, np.ones(3), 0.0, 3), PrivateRows.longer
     noise, spent = [], []
@@ -865,9 +872,10 @@ def test_many_long_rows_of_one_column_are_forecast_with_a_small_budget(monkeypat
     """With one column and a small budget, the last clip norm that is tried is used even if many rows still seem longer.
 
     Eight standard deviations of the noise are added to each noisy count of rows longer than the clip norm. Each further
-    clip norm that is tried is twice as large as the one before, and the noise of the sum grows accordingly.
-    `model_holds` stays true, because so small a budget tells too little about long rows to fit another model. The
-    forecast of the squared error due to the center and to long rows is more than five times that of the noise.
+    clip norm that is tried is twice as large as the one before, and the noise of the sum grows accordingly. The model
+    of normal rows is kept (`model_holds` is True), because so small a budget tells too little about long rows to fit
+    another one. The forecast of the squared error due to the center and to long rows is more than five times that of
+    the noise.
     """
     X, count = np.random.default_rng(1).normal(3, 2, (1000, 1)), PrivateRows.longer
     expected, _ = run(X, (150 / 1000) ** 2, 2)
@@ -893,9 +901,9 @@ def test_a_skewed_column_whose_long_rows_were_counted(normal, bounds):
     """If one column has a long tail, at most 8 of 40 releases have an error of more than five times its forecast.
 
     The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
-    expected squared error. One column is lognormal, and the `normal` others are normal. Noisy counts of long rows show
-    that more rows are long than in normal data, so that clipping removes more. `bounds` says what is declared: a
-    "radius", or the "ranges" of the data.
+    expected squared error. One column is lognormal, and the `normal` others are normal. Noisy counts show that more
+    rows are far from the center than in normal data, so that clipping removes more. `bounds` says what is declared:
+    "radius", a bound of the means, or "ranges", the ranges of the data.
     """
     lost = 0
     for seed in range(40):
@@ -910,12 +918,12 @@ def test_a_skewed_column_whose_long_rows_were_counted(normal, bounds):
 
 @pytest.mark.slow
 def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
-    """If all long rows are on one side of the mean, a release has `model_holds = False` and a good forecast.
+    """If the rows far from the mean are on one side of it, a release has `model_holds = False` and a good forecast.
 
     `model_holds` says whether the norms of the rows look like those of normal rows. The squared error is between 1/25
-    of its forecast and 4 times its forecast. Without a correction and without the methods `look` and `by_model`, which
-    examine the long rows, the rows are clipped more: `model_holds` is True, and the squared error is more than ten
-    times as large.
+    of its forecast and 4 times its forecast. Without a correction for clipping, and without the methods `look` and
+    `by_model`, which examine the rows far from the center, the rows are clipped more: `model_holds` is True, and the
+    squared error is more than ten times as large.
     """
     errors, unmoved = {}, last_round._Shift()
     for doubt in (True, False):
@@ -962,9 +970,10 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
 
 
 def no_correction(parts, *_):
-    """Return a `Correction` that adds nothing to a sum, and says that nothing was measured, in place of `correct`.
+    """Return a `Correction` that adds nothing to a sum of clipped rows, and says that nothing was measured.
 
-    `parts` is the noisy sum of what clipping has removed from the rows.
+    Tests put this function in the place of `correct`, which estimates what clipping has taken from the sum. `parts` is
+    the noisy sum of what clipping has removed from the rows.
     """
     nothing = np.zeros(parts.size)
     return Correction(nothing, nothing, nothing, 0.0, nothing, nothing)
@@ -1041,9 +1050,9 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
 def test_rows_of_equal_length_are_corrected():
     """If all rows are at one distance from their mean, no error exceeds three times its forecast.
 
-    The rows are drawn from a sphere of radius 2 around a center, so clipping shortens every row. The search finds a
-    slightly wrong center, so the parts that clipping removes do not cancel. Their noisy sum is far larger than its
-    noise, so it is added to the sum of the clipped rows.
+    The rows are drawn from a sphere of radius 2 around a center, so clipping shortens every row. The mechanism's
+    private estimate of the center is slightly wrong, so the parts that clipping removes do not cancel. Their noisy sum
+    is far larger than its noise, so it is added to the sum of the clipped rows.
     """
     for seed in range(20):
         X = np.random.default_rng(seed).normal(size=(10_000, 3))
@@ -1136,7 +1145,8 @@ def test_radial_takes_scaling_and_copies():
     """`Radial` gives equal results for repeated coordinates and for one entry with `copies`, also with a scaling.
 
     `Radial` approximates the distribution of the norm of a scaled normal row. An entry with 3 copies stands for three
-    equal coordinates. The scaling b has the same effect as a multiplication of standard deviations and offsets by b.
+    equal coordinates. The scaling b has the same effect as a multiplication by b of the standard deviations and of the
+    offsets, the differences of the mean from the center.
     """
     sigma, offset, b = np.array([1.0, 0.5]), np.array([0.3, 1.0]), np.array([2.0, 3.0])
     once = Radial(np.repeat(sigma, 3), np.repeat(offset, 3), np.repeat(b, 3))
@@ -1268,10 +1278,11 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
 
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
-    """If the first new count of long rows may be only noise, `Tail.counted` ends the model at the norm of this count.
+    """`Tail.counted` puts new counts of rows into a model, and ends it at the first count that may be only noise.
 
-    A `Tail` models the number of rows with a norm above t, for every t, by numbers of rows at some norms. If the new
-    count is clearly more than noise, the model keeps its norms above that of the count, and their numbers of rows are
+    A `Tail` models the number of rows with a norm above t, for every t, by numbers of rows at some norms. A new count
+    is the noisy number of rows above another norm. If the first one may be only noise, the model ends at its norm. If
+    it is clearly more than noise, the model keeps its norms above that of the count, and their numbers of rows are
     reduced to the count if they are larger. In both cases, the power of t by which the number falls beyond the last
     norm does not change.
     """
@@ -1490,9 +1501,11 @@ def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-60, 1e60, 1e99])
 def test_the_forecast_has_the_unit_of_the_declared_range(scale):
-    """If declared bounds, center and spread are multiplied by `scale`, the forecast is multiplied by `scale`**2.
+    """If all parameters with the unit of the data are multiplied by `scale`, the forecast is multiplied by `scale`**2.
 
-    The forecast is that of the squared error. The extreme scales show that no square overflows or becomes zero.
+    The forecast is the expected squared error that AdaptiveDataMechanism states without data. The parameters are the
+    declared bounds of mean and spread, and the true center and standard deviations. The extreme scales show that no
+    square overflows or becomes zero.
     """
 
     def total(unit):
@@ -1575,7 +1588,7 @@ def test_the_spread_of_sparse_rows_is_not_underestimated(law):
     """For sparse rows, `release.spread` is at least the standard deviation of a column, in more than 90 % of cases.
 
     A case is one column of one of 20 releases, and `law` is a kind of rows in SPARSE. `release.spread` also uses the
-    numbers of long rows, because the median distance from the center shows nothing of the few long rows.
+    numbers of rows far from the center, because the median distance from the center shows nothing of these few rows.
     """
     it, seen = mechanism(2000, 0.09), []
     for seed in range(20):
@@ -1590,7 +1603,8 @@ def test_the_spread_of_sparse_rows_is_not_underestimated(law):
 def test_the_spread_of_normal_rows_is_sigma():
     """If the norms look like those of normal rows, `release.spread` is equal to `release.sigma`.
 
-    Both are standard deviations of the columns, but `spread` is larger if there are more long rows than in normal data.
+    Both are standard deviations of the columns, but `spread` is larger if more rows are far from the center than in
+    normal data.
     """
     X = np.random.default_rng(1).normal(size=(2000, 2))
     it = AdaptiveDataMechanism(2000, 0.09, radius=9.0, sigma_range=(0.1, 9.0))

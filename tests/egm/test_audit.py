@@ -232,8 +232,9 @@ def test_a_direction_needs_two_releases_of_one_length(one, other):
 def test_a_replayed_release_is_distributed_like_a_release(neighbors, path):
     """`replay` makes many releases from few calls of a mechanism, and they have the distribution of true releases.
 
-    Kolmogorov-Smirnov tests compare the two entries of the releases, and a combination of both entries. `path` says
-    whether the noise is secure or simulated, and `neighbors` is the neighbor relation of the mechanism.
+    Kolmogorov-Smirnov tests compare the two entries of the releases, and a combination of both entries. `path` is
+    "secure" for noise from the operating system, or "simulated" for noise from a NumPy generator, and `neighbors` is
+    the neighbor relation of the mechanism.
     """
     options = {"center": [5.0, -1.0], "clip_probability": 0.1, "neighbors": neighbors}
     it, X = GaussianDataMechanism([1.0, 0.2], 2, 1.0, 0.3, **options), np.array([[4.0, -1.0], [9.0, 9.0]])
@@ -264,10 +265,11 @@ LAWS = {
 
 @pytest.mark.parametrize("release", LAWS.values(), ids=LAWS)
 def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
-    """Replayed releases have the distribution of real ones, whatever means, sizes and shapes they ask a Generator for.
+    """Releases that `audit.replay` makes have the distribution of real ones, whatever calls of a Generator they make.
 
-    `release` is a function that draws one release, two numbers, from a Generator. Kolmogorov-Smirnov tests compare each
-    number, and the sum of both, with those of direct calls of `release`.
+    A call may have any mean, size and shape. `replay` makes many releases from few real ones. `release` is a function
+    that draws one release, two numbers, from a Generator. Kolmogorov-Smirnov tests compare each number, and the sum of
+    both, with those of direct calls of `release`.
     """
     rng = np.random.default_rng(12)
     replayed, direct = audit.replay(release, 20_000, rng), np.array([release(rng) for _ in range(20_000)])
@@ -278,7 +280,8 @@ def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
 def test_a_mechanism_that_centers_its_noise_at_the_private_value_is_caught():
     """A mechanism that draws noise around the private value has the `lower_bound` of one that adds noise to the value.
 
-    `lower_bound` is a bound of epsilon, here above 5. It is computed from releases that `replay` makes.
+    `lower_bound` is a bound of epsilon, here above 5. It is computed from many releases, which `audit.replay` makes
+    from few real ones.
     """
     bounds = []
     for release in (lambda value, rng: rng.normal(value, 1.0), lambda value, rng: value + rng.normal(0.0, 1.0)):
@@ -347,7 +350,8 @@ def test_a_release_without_noise_is_repeated(path):
 def test_secure_noise_of_a_small_scale_is_replayed(scale):
     """Secure noise, Gaussian or Laplace, that `audit.replay` returns is 0 as often as its exact distribution says.
 
-    The noise is an integer k with a probability proportional to exp(-k**2 / (2 `scale`**2)) or exp(-|k| / `scale`).
+    `audit.replay` makes many releases from few real ones; here a release is only noise. The noise is an integer k with
+    a probability proportional to exp(-k**2 / (2 `scale`**2)) or exp(-|k| / `scale`).
     """
     k, draws = np.arange(-100, 101), 20_000
     masses = {"gaussian": np.exp(-(k**2) / (2 * scale**2)), "laplace": np.exp(-np.abs(k) / scale)}
@@ -359,10 +363,11 @@ def test_secure_noise_of_a_small_scale_is_replayed(scale):
 
 @pytest.mark.slow
 def test_secure_l2_noise_is_replayed_unless_its_steps_show():
-    """Replayed l2 noise of scale s = 1e7 in two dimensions has the right law: its norm over s is gamma of shape 2.
+    """Two-dimensional l2 noise of scale s = 1e7 from `audit.replay` has a norm that is s times a gamma variable.
 
-    For a small scale, `replay` raises a ValueError, because it multiplies integers by random factors and rounds the
-    products, which would change the distribution of small integers.
+    The gamma variable has the shape 2. `replay` makes many releases from few real ones; here a release is only noise,
+    and the noise is an integer vector. For a small scale, `replay` raises a ValueError, because it multiplies integers
+    by random factors and rounds the products, which would change the distribution of small integers.
     """
     replayed = audit.replay(lambda rng: samplers.secure_l2(1e7, 2), 20_000)
     assert stats.kstest(np.linalg.norm(replayed, axis=1) / 1e7, stats.gamma(2).cdf).pvalue > 1e-6

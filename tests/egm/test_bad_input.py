@@ -130,7 +130,8 @@ ODD_DATA = {
 def test_odd_data_are_data(name, rng):
     """`GaussianDataMechanism.release` returns a finite estimate for unusual but allowed kinds of data.
 
-    `name` is a kind of data in ODD_DATA, and `rng` says whether the noise is secure or simulated.
+    `name` is a kind of data in ODD_DATA. `rng` is "secure" for noise from the operating system, or "simulated" for
+    noise from a NumPy generator.
     """
     X = iter([np.ones((2, 2)), np.ones((3, 2))]) if name == "blocks" else ODD_DATA[name]
     release = GaussianDataMechanism([1.0, 2.0], 5, 1.0, 1e-6).release(X, rng=RNG[rng]())

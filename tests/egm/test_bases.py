@@ -187,7 +187,7 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_rounding_the_sum_is_charged(neighbors, grouped):
-    """If a secure release rounds a rotated sum, its noise is larger, because rounding adds r to the sensitivity s.
+    """If a sum is rounded after a change of basis, its noise is larger, as rounding adds r to the sensitivity s.
 
     The noise is (s + r) / s times the noise for s. Here r is sqrt(2 d g), rounded up, for d columns and g groups in
     which a person may have rows; g is 1 if `grouped` is false. `neighbors` is the neighbor relation.
@@ -251,10 +251,10 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
 def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
-    The result is a vector of integers, in whose unit `radius` is the clip norm. If rows are rotated only after they are
-    summed, rounding may add half a unit to each entry. All entries of a row are plus or minus `size`, or one entry is
-    `size` and the others are 0. If `size` is 1e6 or more, the row is clipped, and its norm is within a relative 1e-6 of
-    `radius`. `name` is the kind of basis.
+    A row is rotated if it is replaced by its coordinates in a basis. The result is a vector of integers, in whose unit
+    `radius` is the clip norm. If not the rows but only their sum is rotated, rounding may add half a unit to each
+    entry. All entries of a row are plus or minus `size`, or one entry is `size` and the others are 0. If `size` is 1e6
+    or more, the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])

@@ -449,7 +449,8 @@ def test_never_more_than_the_total(rhos, total):
 def test_what_is_left_is_granted_and_then_nothing(epsilons, rule):
     """A budget grants a Gaussian release with the (epsilon, delta) of `Budget.left`, and then refuses any other one.
 
-    First the budget records a Gaussian release for each of the `epsilons`, unless this release costs too much.
+    `rule` is the budget's composition rule. First the budget records a Gaussian release for each of the `epsilons`,
+    unless this release costs too much.
     """
     spent = Budget(epsilon=1, delta=DELTA, rule=rule)
     for epsilon in epsilons:

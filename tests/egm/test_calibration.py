@@ -58,7 +58,7 @@ def test_noise_suffices(epsilon, delta):
 def test_noise_suffices_with_eighty_digits(epsilon, delta):
     """Gaussian noise with the `analytic_noise_multiplier` of `epsilon` and `delta` has at most this `delta`.
 
-    The delta of the noise at `epsilon` is computed with 80 digits. The proofs in chapter 13 of the book need this
+    The delta of the noise at `epsilon` is computed with 80 digits. Proofs in the project's documentation need this
     inequality to be exact.
     """
     z = mpf(float(analytic_noise_multiplier(epsilon, delta)))
@@ -119,7 +119,7 @@ def test_epsilon_is_zero_where_the_noise_hides_everything():
 def test_epsilon_of_hardly_any_noise(delta):
     """For tiny noise multipliers z, `gaussian_epsilon` is 1 / (2 z^2), rounded up by at most a relative 1e-13.
 
-    Results above 1e308 are infinite.
+    This holds for each `delta` of the test. Results above 1e308 are infinite.
     """
     z = np.array([1e-10, 1e-100, 1e-153, 7.2e-155, 7e-155, 1e-160, 1e-308, 5e-324])
     found = gaussian_epsilon(delta, z)

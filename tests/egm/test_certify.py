@@ -76,9 +76,10 @@ stored = pytest.mark.parametrize(
 
 @functools.lru_cache(maxsize=1)
 def shared(form):
-    """Return the dictionary, empty at first, in which `once` keeps what the tests of the stored sum `form` compute.
+    """Return the dictionary, empty at first, in which the fixture `once` keeps what the tests of one sum compute.
 
-    pytest runs the tests of one sum one after the other, so only the dictionary of the last sum is kept.
+    `form` has the parameters of the sum of chi-square variables, as a JSON text. pytest runs the tests of one sum one
+    after the other, so only the dictionary of the last sum is kept.
     """
     return {}
 
@@ -176,9 +177,8 @@ FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
 def test_far_tails_of_the_toolbox(form, of, x):
     """The logarithms of far tails, down to 1e-600, from `egm.gx2` agree with the middles of certified intervals.
 
-    They agree up to 1e-12 or a relative 1e-15, whichever is larger. The points `x` are from figures that Das published
-    for his toolbox. `form` has the parameters of a distribution, and `of` is "logsf" (upper tail) or "logcdf" (lower
-    tail).
+    They agree up to 1e-12 or a relative 1e-15, whichever is larger. The points `x` are from plots of the toolbox gx2 by
+    Das. `form` has the parameters of a distribution, and `of` is "logsf" (upper tail) or "logcdf" (lower tail).
     """
     enclosure = gx2.certify(x, **form, of=of)
     value = getattr(gx2, of)(x, **form)
@@ -261,7 +261,7 @@ laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 
 
 def wide(law, y, upper, density=False):
-    """Return a ball, an interval with about 180 certain bits, that contains a tail or the density of `law` at `y`.
+    """Return an interval (ball) with a tail or the density at `y` of the distribution `law`, to about 180 bits.
 
     It is the density if `density` is true, and otherwise the upper tail if `upper` is true, or else the lower tail.
     """
@@ -319,8 +319,9 @@ def test_any_contour_is_right(parameters, y, upper):
 def test_bounds_hold_on_boxes(parameters, y):
     """`Edge.log_size` returns an upper bound of log |F| on a part of a contour, where F is the integrand of a tail.
 
-    The tail is the one at `y` of the distribution with the `parameters`. The bound exceeds the largest log |F| on this
-    part by less than 60, or by less than 1e-6 if the part is a single point.
+    A tail probability is proportional to the integral of F along the contour in the complex plane. The tail is the one
+    at `y` of the distribution with the `parameters`. The bound exceeds the largest log |F| on this part by less than
+    60, or by less than 1e-6 if the part is a single point.
     """
     law, y = law_of(**parameters), flint.arb(y)
     contour = choice.contour_of(law, y, True, 60)
@@ -347,9 +348,9 @@ def test_bounds_hold_on_boxes(parameters, y):
 def test_bound_of_the_rest(parameters, y, upper):
     """`Edge.rest` returns an upper bound of the integral of |f| from a point of a contour to its end, or infinity.
 
-    f is the integrand of a tail or of the density at `y`. The contour is the one for the upper tail if `upper` is true,
-    and otherwise for the lower tail. Every finite bound is compared with the integral, which the trapezoid rule
-    computes.
+    The integral of f along the contour, in the complex plane, is a tail or the density at `y` of the distribution with
+    the `parameters`, up to a factor. The contour is the one for the upper tail if `upper` is true, and otherwise for
+    the lower tail. Every finite bound is compared with the integral, which the trapezoid rule computes.
     """
     law, y, finite = law_of(**parameters), flint.arb(y), 0
     contour = choice.contour_of(law, y, upper, 60)

@@ -451,8 +451,8 @@ IN_RANGES = ("--range", "pay=-50:100", "--range", "age=-10:10")
 def test_adaptive_in_ranges_is_that_of_the_package(released, rho):
     """With --range, `egm adaptive` makes the release of AdaptiveDataMechanism for the columns that have a range.
 
-    `rho` is the budget: 0.01 is too small to search for center and spread, so the rows are clipped to the ranges; 20 is
-    enough.
+    `rho` is the budget: 0.01 is too small to estimate center and spread privately, so the rows are clipped to the
+    ranges; 20 is enough to estimate them.
     """
     found = released(*ADAPTIVE[:2], "--header", "yes", *IN_RANGES, "--rho", rho, "--simulate", "5")
     it = AdaptiveDataMechanism(N, float(rho), ranges={"pay": (-50, 100), "age": (-10, 10)})
@@ -468,7 +468,7 @@ def test_plan_in_ranges_is_its_forecast(egm, released, folder, rho):
     """`egm plan --adaptive --range` writes the forecast of AdaptiveDataMechanism for the same ranges and budget.
 
     Without --center, the true means are assumed to be the middles of the ranges. For the small budget `rho` = 0.01, the
-    text says that there is no search for center and spread.
+    text says that there is no search, which means that center and spread are not estimated privately.
     """
     (folder / "two.csv").write_text("age,1\npay,8\n")
     command = (*PLAN_ADAPTIVE[:3], "two.csv", "--rows", "400", "--rho", rho, *IN_RANGES)
@@ -534,7 +534,10 @@ def test_documents_have_these_fields_and_no_other(released):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_estimate_depends_on_the_data(egm, form):
-    """For two data files with equally many rows, the outputs of `egm sum` differ only in the field "estimate"."""
+    """For two data files with equally many rows, the outputs of `egm sum` differ only in the field "estimate".
+
+    `form` is the format of the output, such as "json" or "csv".
+    """
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
     assert outs[0] != outs[1]
@@ -1495,7 +1498,8 @@ def test_a_rehearsal_is_charged_to_a_budget_for_simulations(egm):
 def test_budget_is_shown(egm, total):
     """`egm budget show` prints the total, what is spent and left, and each release, as text and as JSON.
 
-    Control characters in the label of a release are escaped in the text.
+    `total` is an epsilon and a delta, or a zCDP budget rho. Control characters in the label of a release are escaped in
+    the text.
     """
     options = [text for name, value in total.items() for text in (f"--{name}", str(value))]
     assert egm("budget", "new", "b.budget", *options, "--neighbors", "add_remove") == (0, b"", [])
@@ -1763,7 +1767,10 @@ def test_name_of_the_output_does_not_overrule_the_format(egm, folder):
 
 @pytest.mark.parametrize("command", [SUM, (*SUM, "--delta", "0.01"), (*SUM, "--rows", "399")])
 def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
-    """If standard error is closed, its messages are lost, but the exit code and all other output are as usual."""
+    """If standard error is closed, its messages are lost, but the exit code and all other output are as usual.
+
+    `command` is an `egm sum` that gives no message, a warning, or an error.
+    """
     expected = egm(*command, "--simulate", "1", "--output", "expected.csv")[:2]
     monkeypatch.setattr(sys, "stderr", None)
     assert egm(*command, "--simulate", "1", "--output", "out.csv")[:2] == expected
@@ -1774,7 +1781,10 @@ def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_stream_of_text_may_be_standard_output(egm, form):
-    """A stream without bytes, as `contextlib.redirect_stdout` and notebooks have, gets the text of standard output."""
+    """`egm plan` can write to a stream that takes only text, no bytes, in the place of standard output.
+
+    Notebooks and `contextlib.redirect_stdout` have such streams. `form` is the format of the output, "text" or "json".
+    """
     stream = io.StringIO()
     command = (*PLAN, "--format", form)
     with contextlib.redirect_stdout(stream):
@@ -1791,7 +1801,10 @@ def test_a_stream_of_text_gets_no_bytes(egm):
 
 @pytest.mark.parametrize("command", [SUM, PLAN, ("budget", "show", "b.budget")])
 def test_a_release_to_a_closed_standard_output_costs_nothing(egm, monkeypatch, command):
-    """If standard output is closed, a command fails before it records a cost, unless it writes to a file."""
+    """If standard output is closed, a command fails before it records a cost, unless it writes to a file.
+
+    `command` has the arguments of `egm sum`, `egm plan` or `egm budget show`. Only `egm sum` has a cost.
+    """
     budget = Budget("b.budget", epsilon=1.0, delta=1e-6)
     command = (*command, "--budget", "b.budget") if command is SUM else command
     with monkeypatch.context() as patch:

@@ -74,9 +74,9 @@ def error_of(mechanism, axes, mean, factors):
 def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon):
     """No pair of scaling and clip norm has less expected error than the "optimal" pair, up to a relative 1e-8.
 
-    A pair is given by the semi-axes of the ellipsoid to which rows are clipped. The error is strongly convex in them
-    (chapter 15 of the book), so the test computes only its gradient at the optimal pair: a small one means that the
-    error is near its minimum. The true mean is `offset` sigma from the center. `n`, `epsilon`, `neighbors` and `factor`
+    A pair is given by the semi-axes of the ellipsoid to which rows are clipped. The error is proven to be strongly
+    convex in them, so the test computes only its gradient at the optimal pair: a small one means that the error is near
+    its minimum. The true mean is `offset` sigma from the center. `n`, `epsilon`, `neighbors` and `factor`
     (`sigma_factor`) are arguments of the mechanism.
     """
     sigma, center = np.array([5.0, 1.0, 1.0, 0.02]), np.array([3.0, -1.0, 0.5, 0.0])

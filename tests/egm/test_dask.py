@@ -375,7 +375,7 @@ def kill_one(folder):
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
-    """If a worker process is killed in its third block, the sum on a cluster still has each block once."""
+    """If a worker process is killed in its third block, the sum on a cluster still contains each block exactly once."""
     X = da.from_array(data(), chunks=(13, 3)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
     assert X.numblocks == (39, 1)
     with ThreadPoolExecutor(1) as pool:

@@ -270,7 +270,10 @@ def test_the_name_of_one_column_may_have_any_character(saved, name, delimiter):
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2))
 def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
-    """A number in a CSV file is the same double whether it is in quotes or not, although different code parses it."""
+    """A number in a CSV file is the same double whether it is in quotes or not, although different code parses it.
+
+    `row` has two arbitrary finite numbers.
+    """
     path = tmp_path_factory.getbasetemp() / "quoted.csv"
     for quote in ("", '"'):
         path.write_text(",".join(f"{quote}{number!r}{quote}" for number in row) + "\n")

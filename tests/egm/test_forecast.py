@@ -262,8 +262,8 @@ def test_optimal_clip_probability_beats_the_report_by_far():
     """If center and sigma are right, the default clip probability and scaling give much more error than the best ones.
 
     The default clip probability is 1/n. The best ones are those of clip_probability="optimal" and scaling="optimal",
-    with guesses that are declared to be exact (by `SURE`). The ratio of the expected squared errors is more than 4 for
-    n = 1000, and more than 1.5 for n = 10**6.
+    with guesses that are declared to be exact (by the options in `SURE`). The ratio of the expected squared errors is
+    more than 4 for n = 1000, and more than 1.5 for n = 10**6.
     """
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)
@@ -327,9 +327,9 @@ OFFSETS = (0.0, 0.1, 0.25, 0.5, 1.0)
 def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
     """If the center is off by up to one sigma, clip_probability="optimal" has at most 25 % more error than the default.
 
-    If the guesses of center and sigma are declared to be exact (by `SURE`), the error can be more than 100 times that
-    of the default. `setting` holds the number of columns, the exponent of their standard deviations (Zipf's law), and
-    the number of rows.
+    If the guesses of center and sigma are declared to be exact (by the options in `SURE`), the error can be more than
+    100 times that of the default. `setting` holds the number of columns, the exponent of their standard deviations
+    (Zipf's law), and the number of rows.
     """
     d, alpha, n = setting
     sigma = zipf_sigma(d, alpha)
@@ -348,11 +348,11 @@ def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
 
 
 def test_the_optimal_clip_of_the_tutorial():
-    """In the tutorial's example, clip_probability="optimal" has the squared error of its forecast, within 10 %.
+    """In the documentation's example, clip_probability="optimal" has the squared error of its forecast, within 10 %.
 
     This holds although the user's guesses of means and standard deviations are wrong, because the mechanism allows for
     wrong guesses. The error is less than 1.15 times that with the default clip probability. If the guesses are declared
-    to be exact (by `SURE`), the error is more than 50 times its forecast.
+    to be exact (by the options in `SURE`), the error is more than 50 times its forecast.
     """
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}

@@ -233,9 +233,10 @@ def test_published_quantiles_of_the_toolbox(form, p, published):
 
 
 def test_published_derivatives_of_the_toolbox():
-    """The derivatives of the lower tail agree with those on the getting-started page of the Python version of gx2.
+    """The derivatives of the lower tail agree with published values of the toolbox gx2 by Das.
 
-    They are the results of `gx2.gradients`, which are derivatives of the upper tail, with the opposite sign.
+    The values are on the getting-started page of the toolbox's Python version. The derivatives are the results of
+    `gx2.gradients` of this package, which are derivatives of the upper tail, with the opposite sign.
     """
     found = gx2.gradients(10.0, [1.0, -5.0, 2.0], [1, 2, 3], [2.0, 3.0, 7.0], normal=2.0, shift=5.0)
     np.testing.assert_allclose(-found.weights, [-5.93248766e-02, -6.46817998e-02, -1.83416585e-01], rtol=1e-8)
@@ -261,10 +262,10 @@ def test_published_far_tails_of_the_toolbox():
 
 
 def test_published_error_of_a_classification():
-    """The least error rate of a classification agrees with the getting-started page of the Python version of gx2.
+    """The least error rate of a classification agrees with a published value of the toolbox gx2 by Das.
 
-    Each point comes from one of two normal distributions, and is classified by the log ratio of their densities, which
-    is a quadratic form of the point.
+    The value is on the getting-started page of the toolbox's Python version. Each point comes from one of two normal
+    distributions, and is classified by the log ratio of their densities, which is a quadratic form of the point.
     """
     means, covariances = ([-0.3, -0.3], [0.3, 0.3]), (np.eye(2), np.diag([0.4, 0.6]))
     first, second = (np.linalg.inv(covariance) for covariance in covariances)
@@ -447,10 +448,11 @@ def test_density_is_the_slope(form):
 
 @pytest.mark.parametrize("name", ["pair", "mixed", "all"])
 def test_noncentral_is_a_poisson_mixture(name):
-    """The upper tail with a noncentral first term is a Poisson mixture of tails with a central first term.
+    """If the first chi-square variable of a sum is noncentral, the upper tail of the sum is a Poisson mixture of tails.
 
-    In the mixture, the first term has dof + 2 N degrees of freedom, where N is a Poisson variable whose mean is half
-    the noncentrality. The tolerance is a relative 1e-10. `name` is the key of a distribution in FORMS.
+    In the mixture, the first variable is central and has dof + 2 N degrees of freedom, where N is a Poisson variable
+    whose mean is half the noncentrality. The tolerance is a relative 1e-10. `name` is the key of a distribution in
+    FORMS.
     """
     full = changed(FORMS[name])
     dof, x, nc = np.broadcast_to(full["dof"], full["weights"].shape), points(FORMS[name])[:6], 1.5
@@ -625,8 +627,8 @@ def test_gradients_are_slopes(name, p):
 def test_gradients_know_the_scale(form):
     """The derivatives of `gx2.gradients`, each multiplied by its variable, add up to 0, as Euler's theorem says.
 
-    The variables are x and all parameters with a unit: weights, normal term and shift. The reason is that the tail
-    does not change if all of these get another unit.
+    The variables are x and all parameters in `form` with a unit: weights, normal term and shift. The reason is that the
+    tail does not change if all of these get another unit.
     """
     full = changed(form)
     for x in points(form)[[0, 2, 3, 7]]:
@@ -640,8 +642,8 @@ def test_gradients_know_the_scale(form):
 def test_gradient_of_a_noncentrality_is_half_a_difference(name):
     """The derivative of an upper tail with respect to a noncentrality is half of a difference of two tails.
 
-    One is the tail in which the degrees of freedom of the same term are increased by 2, and the other is the tail
-    itself. `name` is the key of a distribution in FORMS.
+    The noncentrality is that of one chi-square variable in a sum. One of the two tails is that with 2 more degrees of
+    freedom of this variable, and the other is the tail itself. `name` is the key of a distribution in FORMS.
     """
     full = changed(FORMS[name])
     dof = np.broadcast_to(full["dof"], full["weights"].shape)
@@ -887,11 +889,11 @@ def test_special_quadratic_forms():
 @pytest.mark.parametrize("curvature", [0.3, 1e-3, -1e-4, 1e-6, 1e-17, -1e-20, 1e-300])
 @pytest.mark.parametrize("slope", [1.0, 1e5])
 def test_small_curvature(curvature, slope):
-    """For a standard normal z, a tail of slope (curvature z^2 - z) agrees with the sum of two normal tails.
+    """For a standard normal z, a tail of slope * (curvature * z^2 - z) agrees with the sum of two normal tails.
 
-    They begin at the two values of z at which the expression equals the point of the tail. The allowed relative
-    error grows with 1 / (4 curvature), the constant of the completed square, and with the distance of the point
-    from the mean. A |curvature| of 1e-17 or less counts as 0; then the error is below 1e-12.
+    The normal tails begin at the two values of z at which slope * (curvature * z^2 - z) equals the point of the tail.
+    The allowed relative error grows with 1 / (4 curvature), the constant of the completed square, and with the distance
+    of the point from the mean. A |curvature| of 1e-17 or less counts as 0; then the error is below 1e-12.
     """
     law, x = gx2.from_quadratic_form([[slope * curvature]], linear=-slope), np.array([-0.2, 1.0, 5.0, 37.0])
     found = law.sf(slope * x) if curvature > 0 else law.cdf(-slope * x)

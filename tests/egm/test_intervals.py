@@ -1,7 +1,7 @@
-"""Test the confidence intervals of releases: how often they contain the exact number, and how long they are.
+"""Test the confidence intervals of releases: how often they contain the true sum or mean, and how long they are.
 
-In each simulated release, each column is one observation. The fraction of the intervals that contain the exact number
-may be below the confidence by at most three standard errors.
+In each simulated release, each column is one observation. The fraction of the intervals that contain the true sum or
+mean may be below the confidence by at most three standard errors.
 """
 
 import dataclasses
@@ -30,17 +30,17 @@ def mechanism(n=200, d=3, **options):
 
 
 def covered(made, times, *confidences, off=0.0, factor=1.0, simultaneous=False, rows=None):
-    """Simulate `times` releases by the mechanism `made`; yield how often confidence intervals contain the exact number.
+    """Simulate `times` releases by the mechanism `made`; yield how often confidence intervals contain the true value.
 
-    `made` is a GaussianDataMechanism, or a GroupedDataMechanism with all rows in one group. The rows are normal,
-    and `rows` is their number (by default the declared one). Their mean is off the center by `off` declared
-    standard deviations, and their standard deviations are `factor` times the declared ones.
+    `made` is a GaussianDataMechanism, or a GroupedDataMechanism with all rows in one group. The rows are normal, and
+    `rows` is their number (by default the declared one). Their mean is off the center by `off` declared standard
+    deviations, and their standard deviations are `factor` times the declared ones.
 
-    For each of the `confidences`, and for each of "sum", "mean" (of the rows) and "population" (mean of their
-    distribution), a tuple (confidence, share, length, number) is yielded. `share` is the fraction of the intervals
-    that contain the exact number; if `simultaneous` is true, it is the fraction of the releases in which all
-    intervals do. `length` is the mean length of the finite intervals, divided by the standard deviation of the
-    noise in the sum. `number` is the number of observations in `share`.
+    For each of the `confidences`, and for each of the true values "sum", "mean" (of the rows) and "population" (mean of
+    their distribution), a tuple (confidence, share, length, number) is yielded. `share` is the fraction of the
+    intervals that contain the true value; if `simultaneous` is true, it is the fraction of the releases in which all
+    intervals do. `length` is the mean length of the finite intervals, divided by the standard deviation of the noise in
+    the sum. `number` is the number of observations in `share`.
     """
     rng, seen, lengths = np.random.default_rng(8), defaultdict(list), defaultdict(list)
     grouped = isinstance(made, GroupedDataMechanism)
@@ -98,10 +98,9 @@ def test_intervals_contain_the_exact_number_as_often_as_promised(case):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"neighbors": "add_remove"}, {"noise": "l2"}], ids=str)
 def test_simultaneous_intervals_hold_together(options):
-    """In at least 80 % of releases, all columns' simultaneous 80 % intervals contain their exact numbers.
+    """In at least 80 % of releases, the simultaneous 80 % intervals of all columns contain the true sums or means.
 
-    The fraction may be lower by three standard errors. `options` are those of the mechanism, such as the kind of
-    noise.
+    The fraction may be lower by three standard errors. `options` are those of the mechanism, such as the kind of noise.
     """
     for _, share, _, number in covered(mechanism(**options), 500, 0.8, off=0.5, simultaneous=True):
         assert share >= 0.8 - 3 * np.sqrt(0.16 / number)
@@ -110,7 +109,10 @@ def test_simultaneous_intervals_hold_together(options):
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_intervals_of_groups(neighbors):
-    """At least 90 % of a group's 90 % intervals contain the exact number, with each neighbor relation `neighbors`."""
+    """At least 90 % of the 90 % intervals for a group of rows contain the true sum or mean of the group.
+
+    The fraction may be lower by three standard errors. `neighbors` is the neighbor relation of the mechanism.
+    """
     made = GroupedDataMechanism(mechanism(neighbors=neighbors), [1, 2])
     for _, share, _, number in covered(made, 400, 0.9, off=0.3):
         assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
@@ -201,8 +203,9 @@ def test_the_ends_solve_the_equation_of_fieller(options):
 def test_the_ends_solve_the_equation_for_few_and_for_many_rows(count, options):
     """Both ends of a mean's interval solve Fieller's equation if the noisy number of rows, `count`, is small or large.
 
-    For `count` = 10, the confidence is so high that the interval is nearly unbounded. For 1e6 and 1e9, hardly a row is
-    clipped. `options` are those of the mechanism.
+    An end t solves it if |sum - t * `count`| is half of the length of an interval around sum - t * `count`. For `count`
+    = 10, the confidence is so high that the interval is nearly unbounded. For 1e6 and 1e9, hardly a row is clipped.
+    `options` are those of the mechanism.
     """
     made = mechanism(40, neighbors="add_remove", **{"clip_probability": 1e-12, **options})
     release = made.release(np.tile(CENTER, (40, 1)), rng=np.random.default_rng(1))

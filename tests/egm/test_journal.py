@@ -130,7 +130,8 @@ def test_links(tmp_path):
 def test_a_maker_that_was_killed_leaves_a_journal_that_can_be_used(tmp_path):
     """If a process is killed while it creates a budget's file, another process can use this file.
 
-    The killed process leaves a second name of the file, that of a draft. The next use of the budget removes this name.
+    The file then still has its temporary name as a second name (hard link). The next use of the budget removes this
+    name.
     """
     Budget(tmp_path / "journal", rho=0.5)
     os.link(tmp_path / "journal", tmp_path / ".egm-1.part")
@@ -185,7 +186,10 @@ def test_processes_share_what_there_is(path):
 
 @in_a_file_or_in_memory
 def test_threads_share_what_there_is(name, tmp_path):
-    """Four threads that share a budget, in a file or in memory, are together granted the 20 costs of the total."""
+    """Four threads that share a budget are together granted the 20 costs that the total of the budget allows.
+
+    `name` is the name of the budget's file, or None for a budget in memory.
+    """
     budget = Budget(name and tmp_path / name, epsilon=1)
     granted = []
     threads = [threading.Thread(target=lambda: granted.append(fill(budget, laplace(0.05)))) for _ in range(4)]
@@ -507,11 +511,11 @@ def refused(path):
 
 @pytest.mark.slow
 def test_every_flipped_bit_is_refused_or_changes_nothing(path):
-    """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the right costs.
+    """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the costs as before.
 
-    The test flips one bit in each byte that is not zero, and in every 97th byte. Fewer than 200 of the damaged
-    files raise no JournalError. In such a file a new cost is recorded correctly, or an OSError is raised because
-    the flipped bit makes the file read-only.
+    The test flips one bit in each byte that is not zero, and in every 97th byte. Fewer than 200 of the damaged files
+    raise no JournalError. In such a file a new cost is recorded correctly, or an OSError is raised because the flipped
+    bit makes the file read-only.
     """
     history = made(path).history
     good, harmless = path.read_bytes(), 0

@@ -136,13 +136,16 @@ def test_bad_arguments_are_named(function, given, said):
 def secure(d, size=4000):
     """Draw `size` vectors of l2 noise of scale 1 by the sampler for secure releases, shape (`size`, `d`).
 
-    All entries are multiples of 2**-30.
+    The density of a vector is proportional to exp(-norm). All entries are multiples of 2**-30.
     """
     return np.array([samplers.secure_l2(2.0**30, d) for _ in range(size)], dtype=float) * 2.0**-30
 
 
 def simulated(d, size=4000):
-    """Draw `size` vectors of `d` numbers of l2 noise of scale 1 by the sampler for simulations, shape (`size`, `d`)."""
+    """Draw `size` vectors of l2 noise of scale 1 by the sampler for simulations, shape (`size`, `d`).
+
+    The density of a vector of `d` numbers is proportional to exp(-norm).
+    """
     rng = np.random.default_rng(d)
     return np.array([samplers.simulated_l2(np.ones(d), rng) for _ in range(size)])
 
@@ -150,9 +153,9 @@ def simulated(d, size=4000):
 def fit(drawn):
     """Return a p-value for the hypothesis that the rows of `drawn`, shape (size, d), are l2 noise of scale 1.
 
-    It is the least p-value of several tests, without a correction for their number. The norm must have a gamma
-    distribution and the mean d. If d > 1, the squared first coordinate of the direction must have a beta distribution,
-    and norm and direction must be independent.
+    The density of this noise is proportional to exp(-norm). The p-value is the least one of several tests, without a
+    correction for their number. The norm must have a gamma distribution and the mean d. If d > 1, the squared first
+    coordinate of the direction must have a beta distribution, and norm and direction must be independent.
     """
     d = drawn.shape[1]
     norm = np.linalg.norm(drawn, axis=1)
@@ -264,7 +267,10 @@ def test_standard_deviation_on_the_lattice_pays_for_rounding():
 
 
 def settings():
-    """Yield twenty settings (sigma, n, epsilon, options) of a GaussianDataMechanism with l2 noise, by a fixed seed."""
+    """Yield twenty random settings (sigma, n, epsilon, options) of a GaussianDataMechanism with l2 noise.
+
+    sigma has the guessed standard deviations of the columns, and n is the number of rows. The seed is fixed.
+    """
     rng = np.random.default_rng(7)
     for _ in range(20):
         d, n = int(rng.integers(1, 12)), int(rng.integers(20, 400))
@@ -338,9 +344,9 @@ def test_a_release_says_its_law_and_has_its_spread(path):
 def test_secure_releases_fit_the_lattice(epsilon, d):
     """Secure releases with l2 noise are possible for epsilon = 1e-6 and 1e-3, and have about the stated variance.
 
-    The mean of their squared errors is between half and twice the stated variance. For `epsilon` = 100 a release
-    raises a ValueError, because rounding costs a part of delta that grows like exp(`epsilon`). `d` is the number of
-    columns.
+    The mean of their squared errors is between half and twice the stated variance. A secure release rounds the rows to
+    integers, which costs a part of delta that grows like exp(`epsilon`). Therefore it raises a ValueError for `epsilon`
+    = 100. `d` is the number of columns.
     """
     options = {"noise": "l2", "count_clipped": True, "neighbors": "add_remove"}
     it, X = GaussianDataMechanism(np.ones(d), 20, epsilon, 1e-4, **options), np.zeros((20, d))

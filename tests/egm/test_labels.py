@@ -180,8 +180,8 @@ def test_groups_of_each_type_on_the_command_line(egm, by):
 def test_keys_give_no_orders_to_a_terminal_or_a_spreadsheet(egm, tmp_path, command):
     """In CSV output, a group's label that a terminal or a spreadsheet could take for a command is made harmless.
 
-    Unprintable characters are escaped, and a label that looks like a formula gets an apostrophe at its beginning.
-    JSON output has the unchanged labels.
+    Unprintable characters are escaped, and a label that looks like a formula gets an apostrophe at its beginning. JSON
+    output has the unchanged labels. `command`, "sum" or "mean", says what the program egm releases.
     """
     keys = ["=1+1", "\x1b[31mz", "-3", "-3+4", "a,b"]
     (tmp_path / "k.txt").write_text("\n".join(keys))

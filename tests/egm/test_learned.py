@@ -22,9 +22,10 @@ def mechanism(basis=None, n=N, rho=RHO):
 
 
 def run(covariance, basis, seed, n=N):
-    """Release the sum of `n` random normal rows by the mechanism with this `basis`; return (release, squared error).
+    """Release the sum of `n` random normal rows by AdaptiveDataMechanism; return (release, squared error).
 
-    `covariance` is the covariance matrix of the rows, and `seed` chooses the rows and the noise.
+    `covariance` is the covariance matrix of the rows. `basis` is the mechanism's option for the directions along which
+    rows are clipped. `seed` chooses the rows and the noise.
     """
     X = MEAN + np.random.default_rng(seed).normal(size=(n, len(covariance))) @ np.linalg.cholesky(covariance).T
     release = mechanism(basis, n).release(X, rng=np.random.default_rng([seed, 1]))
@@ -45,7 +46,7 @@ def noise_of(d, std, seed):
 def test_without_noise_the_correlation_is_exact(covariance, factor):
     """`correlation` computes the correlation matrix of rows from their second moments, exactly if these have no noise.
 
-    The moments are `factor` times the matrix `covariance`.
+    The second moments are `factor` times the matrix `covariance`, whose diagonal is 1.
     """
     np.testing.assert_allclose(correlation(factor * covariance, 0.0, 10**14), covariance, atol=1e-5)
 
@@ -69,10 +70,10 @@ def test_shrinking_makes_the_error_smaller(seed):
 
 
 def test_noise_alone_shows_no_correlation():
-    """If the moments are the identity matrix plus noise, the estimated correlation matrix is the identity or near it.
+    """If the second moments are the identity matrix plus noise, `correlation` returns the identity matrix or nearly so.
 
-    In 20 draws of the noise, the median distance to the identity is 0, and the largest one is less than half of the
-    Frobenius norm of the noise.
+    `correlation` estimates the correlation matrix of the rows. In 20 draws of the noise, the median distance to the
+    identity is 0, and the largest one is less than half of the Frobenius norm of the noise.
     """
     found = [correlation(np.eye(40) + noise_of(40, 0.5, seed), 0.5, 10**9) for seed in range(20)]
     off = [np.linalg.norm(it - np.eye(40)) for it in found]
@@ -85,8 +86,9 @@ def test_noise_alone_shows_no_correlation():
 def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
     """With a basis that is learned from the rows, the mean squared error is less than half of that without a basis.
 
-    The mean is that of ten releases. With the basis, it agrees with a forecast that needs no data. To learn the
-    basis costs less than 3 % of the budget. `covariance` is that of the rows.
+    A basis is a set of directions along which rows are clipped, in place of the columns. The mean squared error of ten
+    releases with a basis is that of a forecast without data, up to five standard errors plus 10 %. To learn the basis
+    costs less than 3 % of the budget. `covariance` is that of the rows.
     """
     plain, learned = ([run(covariance, basis, seed) for seed in range(10)] for basis in (None, "learn"))
     errors = np.array([error for _, error in learned])
@@ -113,9 +115,9 @@ def one_hot(seed):
 def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
     """For rows of zeros and ones, a release with basis="learn" looks for a basis, but then clips and sums without it.
 
-    The reason is that the scaled norms of such rows vary more along the directions of a basis than along the
-    columns. The search for a basis makes the variances of the noise, added up over the columns, at most 15 %
-    larger.
+    A basis is a set of directions along which rows are scaled and clipped, in place of the columns. Here it is not
+    used, because the norms of scaled rows vary more along the directions of a basis than along the columns. The search
+    for a basis makes the variances of the noise, added up over the columns, at most 15 % larger.
     """
     errors = {}
     for seed, basis in itertools.product(range(10), (None, "learn")):
@@ -143,7 +145,8 @@ def test_independent_columns_stay_the_coordinates():
 def test_where_nothing_could_be_seen_nothing_is_asked():
     """With only 3000 rows, a release with basis="learn" does not look for a basis, and spends no budget on it.
 
-    The estimate is that of a release without this option.
+    A basis is a set of directions along which rows are clipped. The estimate is that of a release without
+    basis="learn".
     """
     learned, _ = run(EQUAL, "learn", 1, n=3000)
     plain, _ = run(EQUAL, None, 1, n=3000)
@@ -157,9 +160,9 @@ def test_where_nothing_could_be_seen_nothing_is_asked():
 def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
     """With a public `basis`, at most one of sixteen releases has a squared error above five times its own forecast.
 
-    If the basis has the eigenvectors of the covariance, the mean of the squared errors also agrees with the forecast
-    that is made without data. The center that a release finds is within 1 of the true mean, and its sigma is within
-    25 % of the true standard deviations along the basis.
+    A basis has the directions along which rows are clipped. If they are the eigenvectors of the covariance, the mean of
+    the squared errors is also that of a forecast without data, up to five standard errors plus 10 %. A release finds a
+    center within 1 of the true mean, and standard deviations along the basis within 25 % of the true ones.
     """
     found = [run(NEIGHBORS, basis, seed) for seed in range(16)]
     errors = np.array([error for _, error in found])
@@ -176,7 +179,8 @@ def test_errors_along_a_public_basis_are_the_forecast_ones(basis):
 def test_a_forecast_along_a_basis_takes_its_standard_deviations():
     """For a mechanism with a public basis, `forecast` takes either a covariance or standard deviations along the basis.
 
-    If the basis has the eigenvectors of the covariance, both give the same total error, to a relative 1e-4.
+    A basis has the directions along which rows are clipped. If they are the eigenvectors of the covariance, both
+    arguments give the same total error, to a relative 1e-4.
     """
     basis = bases.from_covariance(NEIGHBORS)
     by_sigma = mechanism(basis).forecast(basis.sigma, center=MEAN)
@@ -188,7 +192,8 @@ def test_a_forecast_along_a_basis_takes_its_standard_deviations():
 def test_the_center_stays_in_the_declared_range_of_the_columns():
     """If the true mean is beyond the declared radius, the center of a release is within the radius, even with a basis.
 
-    The true mean is 79 and the radius is 50. The released sum is at most the number of rows times the radius.
+    The radius is the declared bound of each column's mean, and the center is the estimate of these means that clipping
+    uses. The true means are 79 and the radius is 50. The released sum is at most the number of rows times the radius.
     """
     X = 49 + np.random.default_rng(1).normal(size=(N, D)) @ np.linalg.cholesky(EQUAL).T + 30  # beyond the declared 50
     release = mechanism("dct").release(X, rng=np.random.default_rng(2))
@@ -213,7 +218,8 @@ def test_bad_bases_are_refused_at_once(basis, message):
 def test_a_public_basis_is_not_used_where_it_cannot_be_measured():
     """With only 3000 rows, a release does not use the given basis, and has the same estimate as without a basis.
 
-    The reason is that there are too few rows to measure the standard deviations along the basis.
+    A basis has the directions along which rows are clipped. There are too few rows to measure the standard deviations
+    along these directions.
     """
     (with_basis, _), (plain, _) = (run(NEIGHBORS, basis, 1, n=3000) for basis in ("dct", None))
     assert with_basis.basis is None

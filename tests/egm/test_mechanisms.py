@@ -292,7 +292,7 @@ class Seen:
 
 
 def joint(mechanism, X, monkeypatch):
-    """Release `X` securely with zero noise; return (integers that get noise, demanded standard deviation, release)."""
+    """Release `X` with noise 0; return (integers that get the noise, demanded standard deviation, release)."""
     notes, stds = [], []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes)] * size)
     release = mechanism.release(X)
@@ -551,7 +551,7 @@ def test_what_is_equal_was_asked_for_the_same():
     ],
 )
 def test_what_everybody_sees_is_checked_without_reading(X, error, message):
-    """`check` refuses the data `X` because of their type, shape or number of rows, without reading their values.
+    """The method `check` refuses the data `X` because of their type, shape or number of rows, and reads no values.
 
     Type, shape and number of rows are public. `error` and `message` are the expected error and its text.
     """
@@ -560,10 +560,10 @@ def test_what_everybody_sees_is_checked_without_reading(X, error, message):
 
 
 def test_what_may_be_right_passes_unread():
-    """`check` accepts data whose type and shape are allowed, because it does not read their values.
+    """The method `check` of a mechanism accepts data whose type and shape are allowed, because it reads no values.
 
-    So it accepts NaN, and lists of texts, which only `release` refuses. The type or shape of some data is known
-    only when they are read; these are accepted, too.
+    So it accepts NaN, and lists of texts, which only `release` refuses. The type or shape of some data is known only
+    when they are read; these are accepted, too.
     """
     mechanism = data_mechanism()
     for X in (Unread(500, 3), Unread(np.nan, 3), np.full((500, 3), np.nan), [["a"] * 3] * 500, iter([])):

@@ -43,8 +43,8 @@ def mechanism(n=PERSONS, **options):
 def released(made, *given, rng=None, **labels):
     """Simulate a release of the data `given` by the mechanism `made`, and return all its numbers as one list.
 
-    For each group, these are the estimate of each column, the number of rows and the number of clipped rows. `labels`
-    are the arguments `person` and `by`. `rng` draws the noise, which by default is equal in any two calls.
+    For each group, these are the estimates of the columns, the number of rows and the number of clipped rows. `labels`
+    has the arguments `person` and `by` of the release. `rng` draws the noise; without it, two calls have equal noise.
     """
     found = made.release(*given, rng=rng or np.random.default_rng(1), **labels)
     parts = found.values() if isinstance(made, GroupedDataMechanism) else [found]
@@ -70,7 +70,10 @@ def left(X, who, how):
 
 
 def frame(library, X=X, **labels):
-    """Return a data frame of `library` with the columns "a" and "b" of the array `X`, and `labels` between them."""
+    """Return a data frame of `library` with columns "a" and "b", those of the array `X`.
+
+    Between them are the columns in `labels`, a dictionary from names to values.
+    """
     columns = {"a": X[:, 0], **labels, "b": X[:, 1]}
     if library == "pyarrow":
         return pa.table(columns)
@@ -278,9 +281,10 @@ def test_sums_of_a_person_are_finite():
 
 
 def one_by_one(made, X, groups, keys):
-    """Release the rows of each of the groups `keys` separately and without noise, and return all numbers as one list.
+    """Release the rows of each of the groups `keys` separately and without noise, and return all results as one list.
 
-    `groups` has the group of each row of `X`. The mechanism is `made`, but each row counts as a person of its own.
+    The results are estimates, numbers of rows and numbers of clipped rows. `groups` has the group of each row of `X`.
+    The mechanism is `made`, but each row counts as a person of its own.
     """
     single = dataclasses.replace(made, per_person=None, neighbors="add_remove")
     return [number for key in keys for number in released(single, X[groups == key], rng=Silent())]
@@ -499,7 +503,7 @@ COMBINATIONS = [
 
 @pytest.mark.parametrize(("neighbors", "how", "missing", "groups", "clipped"), COMBINATIONS)
 def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped, silent):
-    """In 20 000 simulated releases, estimates and counts have the standard deviations that the mechanism states.
+    """In 20 000 simulated releases, sums and numbers of rows have the standard deviations that the mechanism states.
 
     A secure release demands noise of the same standard deviation from its sampler. `neighbors`, `missing`, `how`
     (per_person) and `clipped` (count_clipped) are options of the mechanism. `groups` is the number of groups of a

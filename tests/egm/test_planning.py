@@ -96,10 +96,10 @@ def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
 def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
     """With noise="best" `solve` finds the least epsilon, although the error is not a decreasing function of epsilon.
 
-    The error rises at the epsilon from which the mechanism takes Gaussian noise in place of l2 noise. This epsilon
-    is about 18 for `delta` = 1e-6, and 0.8 for 4e-14; for 1e-15 the error never rises. The test solves for each
-    kind of noise alone, and drops an epsilon at which the mechanism takes the other kind; the smallest one left is
-    the solution. `measure` says which error meets the target.
+    "best" is Gaussian or l2 noise, whichever is smaller. The error rises at the epsilon from which the mechanism takes
+    Gaussian noise. This epsilon is about 18 for `delta` = 1e-6, and 0.8 for 4e-14; for 1e-15 the error never rises. The
+    test solves for each kind of noise alone, and drops an epsilon at which the mechanism takes the other kind; the
+    smallest one left is the solution. `measure` says which error meets the target.
     """
     best = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, delta, noise="best")
     gaussian, l2 = replace(best, noise="gaussian"), replace(best, noise="l2")
@@ -122,7 +122,8 @@ def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
 def test_least_error_with_best_noise_may_be_that_of_l2_noise():
     """With noise="best", `solve` refuses a target below the least error of all epsilon; the message states this error.
 
-    Here l2 noise has the least error. As a target, the stated error can be reached.
+    "best" is Gaussian or l2 noise, whichever is smaller, and here l2 noise has the least error. As a target, the stated
+    error can be reached.
     """
     few = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, 1e-6, noise="best", clip_probability=0.1)
     with pytest.raises(ValueError, match="least error of all epsilon from 1e-06 to 10000") as refusal:
@@ -132,7 +133,7 @@ def test_least_error_with_best_noise_may_be_that_of_l2_noise():
 
 
 def test_units_do_not_matter():
-    """If the data and the target are given in another unit, `solve` returns an equal epsilon, up to rounding errors."""
+    """If data and target error are given in another unit, `solve` finds an equal epsilon, up to rounding errors."""
     sigma, center = ({name: 1000 * value for name, value in guess.items()} for guess in (SIGMA, CENTER))
     scaled = GaussianDataMechanism(sigma, 20_000, 1.0, 1e-6, center=center)
     one, other = solve(DATA, 2.0), solve(scaled, 2000.0)
@@ -162,7 +163,8 @@ def test_measures_are_those_of_the_forecast():
 def test_the_mean_is_by_default_that_of_the_forecast():
     """Without `center`, `solve` and `curve` assume the mean that `forecast` assumes: the middle of the ranges.
 
-    For a mechanism with a radius in place of ranges, the assumed mean is 0, so that a relative error is refused.
+    `curve` computes the error for given budgets, and `solve` the least budget for a target error. For a mechanism with
+    a radius in place of ranges, the assumed mean is 0, so that an error relative to the mean is refused.
     """
     sigma = [18.0, 300.0]
     of_means = curve(RANGED, 0.024, "rho", sigma=sigma)
@@ -222,10 +224,10 @@ def test_interval_contains_the_mean_as_often_as_it_says():
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
-    """The measure "interval" forecasts half of the width of the 95 % intervals of an adaptive release, within 25 %.
+    """The measure "interval" forecasts half of the width of AdaptiveDataMechanism's 95 % intervals within 25 %.
 
-    The forecast is compared with the median of 25 intervals for the means of normal rows, in each of the three
-    columns. With "add_remove" as `neighbors` the number of rows is private; its noise hardly changes a mean.
+    The forecast is compared with the median of 25 intervals for the means of normal rows, in each of the three columns.
+    With "add_remove" as `neighbors` the number of rows is private; its noise hardly changes a mean.
     """
     rng, it = np.random.default_rng(2), replace(ADAPTIVE, neighbors=neighbors)
     halves = []
@@ -241,7 +243,7 @@ def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
 
 
 def test_a_target_that_clipping_alone_exceeds_is_refused():
-    """`solve` refuses a target that no epsilon or n can meet, because clipping alone makes a larger error.
+    """`solve` refuses a target error that no epsilon or number n of rows can meet, because clipping alone exceeds it.
 
     The message names the least possible error, which `solve` accepts as a target for epsilon.
     """
@@ -268,9 +270,10 @@ def test_the_smallest_value_is_returned_if_it_is_enough():
 
 
 def test_only_the_result_is_warned_about():
-    """`solve` warns of a delta of 1/n or more only if the mechanism that it returns has such a delta.
+    """`solve` warns of a delta of 1/n or more, for n rows, only if the mechanism that it returns has such a delta.
 
-    During its search it may try other numbers n of rows, without a warning. `curve` never gives this warning.
+    To find the least n for a target error, it may try other n without a warning. `curve`, which computes errors, never
+    gives this warning.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -332,8 +335,9 @@ def test_only_mechanisms_are_solved_for():
 def test_earlier_answers_need_more():
     """For one target error, noise="best" needs a smaller epsilon than Gaussian noise, and older formulas a larger one.
 
-    In ascending order of the least epsilon, the methods are: noise="best", exact calibration of Gaussian noise,
-    zCDP, and the classic formula. A table in the tutorial shows this order.
+    "best" is Gaussian or l2 noise, whichever is smaller. In ascending order of the least epsilon, the methods are:
+    noise="best", exact calibration of Gaussian noise, zCDP, and the classic formula. A table in the tutorial shows this
+    order.
     """
     from egm import calibration
 

@@ -38,10 +38,10 @@ def mechanism(bounds="radius", n=N, rho=RHO, **options):
 
 @functools.cache
 def releases(bounds="radius", n=N, **options):
-    """Return 60 pairs (X, release): N random rows X, and a simulated release of them by a mechanism.
+    """Return 60 pairs (X, release): N random rows X, and a simulated release of them by an AdaptiveDataMechanism.
 
-    The mechanism declares `n` rows and has the `options`. `bounds` says how the data are bounded: by a "radius" or
-    by "ranges".
+    The mechanism declares `n` rows and has the `options`. `bounds` says how the data are bounded: by a "radius" or by
+    "ranges".
     """
     made, tables = mechanism(bounds, n, **options), [people(seed=seed) for seed in range(60)]
     return [(X, made.release(X, rng=np.random.default_rng([seed, 1]))) for seed, X in enumerate(tables)]
@@ -76,9 +76,10 @@ def test_intervals_contain_the_exact_numbers(bounds, declared):
 def test_far_from_zero_the_means_are_as_certain(bounds):
     """If all rows are moved by 2**31, the noise of their means and the lengths of the intervals hardly change.
 
-    The noise of sums grows, because a noisy number of rows is multiplied by the center. If `bounds` is "ranges",
-    the declared ranges are moved, too. If it is "radius", the search for the center needs other steps, so that the
-    tolerance is 25 % in place of 0.1 %. The test compares means of twelve releases.
+    The noise of sums grows, because a noisy number of rows is multiplied by the center, the point from which rows are
+    clipped. If `bounds` is "ranges", the declared ranges are moved, too. If it is "radius", the mechanism needs other
+    private queries to find the center, so that the tolerance is 25 % in place of 0.1 %. The test compares means of
+    twelve releases.
     """
     X, far = np.round(np.random.default_rng(1).normal(0.0, 1.0, (5000, 2)) * 2**20) / 2**20, 2.0**31
     found = []
@@ -144,9 +145,9 @@ def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, ent
 def test_any_number_of_rows_is_released(bounds, number):
     """A release is possible for any true `number` of rows, even 0, although 4000 rows are declared.
 
-    If the true number is at most 150, the release does not search for the center. The 95 % intervals of the means
-    are infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` says whether the data
-    are bounded by a "radius" or by "ranges".
+    If the true number is at most 150, there are no private queries for center and spread. The 95 % intervals of the
+    means are infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` says whether the
+    data are bounded by a "radius" or by "ranges".
     """
     made, X = mechanism(bounds), people(number)
     made.check(X)
@@ -211,9 +212,10 @@ def test_incomplete_rows_with_an_infinite_entry_are_refused():
 
 @pytest.mark.slow
 def test_the_least_budget_is_enough():
-    """The budget that `least_rho` returns is enough to search for the center, even with 50 rows fewer than declared.
+    """The budget that `least_rho` returns is enough to find the center and the spread of the rows by private queries.
 
-    With 0.99 times this budget, `check` raises a ValueError.
+    It is enough even with 50 rows fewer than declared. With 0.99 times this budget, the method `check` raises a
+    ValueError.
     """
     for d in (1, 2):
         least = mechanism().least_rho(d)

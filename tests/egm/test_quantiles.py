@@ -191,8 +191,8 @@ def test_a_score_moves_by_at_most_one(change, counts, q, data):
 def test_values_that_are_all_the_same_are_found(path):
     """If 300 values are equal, `interval` and `secure_quantile` return the right interval or point in every draw.
 
-    The probability of another interval or point is tiny. `path` says whether the noise of `interval` is secure or
-    simulated.
+    The probability of another interval or point is tiny. `path` says whether `interval` uses the secure sampler
+    ("secure") or a generator with a seed ("simulated").
     """
     rng, counts = np.random.default_rng(6) if path == "simulated" else None, np.zeros(1000, dtype=int)
     for place in (0, 437, 999):

@@ -1,9 +1,9 @@
 """Test AdaptiveDataMechanism with a declared range for each column, and how it reads tables, files and dask arrays.
 
-A release with a large budget may search for center and spread of the rows; without a search, a release is a clipped
-sum: the noisy sum of rows that are clipped to the ranges. Three properties are tested. The error is in nearly all cases
-at most 1.1 times that of a clipped sum. A release is bit for bit the same whether an array, a file or a dask array
-holds the rows. Another unit of a column changes only the unit of its results.
+With a large budget, a release may first search, that is, find center and spread of the rows by private queries. Without
+a search, a release is a clipped sum: the noisy sum of rows that are clipped to the ranges. Three properties are tested.
+The error is in nearly all cases at most 1.1 times that of a clipped sum. A release is bit for bit the same whether an
+array, a file or a dask array holds the rows. Another unit of a column changes only the unit of its results.
 """
 
 import dataclasses
@@ -76,8 +76,8 @@ def errors(law, n, d, reach, runs):
 
     `errors` and `forecasts` are the squared errors and their forecasts, divided by the result of `clipped`: the
     expected squared error of the noisy sum of rows that are clipped to the ranges. `searched` says whether the release
-    searched for the center and the standard deviations. `law` names a distribution of the `n` rows with `d` columns,
-    and the budget is rho = (`reach` / `n`)**2.
+    found the center and the standard deviations by private queries. `law` names a distribution of the `n` rows with `d`
+    columns, and the budget is rho = (`reach` / `n`)**2.
     """
     make, (low, high) = LAWS[law]
     found, rho = [], (reach / n) ** 2
@@ -96,11 +96,10 @@ def errors(law, n, d, reach, runs):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_few_rows_have_the_error_of_a_clipped_sum(law):
-    """If there are too few rows for a search with the budget, a release is the noisy sum of rows clipped to the ranges.
+    """With too few rows to find center and spread privately, a release is the noisy sum of rows clipped to the ranges.
 
-    There is no search for center and spread. So the forecast is exactly what `clipped` returns, the expected
-    squared error of such a sum. The mean squared error is at most 10 % above the forecast, plus four standard
-    errors. `law` names the distribution of the rows.
+    So the forecast is exactly what `clipped` returns, the expected squared error of such a sum. The mean squared error
+    is at most 10 % above the forecast, plus four standard errors. `law` names the distribution of the rows.
     """
     for n, d, reach in FEW:
         error, forecast, search = errors(law, n, d, reach, 40)
@@ -123,12 +122,12 @@ def test_very_many_columns_are_released_quickly():
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
-    """If the budget allows a search, the forecast error is above 1.1 times the error of a clipped sum in few releases.
+    """With many rows, fewer than 10 % of releases have a forecast error above 1.1 times that of a clipped sum.
 
-    They are fewer than 10 % of the releases for a `law`, a distribution of the rows. A clipped sum is the noisy sum
-    of rows that are clipped to the ranges, with the whole budget. Where a search was given up, no forecast is above
-    1.4 times the error of a clipped sum, because the search has spent less than 29 % of the budget. For normal or
-    constant rows, a search makes the forecast less than 0.3 times the error of a clipped sum, in the median.
+    A clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. A search finds center
+    and spread of the rows by private queries. Where it was given up, no forecast is above 1.4 times the error of a
+    clipped sum, because the search has spent less than 29 % of the budget. For normal or constant rows, the median of
+    the forecasts is less than 0.3 times the error of a clipped sum. `law` names the distribution of the rows.
     """
     ratios, forecasts = [], []
     for place in MANY:
@@ -166,9 +165,9 @@ def test_a_clipped_sum_is_what_it_says(silent):
 def test_what_a_first_mean_has_cost_is_not_lost():
     """If rows fill their ranges evenly, all of the budget except the cost of one private median is spent on the sum.
 
-    The mechanism first computes a noisy mean of the clipped rows, and a private median of distances. The median
-    shows that a search for the center and the spread would not make the error smaller. Then the mechanism averages
-    a second noisy mean with the first, so that the cost of the first is not lost.
+    The mechanism first computes a noisy mean of the clipped rows, and a private median of the rows' distances from it.
+    The median shows that private queries for center and spread would not make the error smaller. Then the mechanism
+    averages a second noisy mean with the first, so that the cost of the first is not lost.
     """
     X = np.random.default_rng(1).uniform(0, WIDTH, (4000, 3))
     release = mechanism().release(X, rng=np.random.default_rng(2))
@@ -179,10 +178,10 @@ def test_what_a_first_mean_has_cost_is_not_lost():
 
 
 def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch):
-    """If the center that a search finds is far from the first noisy mean of the clipped rows, this mean is released.
+    """If private queries find a center far from the first noisy mean of the clipped rows, this mean is released.
 
-    The test makes the center of the search wrong in each column. The first mean costs a quarter of the budget, so the
-    standard deviation of its noise is twice that for the whole budget.
+    The test makes the found center wrong in each column. The first mean costs a quarter of the budget, so the standard
+    deviation of its noise is twice that for the whole budget.
     """
     right = choice.last_round_below
 
@@ -227,8 +226,8 @@ def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
 def test_the_unit_of_a_column_is_the_unit_of_its_results(n):
     """If columns and their ranges are converted to other units, a release has the converted results.
 
-    Each conversion is a factor and a shift, as from degrees Celsius to Fahrenheit. For `n` = 40 rows there is no
-    search for center and spread, and for 4000 rows there is one.
+    Each conversion is a factor and a shift, as from degrees Celsius to Fahrenheit. For `n` = 4000 rows, but not for 40,
+    the release first finds center and spread of the rows by private queries.
     """
     X, factor, shift = people(n), np.array([12.0, 1.0, 1 / 7]), np.array([-600.0, 0.0, 3.0])
     changed = dict(zip(NAMES, np.array([*RANGES.values()]) * factor[:, None] + shift[:, None], strict=True))
@@ -282,8 +281,8 @@ def test_forecasts_take_names():
 def test_a_forecast_says_that_there_is_no_search():
     """With few rows, or standard deviations of half the ranges' widths, `forecast` says that a release will not search.
 
-    The search is the one for center and spread, and the method in the forecast is "ranges" without it. With few
-    rows, a release states the same forecast error.
+    A search finds center and spread of the rows by private queries, and the method in the forecast is "ranges" without
+    it. With few rows, a release states the same forecast error.
     """
     few, release = mechanism(50).forecast(SIGMA), mechanism(50).release(people(50), rng=np.random.default_rng(1))
     assert (few.method, few.success, few.spent) == ("ranges", 1.0, {"sum": 0.05})
@@ -302,8 +301,9 @@ def test_a_search_is_considered_from_the_least_budget_on():
 def test_a_basis_is_one_of_standardized_columns(basis):
     """A release along a `basis` is possible for columns of different units: their ranges are first scaled to [-1, 1].
 
-    The basis is public ("dct") or learned from the data, and the columns are correlated. The errors of the release
-    agree with its stated noise and bias.
+    A basis has the directions along which rows are clipped. It is public ("dct") or learned from the data, and the
+    columns are correlated. The error in each column is less than 9 times the sum of the stated standard deviation of
+    the noise and bias.
     """
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))
@@ -384,7 +384,7 @@ def small_blocks(monkeypatch):
 
 @functools.cache
 def released(mode):
-    """Return a simulated release of the rows of `people()` by a mechanism with the options MODES[`mode`]."""
+    """Release 4000 random rows by a mechanism with the options MODES[`mode`], simulated, and return the release."""
     return mechanism(**MODES[mode]).release(people(), rng=np.random.default_rng(2))
 
 

@@ -90,7 +90,7 @@ def test_a_draw_tells_nothing_of_another(sampler, law):
     ("sampler", "law"), [(samplers.secure_gaussian, stats.norm), (samplers.secure_laplace, stats.laplace)]
 )
 def test_large_scales_keep_the_shape_and_the_last_bits(sampler, law):
-    """At the scale of a release, the integers that `sampler` draws have the shape of `law`, and uniform last bits.
+    """At scales above 2**41, as in releases, `sampler` draws integers with the shape of `law` and uniform last bits.
 
     `law` is the continuous normal or Laplace distribution. Two chi-square tests compare the frequencies of 100
     intervals, and those of the last six bits.

@@ -80,7 +80,10 @@ def hockey_stick(epsilon, z, q, added):
 
 
 def test_the_closed_form_is_the_integral():
-    """The closed form in `hockey_stick` agrees with the integral of delta, whether a person is added or removed."""
+    """The closed form in `hockey_stick` agrees with an integral for the delta of one noisy sum from a Poisson sample.
+
+    It does so to a relative 1e-4, whether a person is added or removed.
+    """
     x = np.linspace(-9, 10, 100_001)
     for epsilon, z, q in [(0.05, 1.1, 0.1), (0.3, 0.8, 0.5), (1.0, 0.5, 0.9), (-0.02, 1.1, 0.1)]:
         plain, moved = stats.norm.pdf(x, 0, z), stats.norm.pdf(x, 1, z)
@@ -169,11 +172,11 @@ def test_amplification_of_a_gaussian_release_is_no_less_than_the_truth():
 
 @pytest.mark.slow
 def test_training_costs_what_dp_accounting_says():
-    """The cost of 1000 steps on batches of 256 of 60 000 rows is at most 0.002 above that of dp-accounting.
+    """The cost of 1000 steps on Poisson samples of 256 of 60 000 rows is at most 0.002 above that of dp-accounting.
 
-    The cost is the epsilon for the noise multiplier 1.1 and delta = `DELTA`. It is at least a lower bound that
-    dp-accounting computes, and at most its upper bound, 0.5987, plus 0.002. By Rényi divergences, dp-accounting would
-    find 0.889.
+    A step is the release of a noisy sum, and 256 is the mean size of a sample. The cost is the epsilon for the noise
+    multiplier 1.1 and delta = `DELTA`. It is at least a lower bound that dp-accounting computes, and at most its upper
+    bound, 0.5987, plus 0.002. By Rényi divergences, dp-accounting would find 0.889.
     """
     event = dp_accounting.PoissonSampledDpEvent(Q, dp_accounting.GaussianDpEvent(Z))
     event = dp_accounting.SelfComposedDpEvent(event, STEPS)
@@ -282,7 +285,7 @@ def test_a_plan_composes_samples_with_other_releases():
 
 
 def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """By the composition rule "planned", a budget can add an adaptive mechanism to releases from samples.
+    """By the composition rule "planned", a budget can add an AdaptiveDataMechanism to releases from samples.
 
     The mechanism states only a zCDP cost, which is composed with the samples by Rényi divergences. The total epsilon is
     finite, and larger than without the mechanism.
@@ -316,7 +319,10 @@ def test_other_rules_count_a_sample_like_all_rows_and_say_so(terms):
 
 
 def test_the_first_charge_for_a_sample_makes_the_rule_basic():
-    """A budget without a rule chooses "basic", which adds epsilons and deltas, at the first release from a sample."""
+    """A budget without a composition rule takes the rule "basic" at the first release from a sample.
+
+    By this rule, the epsilons and the deltas of the releases are added.
+    """
     spent = budget()
     spent.charge(GaussianMechanism(1.0, 1.0, 1e-6), sampling_probability=0.1)
     spent.charge_steps(2.0, 0.001, 100, delta=1e-6)
@@ -425,7 +431,7 @@ def old_journal(path):
 
 
 def version(path):
-    """Return the number of the format of the budget's file `path`."""
+    """Return the version number of the format of the budget's file `path`."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute("PRAGMA user_version").fetchone()[0]
 
@@ -503,8 +509,8 @@ def test_a_changed_sample_is_noticed(statement, tmp_path):
 def masks(probability, size, times, source=None):
     """Draw `times` samples of `size` rows, in which each row has the same `probability` of being kept.
 
-    Return a boolean matrix (`times`, `size`), which says which rows are in which sample. `source` is the generator
-    that draws the samples, or None for secure samples.
+    Return a boolean matrix (`times`, `size`), which says which rows are in which sample. `source` is the generator that
+    draws the samples, or None for the random bits of the operating system.
     """
     X = np.arange(float(size))[:, None]
     found = np.zeros((times, size), dtype=bool)
@@ -520,7 +526,7 @@ def test_each_row_is_kept_with_its_probability_and_independently(probability, so
     """Each of 6 rows is in a sample with the given `probability`, independently of the others.
 
     Chi-square tests of 20 000 samples compare the frequencies of the 64 possible samples, and of their sizes. `source`
-    is a seed, or None for secure samples.
+    is the seed of a generator, or None for the random bits of the operating system.
     """
     rng = None if source is None else np.random.default_rng(source)
     found = masks(probability, 6, 20_000, rng)
@@ -574,7 +580,7 @@ FORMS = {  # functions of a data frame, and of a folder for files, that return t
 
 @pytest.mark.parametrize("form", FORMS)
 def test_persons_are_kept_as_a_whole(form, tmp_path):
-    """Either all rows of a person are in a sample or none, in each `form` of data.
+    """Either all rows of a person are in a sample or none, in each `form` of data, such as a list or a file.
 
     The number of persons in a sample is within 6 standard deviations of its mean, for the probability 0.3.
     """

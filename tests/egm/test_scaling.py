@@ -35,9 +35,9 @@ def test_expected_norm_is_lemma_41(sigma):
 @pytest.mark.parametrize("power", [-1000, -600, 500, 900, 1010])
 @pytest.mark.parametrize("sigma", [[18.0, 1200.0, 3.0], [1e-4, 1.0], [3.0]])
 def test_expected_norm_in_any_unit(sigma, power):
-    """If sigma is multiplied by 2**`power`, `scaling.expected_norm` is divided by 2**`power`, without rounding.
+    """If sigma is multiplied by 2**`power`, the factors of `scaling.expected_norm` are divided by 2**`power` exactly.
 
-    This holds even if squares overflow.
+    The factors scale the columns, whose standard deviations are `sigma`. The law holds even if squares overflow.
     """
     np.testing.assert_array_equal(
         scaling.expected_norm(np.ldexp(sigma, power)), np.ldexp(scaling.expected_norm(sigma), -power)
@@ -296,11 +296,11 @@ def test_lengths_must_agree():
 
 @pytest.mark.parametrize("law", ["zipf", "lognormal", "repeated"])
 def test_optimal_for_many_columns_is_as_good_as_for_few(law):
-    """`scaling.optimal` is optimal for 9000 or 10 000 columns, too: `scaling.excess_bound` is nearly 0.
+    """For 9000 or 10 000 columns, the total noise variance of `scaling.optimal` is nearly the least possible one.
 
-    The search starts from a smaller problem, with fewer standard deviations, each counted several times. Weighted
-    by their counts, sums of some powers of these agree with sums over all columns. `law` says how the standard
-    deviations are distributed.
+    `scaling.excess_bound` bounds the logarithm of the ratio of the two. To begin, `scaling.optimal` replaces the
+    columns by fewer ones, each with a count. Sums of some powers of their standard deviations, weighted by the counts,
+    agree with the sums over all columns. `law` says how the standard deviations are distributed.
     """
     sigma = {
         "zipf": 1 / np.arange(1, 10_001),

@@ -117,10 +117,10 @@ def test_sum_is_that_of_single_rows(n):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_sum_does_not_depend_on_what_memory_held_before(n, monkeypatch):
-    """The sum of `n` rows is right even if memory that has not been written yet is full of NaN.
+    """The sum of `n` rows does not change if memory that has not been written yet is full of NaN.
 
-    This is tested for `n` that are no multiples of four, because `kernel.add_rows`, which adds rows, takes four at
-    a time.
+    This is tested for `n` that are no multiples of four, because `kernel.add_rows`, which adds rows, takes four at a
+    time.
     """
     X, total = rows(8)[:n], np.zeros(D, dtype=np.int64)
     monkeypatch.setattr(kernel.np, "empty", lambda shape: np.full(shape, np.nan))

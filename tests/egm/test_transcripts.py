@@ -227,11 +227,12 @@ def asked(monkeypatch):
     ],
 )
 def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unasked, asked):
-    """If its noisy queries have fixed answers, an adaptive release is byte for byte the same for different data.
+    """If its noisy queries have fixed answers, AdaptiveDataMechanism releases the same bytes for different data.
 
-    `n` and `d` are the numbers of rows and columns, `rho` is the budget, and `basis` and `unseen` are arguments of
-    the mechanism. The fixture `asked` records the names of the queries: all kinds occur except those in `unasked`,
-    "within" (used only for ranges) and "count" (used only for a private number of rows).
+    `n` and `d` are the numbers of rows and columns, and `rho` is the budget. `basis` (directions of clipping) and
+    `unseen` (a share of the budget for noisy numbers of long rows) are options of the mechanism. The fixture `asked`
+    records the names of the queries: all kinds occur except those in `unasked`, "within" (used only for ranges) and
+    "count" (used only for a private number of rows).
     """
     mechanism = AdaptiveDataMechanism(n, rho, radius=10.0, sigma_range=(0.1, 10.0), basis=basis, unseen=unseen)
     for seed in range(6):
@@ -244,9 +245,9 @@ def test_adaptive_releases_depend_on_nothing_else(n, d, rho, basis, unseen, unas
 def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
     """With declared ranges, and fixed answers to the noisy queries, a release is equal for different data.
 
-    So only released numbers decide whether a release searches for center and spread, or sums clipped rows. For `n`
-    = 800 rows of `d` entries, some of twelve releases search. The fixture `asked` records the queries, fewer than
-    600 in each release.
+    So only released numbers decide whether a release first searches (finds center and spread by queries), or only sums
+    clipped rows. For `n` = 800 rows of `d` entries, some of twelve releases search. The fixture `asked` records the
+    queries, fewer than 600 in each release.
     """
     mechanism, ways = AdaptiveDataMechanism(n, 1.0, ranges=[(-10.0, 30.0)] * d), set()
     for seed in range(12):
@@ -265,9 +266,9 @@ def test_adaptive_releases_in_ranges_depend_on_nothing_else(n, d, asked):
 def test_adaptive_releases_with_a_private_number_of_rows_depend_on_nothing_else(declared, asked):
     """With neighbors "add_remove", and fixed answers to noisy queries, releases are equal for all numbers of rows.
 
-    The first answer is the noisy number of rows: 800 or, if `declared` is "few rows", 90, which is too small for a
-    search. Otherwise `declared` says which bounds are declared, "ranges" or a "radius". The fixture `asked` records
-    the queries.
+    The first answer is the noisy number of rows: 800 or, if `declared` is "few rows", 90, which is too small to find
+    center and spread. Otherwise `declared` says which bounds are declared, "ranges" or a "radius". The fixture `asked`
+    records the queries.
     """
     bounds = {"ranges": [(-10.0, 30.0)] * 3} if declared == "ranges" else {"radius": 10.0, "sigma_range": (0.1, 10.0)}
     mechanism = AdaptiveDataMechanism(800, 1.0, neighbors="add_remove", **bounds)
@@ -352,7 +353,7 @@ class Transcript:
         return sum(self.costs.values())
 
     def played(self, mechanism, X):
-        """Release the sum of `X` by `mechanism` with this object's samplers and queries; return the recorded costs."""
+        """Release the sum of `X` with this object's samplers and queries, not egm's; return the recorded costs."""
         hooks = [(samplers, "secure_gaussian", self.gaussian), (samplers, "secure_index", self.index)]
         hooks += [(PrivateRows, name, self.query(name)) for name in QUERIES]
         hooks += [(PrivateRows, "turn", self.turning(PrivateRows.turn))]
@@ -450,7 +451,7 @@ class Transcript:
 
 
 def discrete_gaussian(std, size, rng):
-    """Draw `size` integers of standard deviation `std`, nearly with the distribution of the secure `secure_gaussian`.
+    """Draw `size` integers of standard deviation `std`, nearly with the distribution of the sampler `secure_gaussian`.
 
     If `std` is above 1e4, they are rounded normal numbers.
     """
@@ -583,6 +584,7 @@ shared = functools.lru_cache(maxsize=1)(lambda case: ([], transcripts(case)))
 def first(number, case):
     """Return a list of the first `number` transcripts of `case`; transcripts that exist already are not made again.
 
+    A transcript is a run on two neighboring data sets with equal noisy answers, and `case` is their key in NEIGHBORS.
     pytest makes the two tests of one case follow each other, so that they share transcripts.
     """
     made, further = shared(case)
@@ -591,7 +593,7 @@ def first(number, case):
 
 
 def within_charge(run):
-    """Return whether each kind of query in `run` costs at most what is recorded for it, and all queries at most RHO."""
+    """Return whether each kind of query in `run` costs at most its recorded cost, and they all at most the budget."""
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
@@ -701,7 +703,8 @@ BUGS = {  # the case that shows the bug, the query that has it, and what is repl
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
     """If a bug makes a query cost more than is recorded for it, `within_charge` is False for all runs with this query.
 
-    `bug` is a key of BUGS, which has changes that the test makes to the mechanism.
+    `within_charge` compares the exact costs in a run with the recorded ones. `bug` is a key of BUGS, which has changes
+    that the test makes to the mechanism.
     """
     case, query, owner, name, change = BUGS[bug]
     own = getattr(owner, name)

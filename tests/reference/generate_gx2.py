@@ -156,7 +156,7 @@ def log_of(target):
 
 
 def must_agree(name, one, two):
-    """Raise an ArithmeticError if the logarithms `one` and `two` differ by more than the constant AGREE.
+    """Raise an ArithmeticError if the numbers `one` and `two` differ by more than the constant AGREE.
 
     `name` says in the error's message what was compared.
     """

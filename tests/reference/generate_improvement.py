@@ -29,7 +29,8 @@ def improvement(d, alpha, n):
     """Return by which factor the scaling of Lemma 4.1 of Poulsen's report reduces the squared noise.
 
     The lemma scales each of d coordinates before clipping, and the factor compares it with no scaling. There are n
-    rows. The standard deviations of the coordinates are j^-alpha for j = 1, ..., d; alpha is text, such as "0.1".
+    rows, and each is clipped with probability 1/n. The standard deviations of the coordinates are j^-alpha for j = 1,
+    ..., d; alpha is text, such as "0.1".
     """
     sigma = [mpf(j) ** -mpf(alpha) for j in range(1, d + 1)]
     return d * quantile([s * s for s in sigma], n) / (mp.fsum(sigma) * quantile(sigma, n))

@@ -1,4 +1,4 @@
-"""Write JSON with one case on each line, so that a change of one case changes a single line."""
+"""Write reference values as JSON with one case on each line, so that a change of one case changes a single line."""
 
 import json
 from pathlib import Path

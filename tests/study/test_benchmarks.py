@@ -106,7 +106,7 @@ def test_authors_of_l2_noise_are_called_as_they_want(monkeypatch):
     dp_l2 computes the scale of l2 noise. The test replaces it by a function that checks its arguments, except for the
     dimension, and returns the scale 1 / epsilon, which is sufficient for any delta. `l2.noise` must print the mean
     squared errors for this scale and for the scale that egm computes, both divided by the error of Gaussian noise. The
-    error of egm must not be larger than the other one, or than 1.
+    error for egm's scale must be at most the error for the scale 1 / epsilon, and at most 1.
     """
 
     def get_l2_sigma(d, eps, delta, num_rs, num_e1_rs, tolerance):
@@ -247,10 +247,11 @@ def test_what_is_lost_was_not_to_be_seen():
     """In stored results, `AdaptiveDataMechanism` has errors above five times its forecast only for few kinds of data.
 
     The results are those of the table `tables.searches()`; its part "fifty laws" is not tested for such errors. In the
-    parts "ten laws" and "large budgets", only rows from distributions of infinite variance have one. In the part
-    "strange tables", only data with Pareto or Cauchy columns do, and data that `laws.TABLES` marks as hidden: they are
-    not as the user declared, or have too few outlying rows to be noticed with the budget. In the part "mixed columns",
-    one of 1600 runs does, with a wide exponential column. In no part did a run fail, or leave the declared ranges.
+    parts "ten laws" and "large budgets", only rows from distributions of infinite variance have such errors. In the
+    part "strange tables", only data with Pareto or Cauchy columns have them, and data that `laws.TABLES` marks as
+    hidden, because they are not as the user declared, or have too few outlying rows to be noticed with the budget. In
+    the part "mixed columns", one of 1600 runs has one, with a wide exponential column. In no part did a run fail, or
+    leave the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
@@ -267,7 +268,7 @@ def test_what_is_lost_was_not_to_be_seen():
 
 @pytest.mark.parametrize("p", [0.3, 1e-8, 1e-200])
 def test_moments_match_for_equal_weights(p):
-    """`moment_matching` computes the upper tail `p` of a weighted sum of chi-square variables, exact for equal weights.
+    """`moment_matching` returns the upper tail probability `p` of a weighted chi-square sum, exactly for equal weights.
 
     The weighted sum is then a multiple of one chi-square variable. The tolerance is a relative 1e-11.
     """
@@ -292,9 +293,9 @@ def test_table_of_tails_shows_errors_and_times():
 
 
 def test_jobs_are_done_by_egm():
-    """Functions of `benchmarks.users` that use egm estimate the means of ten columns with small errors.
+    """Three functions of `benchmarks.users` that use egm estimate the means of ten columns with small errors.
 
-    They do so without and with guesses of center and spread, each in less than 10 seconds. A further function adds up
+    They do so without and with guesses of center and spread, each in less than 10 seconds. A fourth function adds up
     incomes in twenty groups; the median of its errors is from 0.5 to 1.5 times that of its Laplace noise.
     """
     for function, most in ((users.egm_wide, 0.05), (users.egm_guessed, 0.05), (users.egm_best, 0.005)):
@@ -394,9 +395,10 @@ def test_intervals_are_measured_for_each_law(kind):
 def test_releases_with_ranges_are_compared_with_a_clipped_sum():
     """`ranges.cell` returns the ratio of the squared errors of `AdaptiveDataMechanism` and of a sum of clipped rows.
 
-    The mechanism either releases such a sum or first searches for center and spread. The ratio must be 1 if no release
-    searches, and below 0.1, for normal rows, if all do. The standard error of the ratio and the fraction of releases
-    with a search are returned, too. The last line of `ranges.table` is a summary for the widest ranges.
+    The mechanism either releases such a sum, or first searches: it finds center and spread by private queries. The
+    ratio must be 1 if no release searches, and below 0.1, for normal rows, if all do. The standard error of the ratio
+    and the fraction of releases with a search are returned, too. The last line of `ranges.table` is a summary for the
+    widest ranges.
     """
     ratio, se, share = ranges.cell("uniform", 3.0, 50, 2, 8, 3)
     assert (ratio, se, share) == (pytest.approx(1, rel=1e-9), pytest.approx(0, abs=1e-9), 0)

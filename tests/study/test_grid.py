@@ -47,7 +47,7 @@ def run_here(cells, db, methods=METHODS):
 
 @pytest.fixture
 def store(tmp_path):
-    """Yield a connection to a database with the results of METHODS for the grid points in CELLS.
+    """Yield a connection to a database with the errors of the methods METHODS at the grid points CELLS.
 
     A grid point is a distribution of rows and a privacy budget.
     """
@@ -57,9 +57,9 @@ def store(tmp_path):
 
 
 def start(store):
-    """Start a process that computes the results of METHODS for the grid points MANY, and return the process.
+    """Start a process that computes the errors of the methods METHODS at the grid points MANY, and return the process.
 
-    It stores the results in the file `store`, a database. A grid point is a distribution of rows and a budget.
+    It stores the errors in the file `store`, a database. A grid point is a distribution of rows and a budget.
     """
     return subprocess.Popen([sys.executable, "-c", RUN, str(store)], stdout=subprocess.PIPE, text=True)
 
@@ -159,7 +159,8 @@ def test_failures_are_counted_and_told(tmp_path, monkeypatch):
 def test_figures_of_the_table(store):
     """`grid.table` has the mean and the standard error of the squared errors that are stored in the database `store`.
 
-    The row of "coordinate_median" at the first grid point also has the number of failures and of seeds.
+    The tested row is that of the method "coordinate_median" at the first grid point, a distribution of rows and a
+    budget. It also has the number of failures and of seeds, with one run for each seed.
     """
     runs = grid.load(store, CELLS[0], "coordinate_median", SEEDS)
     row = next(

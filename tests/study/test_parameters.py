@@ -1,4 +1,4 @@
-"""Test the checks of a notebook's parameters and sentences: what is allowed passes, and messages name what is wrong."""
+"""Test the checks of a notebook's parameters, and of statements in its text: messages name what is wrong."""
 
 import pytest
 

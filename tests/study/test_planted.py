@@ -1,6 +1,7 @@
-"""Test audits of every mechanism: their lower bound of epsilon exceeds the promised epsilon only if a bug is planted.
+"""Test audits of mechanisms: their lower bound of epsilon exceeds the promised epsilon only if a bug is planted.
 
-The probability of a false alarm is at most 1e-6, and so is that of missing a planted bug.
+A bug is planted by changing the code on purpose. The probability of a false alarm is at most 1e-6, and so is that of
+missing a planted bug.
 """
 
 import collections
@@ -24,8 +25,9 @@ CASES = pytest.mark.parametrize("case", planted.cases(), ids=lambda case: case.n
 def bound(case, bug, path):
     """Audit the mechanism of `case` with the planted bug `bug`; return a lower bound of its epsilon.
 
-    The bound holds with probability 1 - 1e-6. `bug` is the name of a bug, or "none". `path` is "secure" for secure
-    noise, or "simulated" for noise from a generator with a seed.
+    The bound holds with probability 1 - 1e-6. `case` has a mechanism and its audit. `bug` is the name of a deliberate
+    error in the code, or "none". `path` is "secure" for the noise of real releases, or "simulated" for noise from a
+    generator with a seed.
     """
     with planted.plant(bug):
         return case.bound(None if path == "secure" else np.random.default_rng(12))
@@ -41,7 +43,8 @@ def test_audit_catches_every_bug_and_is_neither_wrong_nor_blind(case, path):
 
     Without a bug, the bound must also be more than 0.75 times the promised epsilon, so that a small violation would be
     found; for two difficult kinds of mechanisms a smaller factor is enough. `case` has a mechanism and the names of the
-    bugs that can be planted in it. The noise is "secure" or "simulated", as `path` says.
+    bugs that can be planted in it. `path` is "secure" for the noise of real releases, or "simulated" for noise from a
+    generator with a seed.
     """
     found = bound(case, "none", path)
     least = (0.1 if "coarse" in case.name else 0.5 if "quantile" in case.name else 0.75) * case.epsilon

@@ -42,7 +42,10 @@ def rows(n=400, seed=1, mean=2.0, sigma=SIGMA):
 
 
 def squared_error(method, X, rho, seed, **options):
-    """Return the squared l2 distance of the estimate by `method`, with `options`, from the mean of the rows `X`."""
+    """Return the squared l2 distance of the estimate by `method`, with `options`, from the mean of the rows `X`.
+
+    `rho` is the privacy budget, and `seed` is that of the noise.
+    """
     return np.sum((method(X, rho, rng=np.random.default_rng(seed), **options) - X.mean(axis=0)) ** 2)
 
 
@@ -383,9 +386,9 @@ def test_gaussian_clips_to_the_ball():
 def test_known_sigma_gives_anisotropic_noise_of_variance_sigma():
     """For known standard deviations and center, the mean squared error of `anisotropic` agrees with its formula.
 
-    The formula is (2 C / n)**2 / (2 rho) sum(sigma), where sigma are the standard deviations, C is the clip norm of
-    the scaled rows, n is the number of rows, and rho is the budget. A thousand additional coordinates of very small
-    standard deviation change nothing.
+    The formula is (2 C / n)**2 / (2 rho) sum(sigma), where sigma are the standard deviations, C is the clip norm of the
+    scaled rows, n is the number of rows, and rho is the budget. The tolerance is four standard errors plus 1 %. A
+    thousand additional coordinates of very small standard deviation change nothing.
     """
     n, rho, sigma = 2000, 0.1, 1.0 / np.arange(1, 31) ** 2
     flat = np.append(sigma, np.full(1000, 1e-6))
@@ -453,7 +456,7 @@ def test_median_wins_at_low_budget_in_high_dimension():
 
 @pytest.mark.parametrize("sigma", [SIGMA, np.geomspace(1, 0.01, 40)], ids=["in all entries", "separately"])
 def test_noise_of_second_moments_costs_seven_eighths(sigma, monkeypatch):
-    """The Gaussian noise in `second_moments` costs 7/8 of the budget; the search for the clip norm costs the rest.
+    """The Gaussian noise in `second_moments` costs 7/8 of the budget; the rest is for a private choice of clip norm.
 
     `sigma` has the standard deviations of the columns.
     """
