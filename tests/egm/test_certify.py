@@ -177,8 +177,8 @@ FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
 def test_far_tails_of_the_toolbox(form, of, x):
     """The logarithms of far tails, down to 1e-600, from `egm.gx2` agree with the middles of certified intervals.
 
-    They agree up to 1e-12 or a relative 1e-15, whichever is larger. The points `x` are from plots of the toolbox gx2 by
-    Das. `form` has the parameters of a distribution, and `of` is "logsf" (upper tail) or "logcdf" (lower tail).
+    They agree up to 1e-12 or a relative 1e-15, whichever is larger. The points `x` are from the toolbox gx2 by Das.
+    `form` has the parameters of a distribution, and `of` is "logsf" (upper tail) or "logcdf" (lower tail).
     """
     enclosure = gx2.certify(x, **form, of=of)
     value = getattr(gx2, of)(x, **form)
