@@ -178,7 +178,7 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
     """Return a list of pairs: a code cell of `notebook`, and the hidden cell below that records its results, or None.
 
-    A cell with the tag `record` is such a hidden cell; every other code cell is the first cell of a pair.
+    A code cell with the tag `record` is the hidden cell of a pair; every other code cell is the first cell of a pair.
     """
     pairs: list = []
     for cell in code_cells(notebook):

@@ -238,9 +238,10 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Return Markdown for the statement `claim` of a source: a link target, its place, its text, and any correction.
+    """Return Markdown for a statement of Poulsen's report or the lecture notes: its place, text, and any correction.
 
-    If errors in print (slips) belong to the statement, there are links to them. `ledger` has these errors.
+    `claim` is the statement. A link target is put before it, and links to the errors in print (slips) that belong to it
+    are put after it. `ledger` has these errors.
     """
     begins = f" *“{claim.begins} …”*" if claim.begins else ""
     paragraphs = [f"({target(claim)})=\n**{claim.place}.**{begins} {claim.claim}"]
@@ -282,7 +283,8 @@ def check(ledger: Ledger, entry: Entry) -> str:
 def verdict(ledger: Ledger, entry: Entry) -> str:
     """Return, in Markdown, a short sentence with the result of the check of `entry`, a statement or an error in print.
 
-    If the check computes numbers for the ledger, they are listed below the sentence. `ledger` has the recorded results.
+    The numbers that the check must find, if there are any, are listed below the sentence. `ledger` has the result that
+    the check recorded.
     """
     result = found(ledger, entry)
     if isinstance(entry, Slip):
@@ -309,7 +311,7 @@ def target(entry: Entry) -> str:
 def reference(entry: Entry, text: str = "") -> str:
     """Return Markdown for a link to `entry`, a statement or an error in print, on the page of the book that lists it.
 
-    The words of the link are `text` or, by default, the place of the statement or the error in its source.
+    The words of the link are `text` or, by default, say where the statement or the error is printed: "Lemma 4.1".
     """
     return f"{{ref}}`{text or plain(entry.place)} <{target(entry)}>`"
 
@@ -325,9 +327,9 @@ def stated(claim: Claim, kind: str) -> str:
 
 
 def plain(place: str) -> str:
-    """Return `place`, the name of a place in a source, without TeX's marks for formulas, such as "$".
+    """Return `place`, a text that says where a statement is printed, without TeX's marks for formulas, such as "$".
 
-    The name becomes the text of a link, which cannot hold these marks.
+    For "Algorithm 3, input $p_C$" it is "Algorithm 3, input p_C". The words of a link cannot contain such marks.
     """
     return re.sub(r"\\mathcal |[${}]", "", place)
 

@@ -78,10 +78,10 @@ def test_entries_were_read_since_their_checks_changed(book_ledger):
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """The ledger has an entry for each result that a chapter records, and for each statement of Poulsen's report in it.
+    """The ledger has an entry for each statement of Poulsen's report in the book, and for each recorded result.
 
-    The ledger is a list of claims and errata, and the statements are those with a number in the report. No two entries
-    have the same id.
+    The ledger is a list of claims and errata. The statements are those that a chapter states and that have a number in
+    the report, and the results are those of the checks in the chapters. No two entries have the same id.
     """
     assert ledger.strangers(book_ledger) == []
 
@@ -98,9 +98,9 @@ def test_numbered_statement_has_an_entry(key):
 
 
 def test_artifact_appendix_names_checks():
-    """Each main result in ARTIFACT-APPENDIX.md names an entry of the ledger and the chapter that checks this entry.
+    """Each main result in ARTIFACT-APPENDIX.md names its entry in the ledger of claims and errata, and a chapter.
 
-    There are at least five main results.
+    The chapter is the one that checks the entry. There are at least five main results.
     """
     rows = re.findall(r"`notebooks/([\w-]+)\.ipynb` \| `([\w-]+)` \|", (ROOT / "ARTIFACT-APPENDIX.md").read_text())
     checked = {entry["id"]: entry["cell"].partition("#")[0] for entry in ENTRIES if "cell" in entry}
@@ -245,10 +245,10 @@ def test_command_lists_what_changed_until_it_is_accepted(project, monkeypatch, c
     ],
 )
 def test_change_in_a_chapter_is_noticed(project, changes, expected):
-    """If a chapter is changed so that it contradicts its ledger of claims and errata, `complaints` reports it.
+    """If a chapter is changed so that it contradicts the ledger of claims and errata, `complaints` reports it.
 
     It also reports an entry that must be compared with its check again. Each key of `changes` is a text of the chapter
-    in `project`, which is replaced by its value: for instance, a check is deleted. `expected` has the reports.
+    in the folder `project`, which is replaced by its value. `expected` has reports that must be made.
     """
     for old, new in changes.items():
         edit(project / "notebooks" / "09-nine.ipynb", old, new)
@@ -269,10 +269,10 @@ def test_change_in_a_chapter_is_noticed(project, changes, expected):
     ],
 )
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
-    """If a cell is changed on which a check depends, `complaints` reports all entries of the ledger with this check.
+    """If a cell is changed on which a check depends, `complaints` reports all claims and errata with this check.
 
-    This holds even if the check finds the same results as before. In the chapter of `project`, a small project with a
-    ledger, the text `old` is replaced by `new`, and `stale` is the list of the expected reports.
+    It does so even if the check finds the same results as before. In the chapter of the small project in the folder
+    `project`, the text `old` is replaced by `new`, and `stale` is the list of the expected reports.
     """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaints(project) == stale
@@ -316,10 +316,10 @@ def test_dependencies_follow_the_names(cells, needed):
 
 
 def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
-    """If the cell "mechanisms" of chapter 3 changes, the digests of the entries whose checks use this cell change.
+    """If the cell "mechanisms" of chapter 3 changes, the digests of the claims whose checks use this cell change.
 
-    The digests of two other entries stay the same. A digest is computed from the statement of an entry and all code of
-    its check.
+    A claim is a statement of Poulsen's report, and its digest is computed from its text and all code of its check. The
+    digests of two other claims stay the same.
     """
     before, after, chapter = ledger.read({}), ledger.read({}), "03-elliptical-gaussian"
     changed = before.code[chapter]["mechanisms"] + "  # another"
@@ -332,7 +332,7 @@ def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
 def test_dependencies_have_only_the_imports_in_use():
     """`dataflow.dependencies` returns, of all imports of a chapter, only those that a check needs.
 
-    So another import in the chapter does not change the digest of the check, by which the ledger notices changes.
+    So another import in the chapter does not change the digest by which `tools.ledger` notices a changed check.
     """
     code = {"0": "import numpy as np\nfrom egm.study import claims, plots", "1": "a = np.pi", "2": "claims.record(a)"}
     assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm.study import claims", "import numpy as np"])
@@ -523,7 +523,7 @@ def shown(monkeypatch):
     ],
 )
 def test_result_follows_from_what_was_computed(shown, truth, result):
-    """`claims.record` derives the result for a claim from the truth of its printed form and of its corrected form.
+    """`claims.record` derives the result for a statement from two truth values: as it is printed, and as corrected.
 
     The result is "holds" if the printed form is true, "holds with correction" if only the corrected form is true, and
     otherwise "does not hold". `truth` has the truth values, and `result` is the expected result. `shown` is the list of
@@ -584,7 +584,7 @@ def unequal_noise(patch):
 
 
 def noise_of_the_data(patch):
-    """Plant a bug: make the noise of `GaussianMechanism` one percent larger in entries with a value above 10.
+    """Plant a bug: make the noise of `GaussianMechanism` one percent larger in coordinates with a true value above 10.
 
     `patch` is pytest's monkeypatch, which undoes the change after the test.
     """
@@ -627,6 +627,7 @@ def too_little_noise(patch):
 def another_scaling(name, power):
     """Return a function that plants an error: the function `name` of egm.scaling then returns sigma**`power`.
 
+    Here sigma are the standard deviations, and a scaling has the numbers by which the coordinates are multiplied.
     The argument of the returned function is pytest's monkeypatch. With this error, a check of a claim about the scaling
     must not find the claim true.
     """

@@ -122,8 +122,8 @@ def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] 
     """Write every chapter as a notebook for Colab that installs egm first, and return the paths of the new files.
 
     The files are written into a subfolder of `folder` with the hash of the last commit as its name. `root` is the main
-    folder of the project, and `environ` may name its public address. Without a public address or a commit, or with
-    uncommitted changes, raise LaunchError.
+    folder of the project, and the environment variables `environ` may contain the project's public address. Without a
+    public address or a commit, or with uncommitted changes, raise LaunchError.
     """
     address, made = repository(root, environ), provenance.commit(root)
     if not (address and made) or made.changed:
