@@ -163,10 +163,10 @@ def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode
 
 
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
-    """Return a list of the results that the cells of an executed chapter recorded, each with the name of its cell.
+    """Return a list of the results of checks that an executed chapter has recorded, each with the name of its cell.
 
-    A result is a dictionary from `egm.study.claims.record`. If a hidden cell only records results, they get the name of
-    the code cell above it.
+    A result is a dictionary that the function `egm.study.claims.record` made in a cell. If a hidden cell only records
+    results, they get the name of the code cell above it.
     """
     found = []
     for check, record in checks(notebook):
@@ -176,7 +176,7 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 
 
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
-    """Return a list of pairs: a code cell of `notebook`, and the hidden cell below that records its results, or None.
+    """Return a list of pairs: a code cell of `notebook`, and the hidden cell that records what it has found, or None.
 
     A code cell with the tag `record` is the hidden cell of a pair; every other code cell is the first cell of a pair.
     """

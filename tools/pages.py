@@ -119,8 +119,8 @@ def count_slips(ledger: Ledger) -> str:
     """Return a Markdown table that counts the errors in print (slips) of `ledger`, with one row for each version.
 
     The versions are those of Poulsen's report, and the lecture notes. The columns count the errors of each weight (how
-    serious they are), those that a notebook cell demonstrates, and those that the final report still has, has
-    corrected, or has removed. Several versions can have the same error, so a last row counts each error once.
+    serious they are), those that a notebook cell demonstrates, and those that the final version of the report still
+    has, has corrected, or has removed. Several versions can have the same error, so a last row counts each error once.
     """
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
@@ -255,7 +255,8 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 def where(slip: Slip) -> str:
     """Return, in Markdown, where the error in print `slip` is, with a link target.
 
-    The text has the place, the versions that print the error, how serious it is, and what the final report did with it.
+    The text has the place, the versions that print the error, how serious it is, and, for an error in Poulsen's report,
+    whether the final version of the report still has it.
     """
     lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
     return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)

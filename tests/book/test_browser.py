@@ -66,7 +66,7 @@ def go(page, path, anchor=""):
 
 
 def resize(page, width):
-    """Change the width of the window of `page` to WIDTHS[`width`] pixels, and wait for the new layout."""
+    """Give the window of `page` the width with the name `width`, such as "phone", and wait for the new layout."""
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
     page.evaluate(SETTLED)
 
