@@ -176,9 +176,10 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 
 
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
-    """Return a list of pairs: a code cell of `notebook`, and the hidden cell that records what it has found, or None.
+    """Return a list of pairs: a code cell of `notebook`, and the hidden cell that records the first cell's results.
 
-    A code cell with the tag `record` is the hidden cell of a pair; every other code cell is the first cell of a pair.
+    A code cell with the tag `record` is a hidden cell, and is the second of a pair. Every other code cell is the first
+    of a pair; if no hidden cell follows, the second is None.
     """
     pairs: list = []
     for cell in code_cells(notebook):
@@ -214,8 +215,8 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 def wait(process: subprocess.Popen, stop: Event) -> bool:
     """Wait until `process` ends; return False if it had to be ended, because it was idle or the event `stop` was set.
 
-    A process is idle if, for `SILENT` seconds, it and its descendants use less than a hundredth of the time of one
-    processor.
+    A process is idle if, for a minute (the constant `SILENT`), it and its descendants use less than a hundredth of the
+    time of one processor.
     """
     since, before = time.monotonic(), 0.0
     while process.poll() is None:

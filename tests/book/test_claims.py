@@ -110,7 +110,7 @@ def test_artifact_appendix_names_checks():
 
 
 def test_findings_are_computed():
-    """No cell of a chapter calls `claims.record` with a constant such as True: each recorded result is computed."""
+    """No cell of a chapter calls `claims.record`, which stores a check's result, with a constant such as True."""
     trees = [dataflow.tree_of(cell.source) for chapter in chapters() for cell in code_cells(nbformat.read(chapter, 4))]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     records = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "record"]

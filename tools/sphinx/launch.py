@@ -11,8 +11,8 @@ in the repository's root: a folder `.binder` would hide them.
 first import. So the workflow that publishes the book also puts copies of the chapters on the branch `colab`, in a
 folder with the name of the commit. Each copy has an additional first cell (`self_installing`), which installs the
 package at that commit from the project's address, and the other packages that the chapter imports. The cell leaves out
-the extra `book`, which would replace the kernel that Colab runs on. A committed chapter cannot have that cell, because
-no file can hold the hash of the commit that it is in. Folders of earlier commits are kept.
+the optional dependencies `book`, which would replace the kernel that Colab runs on. A committed chapter cannot have
+that cell, because no file can hold the hash of the commit that it is in. Folders of earlier commits are kept.
 
 This module is also the Sphinx extension that puts the links on the pages, and
 
