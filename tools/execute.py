@@ -163,10 +163,10 @@ def add_outputs(notebook: nbformat.NotebookNode, executed: nbformat.NotebookNode
 
 
 def findings(notebook: nbformat.NotebookNode) -> list[dict]:
-    """Return a list of the results that the cells of an executed chapter recorded, each with the name of its cell.
+    """Return a list of the results of checks that an executed chapter has recorded, each with the name of its cell.
 
-    A result is a dictionary from `egm.study.claims.record`. If a hidden cell only records results, they get the name of
-    the code cell above it.
+    A result is a dictionary that the function `egm.study.claims.record` made in a cell. If a hidden cell only records
+    results, they get the name of the code cell above it.
     """
     found = []
     for check, record in checks(notebook):
@@ -176,9 +176,10 @@ def findings(notebook: nbformat.NotebookNode) -> list[dict]:
 
 
 def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]]:
-    """Return a list of pairs: a code cell of `notebook`, and the hidden cell below that records its results, or None.
+    """Return a list of pairs: a code cell of `notebook`, and the hidden cell that records the first cell's results.
 
-    A cell with the tag `record` is such a hidden cell; every other code cell is the first cell of a pair.
+    A code cell with the tag `record` is a hidden cell, and is the second of a pair. Every other code cell is the first
+    of a pair; if no hidden cell follows, the second is None.
     """
     pairs: list = []
     for cell in code_cells(notebook):
@@ -214,8 +215,8 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
 def wait(process: subprocess.Popen, stop: Event) -> bool:
     """Wait until `process` ends; return False if it had to be ended, because it was idle or the event `stop` was set.
 
-    A process is idle if, for `SILENT` seconds, it and its descendants use less than a hundredth of the time of one
-    processor.
+    A process is idle if, for a minute (the constant `SILENT`), it and its descendants use less than a hundredth of the
+    time of one processor.
     """
     since, before = time.monotonic(), 0.0
     while process.poll() is None:

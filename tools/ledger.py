@@ -45,9 +45,9 @@ LOCK = "# Digests of each entry, its statement and check as last read; renewed b
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Hold an entry of the ledger: a statement or an error in print, its place in its source, and how it is checked.
+    """Hold an entry of the ledger: a statement or an error in print, where it is printed, and how it is checked.
 
-    The ledger lists all statements and errors of the texts that the book checks.
+    The ledger is a list of all statements and errors of Poulsen's report and the lecture notes, which the book checks.
     """
 
     id: str  # the entry's key
@@ -68,10 +68,10 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(Entry):
-    """Hold the ledger's entry for a statement of Poulsen's report or the lecture notes (a claim), with its result.
+    """Hold a statement of Poulsen's report or the lecture notes (a claim), and the result of its check.
 
-    The result says whether the statement holds, as its check found when somebody last looked, or that it was not
-    checked.
+    It is read from `ledger/claims.yml`. The result says whether the statement holds, as its check found when somebody
+    last looked, or that it was not checked.
     """
 
     source: str  # "report" or "notes"
@@ -86,9 +86,9 @@ class Claim(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class Slip(Entry):
-    """Hold the ledger's entry for an error in print (a slip): what is printed, what is correct, why, and what follows.
+    """Hold an error in print (a slip): what is printed, what is correct, why, and the consequences of the error.
 
-    The error is in a version of Poulsen's report, or in the lecture notes.
+    It is read from `ledger/errata.yml`. The error is in a version of Poulsen's report, or in the lecture notes.
     """
 
     versions: list[str]  # of Poulsen's report, or the lecture notes, that print the error
@@ -103,7 +103,7 @@ class Slip(Entry):
 
 @dataclass(frozen=True)
 class Ledger:
-    """Hold the ledger (a list of statements and errors in print), the notebook cells that check it, and the results."""
+    """Hold all claims and errata from the folder `ledger`, the notebook cells that check them, and the results."""
 
     root: Path
     claims: list[Claim]
@@ -119,7 +119,7 @@ class Ledger:
 
 
 def read(executed: dict[str, Path], root: Path = ROOT) -> Ledger:
-    """Return the `Ledger` of a project: its entries, together with the results that its executed chapters recorded.
+    """Return the `Ledger` of a project: its statements and errors in print, and the results that its chapters recorded.
 
     `executed` has the path of each executed chapter (notebook) by its file name. `root` is the main folder of the
     project. If one cell checks a statement and an error in print that belongs to it, and records a result only for the
@@ -170,10 +170,11 @@ def disagreements(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def differences(entry: Entry, finding: dict | None) -> list[str]:
-    """Return messages about differences between the ledger's `entry` and `finding`, the recorded result of its check.
+    """Return messages about differences between `entry`, a statement or an error in print, and the result of its check.
 
-    Compared are the name of the cell that recorded the result, the result of a statement, and the numbers that the
-    check must find. If `finding` is None, the only message says that nothing is recorded.
+    `finding` is the result that a notebook cell recorded. Compared are the name of this cell, the result of a statement
+    (such as "holds"), and the numbers that the check must find. If `finding` is None, the only message says that
+    nothing is recorded.
     """
     if finding is None:
         return [f"{entry.cell} records nothing under this key"]
@@ -207,7 +208,7 @@ def agrees(computed: float, written: str) -> bool:
 def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
     """Check the entry `claim` of a statement, and return a list of messages about fields with wrong values.
 
-    The source of the statement must be the report or the lecture notes. The test and the errors in print that the entry
+    The statement must be from Poulsen's report or the lecture notes. The test and the errors in print that the entry
     names must exist. The result must be "cited, not checked" if, and only if, the kind of the check is "cited". There
     must be a correction if, and only if, the statement does not hold as printed. `ledger` has all entries: statements
     and errors in print.
@@ -227,9 +228,10 @@ def of_claim(ledger: Ledger, claim: Claim) -> list[str]:
 def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
     """Check the entry `slip` of an error in print, and return a list of messages about fields with wrong values.
 
-    The versions that print the error and its weight (how serious it is) must be known ones. The field `final` must say
-    what the final report did with the error or, if only the lecture notes print it, be None. There is also a message if
-    the recorded check finds that the printed form is correct, or does not check the corrected form.
+    The field `weight` says how serious the error is; this field and the list of versions that print the error must have
+    known values. The field `final` must say what the final version of Poulsen's report did with the error or, if only
+    the lecture notes print it, be None. There is also a message if the check of the error finds that the printed text
+    is correct, or does not check the corrected text.
     """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:
@@ -274,10 +276,11 @@ def labels_of(source: str) -> list[str]:
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Return a hash that changes if the text or the check of `entry`, an entry of `ledger`, changes.
+    """Return a hash that changes if the text or the check of `entry`, a statement or an error in print, changes.
 
-    The text is that of the fields `WORDS` of the entry, and of the notebook cells that state it. The check is the code
-    of the cells that the entry names, and of all cells and imports on which they depend. The hash has 12 characters.
+    The text is that of the entry's fields in the list `WORDS`, such as "claim", and of the notebook cells that state
+    the entry. The check is the code of the cells that the entry names, and of all cells and imports on which they
+    depend. `ledger` has the code of all cells. The hash has 12 characters.
     """
     names, imports = [*entry.cells], []
     for stem, _, cell in (name.partition("#") for name in entry.cells):
@@ -292,32 +295,35 @@ def seal(ledger: Ledger, entry: Entry) -> str:
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
-    """Return a dictionary from key to hash for all entries of the ledger that somebody has accepted.
+    """Return a dictionary from key to hash for all statements and errors in print that somebody has accepted.
 
-    It is read from the file `ledger/lock`. The hash (see `seal`) is that of the statement and its check when somebody
-    last accepted them.
+    It is read from the file `ledger/lock` in the folder `root`. The hash is that of the text and the check of the
+    statement or error (see `seal`) when somebody last compared and accepted them.
     """
     lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))
 
 
 def seals(ledger: Ledger) -> dict[str, str]:
-    """Return a dictionary from key to present hash (see `seal`) for all entries of `ledger` that a cell checks."""
+    """Return a dictionary from key to hash for the statements and errors in print of `ledger` that a cell checks.
+
+    The hash is that of the present text and check of the statement or error (see `seal`).
+    """
     return {entry.id: seal(ledger, entry) for entry in ledger.entries if entry.cell}
 
 
 def unread(ledger: Ledger) -> list[str]:
-    """Return messages about entries of `ledger` that have changed since somebody accepted them, or are new.
+    """Return messages about statements and errors of `ledger` that are new, or changed since somebody accepted them.
 
-    The file `ledger/lock` has the hashes of the accepted entries. Keys in this file that belong to no entry with a
-    check are reported, too.
+    The file `ledger/lock` has a hash of each accepted statement or error, and its key. Keys in this file that belong to
+    no statement or error with a check are reported, too.
     """
     lock, now = read_lock(ledger.root), seals(ledger)
     return [f"{key} changed" for key in now | lock if lock.get(key) != now.get(key)]
 
 
 def write_lock(ledger: Ledger) -> None:
-    """Accept every entry of `ledger` as it is: write the hash of each (see `seals`) into the file `ledger/lock`."""
+    """Accept the statements and errors in `ledger` as they are: write a hash of each, and its key, to `ledger/lock`."""
     lines = sorted(f"{key} {now}\n" for key, now in seals(ledger).items())
     (ledger.root / "ledger" / "lock").write_text(LOCK + "".join(lines))
 
@@ -325,9 +331,9 @@ def write_lock(ledger: Ledger) -> None:
 def main() -> None:
     """Print all disagreements between the ledger and the executed chapters, and end with an error if there are any.
 
-    Entries that have changed since somebody accepted them are printed, too. With the argument "lock", nothing is
-    compared: all entries are accepted as they are now, and their hashes are written into the file `ledger/lock` (see
-    `write_lock`).
+    The entries of the ledger are statements and errors in print. Those that have changed since somebody accepted them
+    are printed, too. With the argument "lock" on the command line, nothing is compared: all entries are accepted as
+    they are now, and their hashes are written into the file `ledger/lock`.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", nargs="?", choices=["lock"], help="accept all entries as they are now")

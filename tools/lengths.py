@@ -25,7 +25,7 @@ MARKDOWN = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, doubl
 
 @dataclass
 class Length:
-    """Hold the numbers of words, formulas and lines of code that a reader sees without opening a closed box."""
+    """Hold how many words, formulas and lines of code of a page a reader sees without opening a closed box."""
 
     words: int = 0
     displays: int = 0  # displayed formulas

@@ -119,8 +119,8 @@ def count_slips(ledger: Ledger) -> str:
     """Return a Markdown table that counts the errors in print (slips) of `ledger`, with one row for each version.
 
     The versions are those of Poulsen's report, and the lecture notes. The columns count the errors of each weight (how
-    serious they are), those that a notebook cell demonstrates, and those that the final report still has, has
-    corrected, or has removed. Several versions can have the same error, so a last row counts each error once.
+    serious they are), those that a notebook cell demonstrates, and those that the final version of the report still
+    has, has corrected, or has removed. Several versions can have the same error, so a last row counts each error once.
     """
     versions = {version: [slip for slip in ledger.slips if version in slip.versions] for version in VERSIONS}
     rows = [
@@ -238,9 +238,10 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Return Markdown for the statement `claim` of a source: a link target, its place, its text, and any correction.
+    """Return Markdown for a statement of Poulsen's report or the lecture notes: its place, text, and any correction.
 
-    If errors in print (slips) belong to the statement, there are links to them. `ledger` has these errors.
+    `claim` is the statement. A link target is put before it, and links to the errors in print (slips) that belong to it
+    are put after it. `ledger` has these errors.
     """
     begins = f" *“{claim.begins} …”*" if claim.begins else ""
     paragraphs = [f"({target(claim)})=\n**{claim.place}.**{begins} {claim.claim}"]
@@ -254,7 +255,8 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 def where(slip: Slip) -> str:
     """Return, in Markdown, where the error in print `slip` is, with a link target.
 
-    The text has the place, the versions that print the error, how serious it is, and what the final report did with it.
+    The text has the place, the versions that print the error, how serious it is, and, for an error in Poulsen's report,
+    whether the final version of the report still has it.
     """
     lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
     return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)
@@ -282,7 +284,8 @@ def check(ledger: Ledger, entry: Entry) -> str:
 def verdict(ledger: Ledger, entry: Entry) -> str:
     """Return, in Markdown, a short sentence with the result of the check of `entry`, a statement or an error in print.
 
-    If the check computes numbers for the ledger, they are listed below the sentence. `ledger` has the recorded results.
+    The numbers that the check must find, if there are any, are listed below the sentence. `ledger` has the result that
+    the check recorded.
     """
     result = found(ledger, entry)
     if isinstance(entry, Slip):
@@ -309,7 +312,7 @@ def target(entry: Entry) -> str:
 def reference(entry: Entry, text: str = "") -> str:
     """Return Markdown for a link to `entry`, a statement or an error in print, on the page of the book that lists it.
 
-    The words of the link are `text` or, by default, the place of the statement or the error in its source.
+    The words of the link are `text` or, by default, say where the statement or the error is printed: "Lemma 4.1".
     """
     return f"{{ref}}`{text or plain(entry.place)} <{target(entry)}>`"
 
@@ -325,9 +328,9 @@ def stated(claim: Claim, kind: str) -> str:
 
 
 def plain(place: str) -> str:
-    """Return `place`, the name of a place in a source, without TeX's marks for formulas, such as "$".
+    """Return `place`, a text that says where a statement is printed, without TeX's marks for formulas, such as "$".
 
-    The name becomes the text of a link, which cannot hold these marks.
+    For "Algorithm 3, input $p_C$" it is "Algorithm 3, input p_C". The words of a link cannot contain such marks.
     """
     return re.sub(r"\\mathcal |[${}]", "", place)
 

@@ -60,10 +60,11 @@ def tree(folder: Path, name: str) -> dict[str, bytes]:
 
 
 def contents(executed: dict[str, Path], html: Path, pdfs: list[Path], root: Path = ROOT) -> dict[str, bytes]:
-    """Return a dictionary from path to content for all files of the supplement, including a README and the checksums.
+    """Return a dictionary from path to content for all files of the supplement, the project's archive for a journal.
 
-    `executed` has the path of each executed chapter by its file name, `html` is the folder with the book as HTML, and
-    `pdfs` are the paths of the PDF files. `root` is the main folder of the project.
+    Among them are a README and a list of checksums. `executed` has the path of each executed chapter by its file name,
+    `html` is the folder with the book as HTML, and `pdfs` are the paths of the PDF files. `root` is the main folder of
+    the project.
     """
     files = {name: (root / name).read_bytes() for name in COPIED} | tree(html, "html") | sources(root)
     files |= {f"notebooks/{name}": file.read_bytes() for name, file in executed.items()}
@@ -91,7 +92,7 @@ def pack(files: dict[str, bytes], target: Path, date: float) -> Path:
 
 
 def name(root: Path = ROOT) -> str:
-    """Return the supplement's file name, which has the version of the project in the folder `root`.
+    """Return the file name of the supplement, an archive for a journal, with the version of the project in `root`.
 
     If there is no commit, or if files differ from the commit, the name has the word "uncommitted".
     """
@@ -100,7 +101,7 @@ def name(root: Path = ROOT) -> str:
 
 
 def supplement(root: Path = ROOT) -> Path:
-    """Build the book as HTML and PDF, pack it with the rest of the supplement, and return the path of the zip file.
+    """Build the book, pack it with chapters and sources as a supplement for a journal, and return the zip file's path.
 
     `root` is the main folder of the project. Zip files of earlier supplements are removed. If there is no commit, or
     there are uncommitted changes, raise a BookError and build nothing.

@@ -66,7 +66,7 @@ def go(page, path, anchor=""):
 
 
 def resize(page, width):
-    """Change the width of the window of `page` to WIDTHS[`width`] pixels, and wait for the new layout."""
+    """Give the window of `page` the width with the name `width`, such as "phone", and wait for the new layout."""
     page.set_viewport_size({"width": WIDTHS[width], "height": 900})
     page.evaluate(SETTLED)
 
@@ -86,7 +86,7 @@ def switch_theme(page, theme):
 def violations(page, **options):
     """Return a list of the faults that axe-core, a checker of accessibility, finds on `page`.
 
-    `options` of axe-core extend or replace those in the constant WCAG.
+    By default, axe-core checks the rules of WCAG 2.1 AA. `options` of axe-core extend or replace the default ones.
     """
     found = page.evaluate("options => axe.run(options).then(result => result.violations)", WCAG | options)
     return [f"{rule['id']}: {node['html'][:150]} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
@@ -208,7 +208,7 @@ def test_tab_reaches_everything(book, browser, name, width):
     """The Tab key moves a visible focus to each link, button, fold and scrolling box of a page, in their order in HTML.
 
     A fold is a box that a reader opens and closes. `name` is the page's path without suffix in `book`, the folder of
-    the HTML, and `width` a key of WIDTHS.
+    the HTML, and `width` is the name of a window's width, such as "phone".
     """
     with opened(browser, book / f"{name}.html", width) as page:
         expected = page.evaluate("looking.stops().map(looking.named)")
@@ -261,8 +261,8 @@ def test_link_to_an_entry_opens_its_box(book, browser):
 def test_entries_are_filtered(book, browser):
     """If words are typed into the filter of the page of claims, the page shows only the entries with all these words.
 
-    The filter ignores upper and lower case. If the words are deleted, no entry is visible, because all boxes with
-    entries are closed again.
+    An entry is a statement of Poulsen's report or the lecture notes. The filter ignores upper and lower case. If the
+    words are deleted, no entry is visible, because all boxes with entries are closed again.
     """
     with opened(browser, book / "book" / "claims.html") as page:
         rows = page.locator("details.entries tbody tr")
@@ -329,7 +329,7 @@ def test_drawers_work_by_keyboard(book, browser, side):
 def test_search_finds_the_chapter(book, browser, width):
     """A search for "Bernstein" lists the chapter with Bernstein's bound, and a click on the result opens the chapter.
 
-    The search makes no request to the network. `width` is a key of WIDTHS.
+    The search makes no request to the network. `width` is the name of a window's width, such as "phone".
     """
     with opened(browser, book / "book" / "index.html", width) as page:
         page.locator(".search-button__button:visible").first.click()
@@ -438,7 +438,7 @@ def test_anchor_is_where_the_reader_is(book, browser, name, kind, width):
     """A page that is opened with an anchor (#id in its address) shows the element with this id near the window's top.
 
     This could fail because formulas grow while they are rendered, and push the element away. The element is the last
-    one of the page `name` that matches `kind`, a CSS selector. `width` is a key of WIDTHS.
+    one of the page `name` that matches `kind`, a CSS selector. `width` names the width of the window, such as "phone".
     """
     path = book / f"{name}.html"
     place = parsed(path.read_text()).select(kind)[-1]["id"]

@@ -461,9 +461,9 @@ def test_what_a_cell_prints_stays_in_one_piece(project):
 
 
 def test_silent_chapter_is_started_again(project, monkeypatch):
-    """If a chapter computes nothing for SILENT seconds, a build stops the chapter, and starts it again.
+    """If a chapter computes nothing for some time, here five seconds, a build stops the chapter, and starts it again.
 
-    After STARTS starts of the chapter, here two, the build fails with a ChapterError. Of two chapters, "waits" computes
+    After some starts of the chapter, here two, the build fails with a ChapterError. Of two chapters, "waits" computes
     nothing in its first start only, and "silent" in each start. `project` is the folder of a small project.
     """
     monkeypatch.setattr(execute, "SILENT", 5.0)  # a kernel that starts may wait for the disk for a second or two
@@ -478,7 +478,7 @@ def test_silent_chapter_is_started_again(project, monkeypatch):
 
 
 def test_process_that_computes_is_not_silent(monkeypatch):
-    """`execute.wait` does not end a process that computes for longer than SILENT seconds and writes nothing."""
+    """`execute.wait`, which ends idle processes, does not end a process that computes for long and writes nothing."""
     monkeypatch.setattr(execute, "SILENT", 1.0)
     busy = "import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end:\n    pass\n"
     with subprocess.Popen([sys.executable, "-c", busy]) as process:

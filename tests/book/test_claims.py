@@ -1,6 +1,6 @@
-"""Test that each entry of the ledger of claims and errata agrees with what the checks in the chapters find.
+"""Test that the claims and errata in the YAML files of the folder ledger agree with what the checks in chapters find.
 
-Other tests plant faults, in a small ledger or in the code of checks, and show that the faults are noticed.
+Other tests plant faults, in small files of this kind or in the code of checks, and show that the faults are noticed.
 """
 
 import ast
@@ -47,41 +47,42 @@ EACH = pytest.mark.parametrize("key", [entry["id"] for entry in ENTRIES])
 
 @pytest.fixture(scope="session")
 def book_ledger(executed):
-    """Return the ledger of the book, a list of claims and errata, with the results of their checks in the chapters."""
+    """Return the claims and errata from the YAML files in the folder ledger, with the results of their checks."""
     return ledger.read(executed)
 
 
 def entry(found, key):
-    """Return the only entry with the id `key` from the ledger `found`, a list of claims and errata."""
+    """Return the only claim or error in print with the id `key` from `found`, a result of `tools.ledger.read`."""
     (it,) = (entry for entry in found.entries if entry.id == key)
     return it
 
 
 @EACH
 def test_entry_agrees_with_the_chapters(book_ledger, key):
-    """Each entry of the ledger, a list of claims and errata, agrees with what its check in a chapter finds.
+    """Each entry in the YAML files of claims and errata agrees with what its check in a chapter finds.
 
-    The check exists, its recorded result and numbers are those of the entry, and the fields of the entry are valid.
-    `key` is the id of the entry.
+    The check exists, its recorded result and numbers are those of the entry, and the fields of the entry have allowed
+    values. `key` is the id of the entry.
     """
     assert ledger.disagreements(book_ledger, entry(book_ledger, key)) == []
 
 
 def test_entries_were_read_since_their_checks_changed(book_ledger):
-    """No entry of the ledger of claims and errata, and no check of an entry, has changed since they were last compared.
+    """No claim or erratum in the folder ledger, and no check of one, has changed since a person last compared the two.
 
-    When a person has compared an entry with its check, a digest of both is written to the file ledger/lock. If it
+    After this comparison, a digest of the claim or erratum and its check is written to the file ledger/lock. If it
     differs from the present digest, a person must compare again, and run `python -m tools.ledger lock`. Each digest in
-    the file belongs to an entry.
+    the file belongs to a claim or erratum.
     """
     assert ledger.unread(book_ledger) == []
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """The ledger has an entry for each result that a chapter records, and for each statement of Poulsen's report in it.
+    """The ledger has an entry for each statement of Poulsen's report in the book, and for each recorded result.
 
-    The ledger is a list of claims and errata, and the statements are those with a number in the report. No two entries
-    have the same id.
+    The ledger is two YAML files, which list claims and errata. The statements are those that a chapter states and that
+    have a number in the report, and the results are those of the checks in the chapters. No two entries have the same
+    id.
     """
     assert ledger.strangers(book_ledger) == []
 
@@ -90,7 +91,7 @@ def test_nothing_is_missing_and_nothing_double(book_ledger):
     "key", [*(f"{kind}-{number}" for kind, all_ in NUMBERED.items() for number in all_), *IN_THE_NOTES]
 )
 def test_numbered_statement_has_an_entry(key):
-    """Each numbered statement of Poulsen's report or the lecture notes has an entry in the ledger of claims and errata.
+    """Each numbered statement of Poulsen's report or the lecture notes has an entry in the YAML file of claims.
 
     Equations, algorithms and figures are statements, too. `key` is the id of the entry, such as "lemma-4-1".
     """
@@ -98,9 +99,9 @@ def test_numbered_statement_has_an_entry(key):
 
 
 def test_artifact_appendix_names_checks():
-    """Each main result in ARTIFACT-APPENDIX.md names an entry of the ledger and the chapter that checks this entry.
+    """Each main result in ARTIFACT-APPENDIX.md names its entry in the YAML files of claims and errata, and a chapter.
 
-    There are at least five main results.
+    The chapter is the one that checks the entry. There are at least five main results.
     """
     rows = re.findall(r"`notebooks/([\w-]+)\.ipynb` \| `([\w-]+)` \|", (ROOT / "ARTIFACT-APPENDIX.md").read_text())
     checked = {entry["id"]: entry["cell"].partition("#")[0] for entry in ENTRIES if "cell" in entry}
@@ -109,7 +110,7 @@ def test_artifact_appendix_names_checks():
 
 
 def test_findings_are_computed():
-    """No cell of a chapter calls `claims.record` with a constant such as True: each recorded result is computed."""
+    """No cell of a chapter calls `claims.record`, which stores a check's result, with a constant such as True."""
     trees = [dataflow.tree_of(cell.source) for chapter in chapters() for cell in code_cells(nbformat.read(chapter, 4))]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     records = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "record"]
@@ -120,9 +121,9 @@ def test_findings_are_computed():
 
 @pytest.fixture(scope="module")
 def sound_project(tmp_path_factory):
-    """Write a small project with one executed chapter and a correct ledger of claims and errata, and return its folder.
+    """Write a small project with one executed chapter and correct files of claims and errata, and return its folder.
 
-    The ledger has two entries, which the chapter checks: a true statement, and an error in print.
+    The files have one entry each, which the chapter checks: a true statement, and an error in print.
     """
     tmp_path = tmp_path_factory.mktemp("sound")
     for folder in ("notebooks", "egm", "ledger", "tests"):
@@ -170,9 +171,10 @@ def edit(file, old, new):
 
 
 def complaints(project):
-    """Execute the changed chapters in the folder `project`, and return all faults of the project's ledger as texts.
+    """Execute the changed chapters in the folder `project`, and return all faults of its claims and errata as texts.
 
-    If a statement or its check has changed since they were last compared, the text is "<id of the entry> changed".
+    It is a fault, for instance, if the result of a claim differs from that of its check. If a claim or its check has
+    changed since they were last compared, the text is "<id of the claim> changed".
     """
     found = ledger.read(execute_all(project), project)
     wrong = [each for entry in found.entries for each in ledger.disagreements(found, entry)]
@@ -180,15 +182,19 @@ def complaints(project):
 
 
 def test_sound_ledger_has_no_complaint(project):
-    """`complaints` finds no fault in the ledger (the list of checked statements) of the small project `project`."""
+    """`complaints`, which compares claims and errata with their checks, finds no fault in a correct project.
+
+    `project` is the folder of a small project, whose files of claims and errata have no mistake.
+    """
     assert complaints(project) == []
 
 
 def test_command_lists_what_changed_until_it_is_accepted(project, monkeypatch, capsys):
-    """`python -m tools.ledger` reports an entry that has changed, and an id in the file ledger/lock without an entry.
+    """`python -m tools.ledger` reports a claim that has changed, and an id in the file ledger/lock without a claim.
 
-    After `python -m tools.ledger lock`, with which a person accepts all entries as they are, it reports nothing. For
-    an unknown argument it ends with the exit code 2. `project` is a small project with a ledger of claims and errata.
+    After `python -m tools.ledger lock`, with which a person accepts all claims as they are, it reports nothing. For
+    an unknown argument it ends with the exit code 2. `project` is the folder of a small project with two entries in
+    the files of claims and errata.
     """
     monkeypatch.setattr(ledger, "ROOT", project)
     edit(project / "ledger" / "claims.yml", "is four", "is five")
@@ -245,10 +251,10 @@ def test_command_lists_what_changed_until_it_is_accepted(project, monkeypatch, c
     ],
 )
 def test_change_in_a_chapter_is_noticed(project, changes, expected):
-    """If a chapter is changed so that it contradicts its ledger of claims and errata, `complaints` reports it.
+    """If a chapter is changed so that it contradicts the files of claims and errata, `complaints` reports it.
 
-    It also reports an entry that must be compared with its check again. Each key of `changes` is a text of the chapter
-    in `project`, which is replaced by its value: for instance, a check is deleted. `expected` has the reports.
+    The function also reports an entry that must be compared with its check again. Each key of `changes` is a text of
+    the chapter in the folder `project`, which is replaced by its value. `expected` has reports that must be made.
     """
     for old, new in changes.items():
         edit(project / "notebooks" / "09-nine.ipynb", old, new)
@@ -269,10 +275,10 @@ def test_change_in_a_chapter_is_noticed(project, changes, expected):
     ],
 )
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
-    """If a cell is changed on which a check depends, `complaints` reports all entries of the ledger with this check.
+    """If a cell is changed on which a check depends, `complaints` reports all claims and errata with this check.
 
-    This holds even if the check finds the same results as before. In the chapter of `project`, a small project with a
-    ledger, the text `old` is replaced by `new`, and `stale` is the list of the expected reports.
+    It does so even if the check finds the same results as before. In the chapter of the small project in the folder
+    `project`, the text `old` is replaced by `new`, and `stale` is the list of the expected reports.
     """
     edit(project / "notebooks" / "09-nine.ipynb", old, new)
     assert complaints(project) == stale
@@ -316,10 +322,10 @@ def test_dependencies_follow_the_names(cells, needed):
 
 
 def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
-    """If the cell "mechanisms" of chapter 3 changes, the digests of the entries whose checks use this cell change.
+    """If the cell "mechanisms" of chapter 3 changes, the digests of the claims whose checks use this cell change.
 
-    The digests of two other entries stay the same. A digest is computed from the statement of an entry and all code of
-    its check.
+    A claim is a statement of Poulsen's report, and its digest is computed from its text and all code of its check. The
+    digests of two other claims stay the same.
     """
     before, after, chapter = ledger.read({}), ledger.read({}), "03-elliptical-gaussian"
     changed = before.code[chapter]["mechanisms"] + "  # another"
@@ -332,7 +338,7 @@ def test_seal_of_an_entry_covers_the_mechanism_of_its_chapter():
 def test_dependencies_have_only_the_imports_in_use():
     """`dataflow.dependencies` returns, of all imports of a chapter, only those that a check needs.
 
-    So another import in the chapter does not change the digest of the check, by which the ledger notices changes.
+    So another import in the chapter does not change the digest by which `tools.ledger` notices a changed check.
     """
     code = {"0": "import numpy as np\nfrom egm.study import claims, plots", "1": "a = np.pi", "2": "claims.record(a)"}
     assert dataflow.dependencies(code, "2") == (["1", "2"], ["from egm.study import claims", "import numpy as np"])
@@ -389,7 +395,7 @@ def test_deleted_cell_is_noticed(project):
     ],
 )
 def test_mistake_in_an_entry_is_noticed(project, file, old, new, complaint):
-    """If an entry of the ledger of claims and errata has a mistake, `complaints` reports it by the text `complaint`.
+    """If an entry in the files of claims and errata has a mistake, `complaints` reports it by the text `complaint`.
 
     A mistake is, for instance, an unknown value, or a contradiction between two fields. The text `old` of the file
     named `file` in the folder ledger is replaced by `new`.
@@ -461,7 +467,7 @@ def test_index_has_everything_that_the_report_numbers(book_ledger):
 
 
 def test_claim_recorded_twice_is_refused(project):
-    """If two cells record a result for the same claim, reading the ledger of claims and errata raises a ValueError."""
+    """If two notebook cells record a result for the same claim, `tools.ledger.read` raises a ValueError."""
     shutil.copy(project / "notebooks" / "09-nine.ipynb", project / "notebooks" / "10-ten.ipynb")
     with pytest.raises(ValueError, match="is recorded twice, in 09-nine#check and in 10-ten#check"):
         ledger.read(execute_all(project), project)
@@ -523,7 +529,7 @@ def shown(monkeypatch):
     ],
 )
 def test_result_follows_from_what_was_computed(shown, truth, result):
-    """`claims.record` derives the result for a claim from the truth of its printed form and of its corrected form.
+    """`claims.record` derives the result for a statement from two truth values: as it is printed, and as corrected.
 
     The result is "holds" if the printed form is true, "holds with correction" if only the corrected form is true, and
     otherwise "does not hold". `truth` has the truth values, and `result` is the expected result. `shown` is the list of
@@ -584,7 +590,7 @@ def unequal_noise(patch):
 
 
 def noise_of_the_data(patch):
-    """Plant a bug: make the noise of `GaussianMechanism` one percent larger in entries with a value above 10.
+    """Plant a bug: make the noise of `GaussianMechanism` one percent larger in coordinates with a true value above 10.
 
     `patch` is pytest's monkeypatch, which undoes the change after the test.
     """
@@ -627,6 +633,7 @@ def too_little_noise(patch):
 def another_scaling(name, power):
     """Return a function that plants an error: the function `name` of egm.scaling then returns sigma**`power`.
 
+    Here sigma are the standard deviations, and a scaling has the numbers by which the coordinates are multiplied.
     The argument of the returned function is pytest's monkeypatch. With this error, a check of a claim about the scaling
     must not find the claim true.
     """
@@ -680,10 +687,10 @@ MUTATIONS = [  # chapter, cell, claim, and a change of texts or of functions tha
 @pytest.mark.filterwarnings("ignore:noise from a numpy Generator")
 @pytest.mark.parametrize(("chapter", "cell", "claim", "mutation"), MUTATIONS)
 def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, claim, mutation):
-    """A check in a chapter finds the result that the ledger states, but not after a fault is planted.
+    """A check in a chapter finds the result that ledger/claims.yml states, but not after a fault is planted.
 
-    The ledger is a list of claims and errata, and `claim` is the id of an entry. Its check is the cell `cell` of the
-    chapter whose file name begins with `chapter`. `mutation` is the fault: a text of the chapter with its replacement,
+    `claim` is the id of a claim in this file. Its check is the cell `cell` of the chapter whose file name begins with
+    `chapter`. `mutation` is the fault: a text of the chapter with its replacement,
     or a function that changes the package.
     """
     (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
@@ -698,7 +705,7 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
 
 
 def test_entries_of_a_kind_have_the_same_fields(book_ledger):
-    """A claim in the ledger, a list of claims and errata, cannot get a field of unknown name: a TypeError is raised.
+    """A `tools.ledger.Claim`, a claim with its result, cannot get a field of unknown name: a TypeError is raised.
 
     The test takes the misspelled field `reslut`.
     """

@@ -64,8 +64,8 @@ def expected(*, alpha=None, d=None, sigma=None, offset=0.0, p="1/n", **setting):
     """Return the numbers that the package computes for a setting, as a dictionary with the explorer's names for them.
 
     `sigma` has the standard deviations of the coordinates. If it is None, they are `d` numbers proportional to
-    j**-`alpha` for j = 1, 2, and so on. The mean of the rows is `offset` standard deviations from the center. `p` and
-    `setting` are the other arguments of `mechanism`.
+    j**-`alpha` for j = 1, 2, and so on. The mean of the rows is `offset` standard deviations from the center. `p` is
+    the clip probability, and `setting` has n, epsilon, delta, the scaling and the distribution of the noise.
     """
     sigma = zipf_sigma(d, alpha) if sigma is None else np.array(sigma, dtype=float)
     found = mechanism(sigma, p=p, offset=offset, **setting)
@@ -553,9 +553,10 @@ def test_every_arrow_key_is_a_step(page, name, typed):
 
 
 def test_figures_have_a_point_for_each_coordinate(page):
-    """The explorer's lines of sigma, of the noise and of the scaling b have one point for each coordinate, in order.
+    """The explorer draws standard deviations, noise and scaling factors as lines with one point for each coordinate.
 
-    The standard deviations sigma fall from coordinate to coordinate, and the scaling factors b rise.
+    The points are in the order of the coordinates. The standard deviations sigma fall from coordinate to coordinate,
+    and the factors b, by which the coordinates are multiplied before clipping, rise.
     """
     type_in(page, **START | {"d": 37})
     figures = page.locator("#egm-explorer figure")
@@ -580,9 +581,9 @@ def points(line):
 def test_gain_is_drawn(page, scaling, alpha):
     """The explorer draws the gain of Lemma 4.1's scaling, and that of the chosen scaling, as curves of 25 points each.
 
-    The gain is the squared noise without scaling over that with the scaling, as a function of the exponent `alpha`,
-    with which the standard deviations fall. A ring marks the present setting, and lies on the curve of the chosen
-    `scaling`.
+    A scaling multiplies the coordinates before clipping and noise. Its gain is the variance of the noise without
+    scaling over that with scaling, as a function of the exponent `alpha`, with which the standard deviations fall. A
+    ring marks the present setting, and lies on the curve of the chosen `scaling`.
     """
     type_in(page, d=5, alpha=alpha)
     page.check(f"#explorer-scaling-{scaling}")
@@ -603,7 +604,8 @@ def test_gain_is_drawn(page, scaling, alpha):
 def test_old_curve_stays_until_the_new_one_is_there(page):
     """While the explorer computes the curve of the gain for a new setting, it still shows the old curve, in gray.
 
-    The gain is the squared noise without scaling over that with scaling.
+    The gain is the variance of the noise without scaling over that with scaling. A scaling multiplies the coordinates
+    before clipping and noise.
     """
     page.locator("#explorer-gains[aria-busy=false]").wait_for()
     page.check("#explorer-scaling-optimal")
@@ -616,7 +618,10 @@ def test_old_curve_stays_until_the_new_one_is_there(page):
 
 
 def test_colors_are_those_of_the_figures(explorer):
-    """The explorer draws the lines of the three scalings in the colors that they have in the figures of the book."""
+    """The explorer draws the lines of the three scalings in the colors that they have in the figures of the book.
+
+    A scaling is a method to choose the factors by which coordinates are multiplied before clipping.
+    """
     for name in SCALINGS:
         color = explorer.evaluate(
             f"getComputedStyle(document.querySelector('#egm-explorer')).getPropertyValue('--line-{name}')"
@@ -882,8 +887,8 @@ def test_address_keeps_the_setting(book, browser, page, clip, sigma):
 def test_address_may_be_old_or_bad(book, browser):
     """The explorer accepts an address without clip probability, offset and noise, and one with bad values.
 
-    An old address lacks these three parameters; it means the clip probability 1/n, no offset, and Gaussian noise. In
-    place of a bad value, the explorer takes the value with which it starts.
+    An old address lacks these three parameters; it means the clip probability 1/n, no offset (distance of the mean from
+    the center), and Gaussian noise. In place of a bad value, the explorer takes the value with which it starts.
     """
     with opened(book, browser, "#alpha=0.5&d=7&n=1000&epsilon=2&delta=1e-5&scaling=optimal") as page:
         truth = expected(alpha=0.5, d=7, n=1000, epsilon=2, delta=1e-5, scaling="optimal")

@@ -47,7 +47,7 @@ def plain(tag):
 
 
 def after(source, patch):
-    """Return the content of the SVG group with the id `patch` in the text `source`, up to the first end of a group.
+    """Return the content of the SVG group with the id `patch` in the text `source`, up to the next closing tag </g>.
 
     The result is "" if there is no such group.
     """

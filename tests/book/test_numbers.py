@@ -54,10 +54,10 @@ def upper_tail(x, weights):
 
 @cache
 def gain(n, d=100):
-    """Return the squared noise without scaling over that with scaling, for standard deviations 1, 1/2, ..., 1/`d`.
+    """Return the noise's variance without scaling over that with scaling, for standard deviations 1, 1/2, ..., 1/`d`.
 
-    The scaling is that of Lemma 4.1 of Poulsen's report. A normal row exceeds the clip norm with probability 1/`n`,
-    where `n` is the number of rows.
+    The scaling, which multiplies the coordinates before clipping, is that of Lemma 4.1 of Poulsen's report. A normal
+    row exceeds the clip norm with probability 1/`n`, where `n` is the number of rows.
     """
     spread = 1 / np.arange(1, d + 1)
     share = spread / spread.sum()
@@ -100,9 +100,10 @@ def local_accuracy(users, beta, epsilon):
 
 
 def chebyshev_ends():
-    """Return the two probabilities p at which the bounds of Chebyshev and of Lemma 4.2 on a quantile are equal.
+    """Return the two probabilities p at which Chebyshev's bound and that of Lemma 4.2 on an upper p-quantile are equal.
 
-    They are the roots of 4 p ln(1/p) = 1 between 0 and 1, the smaller one first. The lemma is one of Poulsen's report.
+    The quantile is that of a normal row's squared norm, and the lemma is from Poulsen's report. The probabilities are
+    the roots of 4 p ln(1/p) = 1 between 0 and 1, the smaller one first.
     """
 
     def crossing(p):
@@ -115,8 +116,8 @@ def ratios_to_rivals(error):
     """Return an array of the errors of egm's method, each divided by the error of the best rival method in a benchmark.
 
     There is one ratio for each setting. The rivals are the methods that never failed, and that know no more of the data
-    than the largest standard deviation or the norm of the mean. `error` is "sample" for the squared error to the mean
-    of the rows, or "population" for that to the true mean.
+    than the range of the mean and either the largest standard deviation or the norm of the mean. `error` is "sample"
+    for the squared error to the mean of the rows, or "population" for that to the true mean.
     """
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):

@@ -220,7 +220,7 @@ def test_interval_is_as_wide_as_the_page_says():
     [(3, 155, 0.1), (3, 400, 0.05), (3, 1200, 0.05), (10, 2200, 0.05), (10, 15_600, 110 / 15_600)],
 )
 def test_rows_that_are_not_seen_are_as_few_as_the_page_says(d, reach, share):
-    """`AdaptiveDataMechanism` notices outlying rows if they are the fraction `share` of all rows, but not if far fewer.
+    """`AdaptiveDataMechanism` notices the fraction `share` of outlying rows, but not always a third of this fraction.
 
     The page about practice states `share` for n sqrt(rho) = `reach`, where n is the number of rows, here with `d`
     columns, and rho the budget. If outlying rows are not noticed, they are clipped, and then the exact sum is outside

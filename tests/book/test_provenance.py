@@ -216,7 +216,7 @@ def test_copy_without_a_repository(project):
 
 
 def test_commit_is_a_link_where_there_is_an_address():
-    """If `provenance.stamp` gets the project's public address, it makes the hash in the provenance box a link.
+    """If `provenance.stamp` gets the project's public address, the commit's hash in the provenance box is a link.
 
     The link leads to the page of the commit on GitHub.
     """

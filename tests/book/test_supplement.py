@@ -107,10 +107,10 @@ def test_chapters_are_executed(files):
 
 
 def test_findings_are_those_of_the_ledger(files):
-    """The file findings.json of the supplement has all entries of the ledger, a list of claims and errata.
+    """The file findings.json of the supplement has all entries of the YAML files with the claims and errata.
 
-    The entries have the order of the ledger. Each entry that a chapter checks has a recorded result. For a claim, the
-    recorded result is the result in the ledger.
+    The entries have the order of these files. Each entry that a chapter checks has a recorded result. For a claim, the
+    recorded result is the result in the YAML file.
     """
     rows = json.loads(files["findings.json"])
     entries = [entry for name in ("ledger/claims.yml", "ledger/errata.yml") for entry in yaml.safe_load(files[name])]

@@ -136,8 +136,8 @@ def test_every_module_without_an_extra_is_imported(installed):
 def test_command_line(installed):
     """With the wheel installed, `egm plan` prints a plan, and `python -m egm sum` makes a release with secure noise.
 
-    The plan says how egm would release the data. A release with secure noise is not only a simulation with NumPy's
-    random numbers.
+    The plan says how egm would release the data. The release itself must state that its noise is not simulated, which
+    means that it is not made of NumPy's random numbers.
     """
     (installed.empty / "sigma.csv").write_text("a,1\nb,0.1\n")
     (installed.empty / "data.csv").write_text("a,b\n" + "0.5,0.05\n" * 20)

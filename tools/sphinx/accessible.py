@@ -1,4 +1,7 @@
-"""Sphinx extension: correct HTML that screen readers would read wrongly, and leave out what no page needs."""
+"""Sphinx extension: correct HTML that screen readers would read wrongly, and remove what no page needs.
+
+Removed are equal anchors of several proofs, links that load fonts early, and a script that draws icons.
+"""
 
 import re
 from pathlib import Path

@@ -190,7 +190,7 @@ class KeepSources(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace each item in the references of a docstring by a paragraph, and each link to an item by its text."""
+        """Replace all entries in a docstring's list of references by paragraphs, and links to them by their texts."""
         for link in list(self.document.findall(addnodes.pending_xref)):
             if SOURCE.match(link["reftarget"]):
                 link.parent.replace(link, link.children)

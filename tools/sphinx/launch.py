@@ -11,8 +11,8 @@ in the repository's root: a folder `.binder` would hide them.
 first import. So the workflow that publishes the book also puts copies of the chapters on the branch `colab`, in a
 folder with the name of the commit. Each copy has an additional first cell (`self_installing`), which installs the
 package at that commit from the project's address, and the other packages that the chapter imports. The cell leaves out
-the extra `book`, which would replace the kernel that Colab runs on. A committed chapter cannot have that cell, because
-no file can hold the hash of the commit that it is in. Folders of earlier commits are kept.
+the optional dependencies `book`, which would replace the kernel that Colab runs on. A committed chapter cannot have
+that cell, because no file can hold the hash of the commit that it is in. Folders of earlier commits are kept.
 
 This module is also the Sphinx extension that puts the links on the pages, and
 
@@ -122,8 +122,8 @@ def write_notebooks(folder: Path, root: Path = ROOT, environ: Mapping[str, str] 
     """Write every chapter as a notebook for Colab that installs egm first, and return the paths of the new files.
 
     The files are written into a subfolder of `folder` with the hash of the last commit as its name. `root` is the main
-    folder of the project, and `environ` may name its public address. Without a public address or a commit, or with
-    uncommitted changes, raise LaunchError.
+    folder of the project, and the environment variables `environ` may contain the project's public address. Without a
+    public address or a commit, or with uncommitted changes, raise LaunchError.
     """
     address, made = repository(root, environ), provenance.commit(root)
     if not (address and made) or made.changed:
