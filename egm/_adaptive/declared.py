@@ -142,7 +142,7 @@ class Declared:
         return isinstance(self.basis, str) and self.basis == "learn"
 
     def _least(self, n: int, d: int) -> float:
-        """Return the least budget with which a search for center and spread may begin, for `n` rows of `d` columns."""
+        """Return the least budget rho of a private search for center and spread, for `n` rows of `d` columns."""
         if self.radius is None:
             return choice.least(n, d, self._sigma_range)
         return least_rho(n, d, self.radius, self._sigma_range[0])

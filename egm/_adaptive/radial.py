@@ -94,7 +94,11 @@ class Radial:
 
     @functools.cached_property
     def _tried(self) -> tuple[Array, Array, Array, Array]:
-        """Return the clip norms that `best` compares, and the three results of `excess` for them."""
+        """Return the clip norms that `best` compares, and three moments of what clipping to each of them removes.
+
+        For a clip norm C they are the means of max(r - C, 0), max(r - C, 0)**2 and max(1 - C / r, 0) over normal rows,
+        where r is the norm of a scaled row. The results are four vectors.
+        """
         C = _CLIP_NORMS * self._norm(5.0)
         return C, *self.excess(C)
 

@@ -83,7 +83,7 @@ _NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartil
 
 
 class Answers(Protocol):
-    """Declare the queries that a search may make about `n` rows with `d` columns.
+    """Declare the queries that a private search for center and spread may make about `n` rows with `d` columns.
 
     `PrivateRows` answers them from private rows and describes what each of them returns; `ExpectedRows` answers them as
     expected for normal rows. `account` records what the queries cost. `diameter` is 2 if a row is replaced, and 1 if

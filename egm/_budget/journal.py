@@ -277,8 +277,9 @@ class Journal:
     def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, _State]]:
         """Begin a transaction on the journal's file by the SQL statement `begin`; yield the connection and the content.
 
-        The content is a `_State`. At the end the transaction is undone unless it was committed. Raise JournalError if
-        the file is not a journal, was changed, or lacks the last charge that this object has seen.
+        The content is a `_State`: the terms of the budget, the recorded costs and their digests. At the end the
+        transaction is undone unless it was committed. Raise JournalError if the file is not a journal, was changed, or
+        lacks the last charge that this object has seen.
         """
         self._status()
         seen = self._seen
@@ -348,9 +349,10 @@ def _digest(*values: Any) -> str:
 
 
 def _content(connection: sqlite3.Connection) -> _State:
-    """Return the content of a budget's journal, which `connection` has opened, as a `_State`.
+    """Return the content of the file of a budget, which `connection` has opened with SQLite, as a `_State`.
 
-    Raise JournalError if the digests or the format are not those of a journal.
+    A `_State` has the terms of the budget, the recorded costs and their digests. Raise JournalError if the digests or
+    the format are not those of a journal.
     """
 
     def pragma(name: str) -> Any:

@@ -155,7 +155,10 @@ def l2_until(delta: float, size: int) -> float:
 
 
 def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:
-    """Draw noise of the law `law` from the NumPy Generator `rng`, with the standard deviations in the array `std`."""
+    """Draw noise of the law `law` from the NumPy Generator `rng`, with the standard deviations in the array `std`.
+
+    `law` is "gaussian" or "l2", whose density falls exponentially with the norm.
+    """
     if law == "gaussian":
         return samplers.simulated_gaussian(std, rng)
     return samplers.simulated_l2(std / math.sqrt(np.size(std) + 1), rng)
@@ -164,7 +167,7 @@ def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Arra
 def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
     """Draw `size` integers of noise from random bits of the operating system, each with the standard deviation `std`.
 
-    `law` is the name of the law of the noise.
+    `law` is "gaussian" or "l2", whose density falls exponentially with the norm.
     """
     if law == "gaussian":
         return samplers.secure_gaussian(std, size)
@@ -174,7 +177,8 @@ def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
 def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> Release:
     """Return the simulated release of `value`: the value plus noise from the NumPy Generator `rng`.
 
-    `law` is the law of the noise, and `std` has the standard deviations, in the shape of the value.
+    `law` is the law of the noise, "gaussian" or "l2" (with a density that falls exponentially with the norm), and `std`
+    has the standard deviations, in the shape of the value.
     """
     return Release(value + simulated_noise(law, std, rng), std, simulated=True, noise_law=law)
 
