@@ -168,9 +168,10 @@ class Contour:
             return (scale if self.upper else -scale) * tail, scale * density
 
     def enclose(self, y: Ball, density: bool = False) -> Ball:
-        """Return a real ball (an interval) that contains the tail or, if `density` is true, the density of Q at `y`.
+        """Return a real ball (an interval) that contains a tail or, if `density` is true, the density of Q at `y`.
 
-        The tail is P[Q > y] if `upper` is true, otherwise P[Q <= y]. `y` is a real ball of numbers >= 0.
+        Q is the generalized chi-square variable of this contour. The tail is P[Q > y] if `upper` is true, otherwise P[Q
+        <= y]. `y` is a real ball of numbers >= 0.
         """
         flint = ball_arithmetic()
         value = self.sums(y)[density]
