@@ -175,7 +175,7 @@ class _Variable:
         return self.laws[mirrored, bits]
 
     def scaled(self, x: float) -> Ball:
-        """Return (x - shift) / 2 ** exponent exactly, as a ball of radius 0; `law` is for the variable scaled in this way."""
+        """Return (x - shift) / 2 ** exponent exactly, as a ball of radius 0 (an interval that contains one number)."""
         flint = ball_arithmetic()
         with flint.ctx.workprec(_EXACT):
             return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent

@@ -162,7 +162,7 @@ class Law:
         return self._side(-1)
 
     def _side(self, sign: int) -> Side:
-        """Return the `Side`, the rule for computing a tail: the upper tail if `sign` is 1, and the lower one if it is -1."""
+        """Return the `Side`, which says how a tail is computed: the upper tail if `sign` is 1, the lower one if -1."""
         negative, positive = self.signs[::sign]
         if positive:
             form = form_of(sign * self.weights if sign < 0 else self.weights, self.dof, self.nc, self.normal)
