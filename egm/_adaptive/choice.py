@@ -164,7 +164,7 @@ def _differ(mean: Array, other: Array, std: Array, p: float) -> bool:
 
 
 def _average(one: Mean, other: Mean) -> Mean:
-    """Return the weighted average with the least noise of two noisy means of the same rows.
+    """Return the weighted average with the least noise of `one` and `other`, two noisy means of the same rows.
 
     A mean is a pair: a vector, and the standard deviation of the noise in each of its entries.
     """

@@ -212,6 +212,7 @@ def _histograms(rows: Array, bounds: Array, center: Array) -> Counts:
     """Return how many of the `rows` x have |x_j - center_j| in each interval between two `bounds`, for each column j.
 
     Row j of the result begins with the number below the first bound, and ends with the number beyond the last bound.
+    `center` has one entry for each column.
     """
     found = np.searchsorted(bounds, np.abs(rows - center).T)
     return np.array([np.bincount(places, minlength=bounds.size + 1) for places in found])

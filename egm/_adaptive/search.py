@@ -114,12 +114,13 @@ class Answers(Protocol):
 
 
 def _pace(n: int, d: int, rho: float, diameter: float) -> float:
-    """Return the factor, below 1, by which one step of the search should multiply the center's distance from the rows.
+    """Return the factor, below 1, by which a step of the search should reduce the center's distance from the rows.
 
-    One candidate is the factor with which many steps together reduce the distance at the least cost. The other one is
-    the smallest factor, of 0.01 or more, for which the noisy mean of one step costs at most 0.5 % of the budget `rho`.
-    The smaller candidate is returned. The number of rows is `n`, and the number of columns is `d`. `diameter` is 2 if a
-    row is replaced, and 1 if a row is added or removed.
+    The search moves a center to the rows by steps with noisy means. One candidate is the factor with which many steps
+    together reduce the distance at the least cost. The other one is the smallest factor, of 0.01 or more, for which the
+    noisy mean of one step costs at most 0.5 % of the budget `rho`. The smaller candidate is returned. The number of
+    rows is `n`, and the number of columns is `d`. `diameter` is 2 if a row is replaced, and 1 if a row is added or
+    removed.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts, diameter) + SURE**2 / 8) / -np.log(parts))]

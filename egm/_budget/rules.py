@@ -283,9 +283,11 @@ def steps_charge(
 ) -> Charge:
     """Check the arguments of `Budget.charge_steps`, and return the cost of all steps together as a `Charge`.
 
-    A step is a release from a Poisson sample with Gaussian noise; their number is `steps`. `total` is the delta of the
-    budget, or None if the total is a rho. `neighbors` is the neighbor relation of the budget. Raise ValueError or
-    TypeError for a wrong argument, and ImportError if dp-accounting is missing.
+    A step is a release from a Poisson sample with Gaussian noise. `steps` is the number of steps, `noise_multiplier`
+    the standard deviation of the noise over the sensitivity, and `sampling_probability` the probability with which a
+    person is in a sample. `total` is the delta of the budget, or None if the total is a rho. `neighbors` is the
+    neighbor relation of the budget. Raise ValueError or TypeError for a wrong argument, and ImportError if
+    dp-accounting is missing.
     """
     multiplier = scalar(functools.partial(between, 1e-3, 1e6), noise_multiplier=noise_multiplier)
     share, number = sampling(sampling_probability, neighbors), count(count=steps)
@@ -535,12 +537,12 @@ class Terms:
         return any(self._fits(charges, excess))
 
     def _fits(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[bool]:
-        """Yield, for each pair (epsilon, delta) from `_losses`, whether the pair is within the total.
+        """Yield, for each pair (epsilon, delta) that `_losses` computes for `charges`, whether it is within the total.
 
-        Each pair holds for all releases together, so one True is enough. If there are several costs, Gaussian noise
-        that egm draws is counted as larger by the factor 1 + `excess`, so that rounding errors do not refuse releases
-        that just fit. egm's mechanisms in fact draw noise that is larger than they say by the factor 1 + `EXCESS`. The
-        noise of `Budget.charge_steps`, which the caller draws, is not larger.
+        `charges` are the costs of releases. Each pair holds for all these releases together, so one True is enough. If
+        there are several costs, Gaussian noise that egm draws is counted as larger by the factor 1 + `excess`, so that
+        rounding errors do not refuse releases that just fit. egm's mechanisms in fact draw noise that is larger than
+        they say by the factor 1 + `EXCESS`. The noise of `Budget.charge_steps`, which the caller draws, is not larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)

@@ -325,8 +325,9 @@ def _row(
 ) -> tuple[list[float], list[str]]:
     """Return the numbers and the labels in one `record`, or raise a FileError that says what is wrong.
 
-    The record has the index `row` in the table, and begins in line number `line` of the file. `names` has the names of
-    all columns, `values` has the indices of the columns with numbers, and `labels` those of the columns with labels.
+    The record has the index `row` in the table, and begins in line number `line` of the file. `text` is the file,
+    `names` has the names of all columns, `values` has the indices of the columns with numbers, and `labels` those of
+    the columns with labels.
     """
     cells = text.cells(line, record)
     place = f"{text.path}: row {row + 1} (line {line})"

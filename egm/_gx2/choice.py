@@ -132,7 +132,10 @@ class _Axis:
 
 
 class _Search:
-    """Search, in doubles, the contour of a tail that needs the least number of nodes for a given relative error."""
+    """Search, in doubles, for the contour with the fewest nodes for a tail of a generalized chi-square variable.
+
+    The tail is an integral along the contour, which shall have a given relative error.
+    """
 
     def __init__(self, law: Law, y: float, upper: bool, goal: float) -> None:
         """Keep the arguments: a tail at the point `y` shall have a relative error of at most exp(-`goal`).

@@ -198,9 +198,10 @@ def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
     """Compute the array that `lost_in_tail` returns, means of the share that a row loses by clipping, from quadratures.
 
-    `pieces` are the quadratures that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`,
-    the point c where the contour crosses the real axis; the array of the nodes minus c; and arrays with the factors of
-    the nodes in the quadrature sum: for the share L, for L^2 and for two further functions, which are not used here.
+    `weights` are the weights of the chi-square variables in the squared norm of the row. `pieces` are the quadratures
+    that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`, the point c where the contour
+    crosses the real axis; the array of the nodes minus c; and arrays with the factors of the nodes in the quadrature
+    sum: for the share L, for L^2 and for two further functions, which are not used here.
     """
     rows = (sums_of_inverses(crossing, shift, np.array(masses[:2]), weights) for crossing, shift, masses in pieces)
     return sum(row.reshape(4, -1) for row in rows)  # type: ignore[return-value]  # of at least one array

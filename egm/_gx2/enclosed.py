@@ -101,15 +101,16 @@ _MOST_BOXES = 3000
 
 @dataclass(frozen=True)
 class Contour:
-    """Hold a hyperbola, the strip around it and the nodes of the trapezoid rule, for the variable Q of a `Law`.
+    """Hold a hyperbola, the strip around it and the nodes of the trapezoid rule, for a variable Q.
 
-    The hyperbola is s(u) = m + rho sin(phi + i u). The angle phi is the middle of `low` and `high`, the least and the
-    largest angle of the strip. The integral of f(u) = F(s(u)) s'(u), where F is the integrand in the docstring of the
-    module, gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u = j `step` for |j| <=
-    `count`, and `bits` is the precision in which they are computed. The integral of |f| is bounded along both edges of
-    the strip, the hyperbolas with the angles `low` and `high`. `Edge.rest` bounds the part with |u| above `ends[0]` on
-    the first edge, and `ends[1]` on the second one; if that bound is not small, the end is moved outwards. Each whole
-    bound is improved until it is at most exp(`level`), or hardly falls any more.
+    `law` holds the parameters of Q, a generalized chi-square variable. The hyperbola is s(u) = m + rho sin(phi + i u).
+    The angle phi is the middle of `low` and `high`, the least and the largest angle of the strip. The integral of f(u)
+    = F(s(u)) s'(u), where F is the integrand in the docstring of the module, gives the upper tail if `upper` is true,
+    and otherwise the lower one. The nodes are u = j `step` for |j| <= `count`, and `bits` is the precision in which
+    they are computed. The integral of |f| is bounded along both edges of the strip, the hyperbolas with the angles
+    `low` and `high`. `Edge.rest` bounds the part with |u| above `ends[0]` on the first edge, and `ends[1]` on the
+    second one; if that bound is not small, the end is moved outwards. Each whole bound is improved until it is at most
+    exp(`level`), or hardly falls any more.
     """
 
     law: Law

@@ -227,7 +227,8 @@ def distinct(values: Array) -> Array:
 def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike = 0.0, shift: ArrayLike = 0.0) -> Law:
     """Check the parameters of a generalized chi-square variable, and return them as a `Law`.
 
-    Raise a ValueError if an argument is outside its range, or if there is neither a weight nor a normal variable.
+    They are those of sum_j weights_j chi2(dof_j, nc_j) + `normal` * Z + `shift`, where Z is standard normal. Raise a
+    ValueError if an argument is outside its range, or if there is neither a weight nor a normal variable.
     """
     law = Law(
         *parameters(weights, dof, nc, signed=True),

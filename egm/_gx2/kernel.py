@@ -359,11 +359,12 @@ def _growth(
 ) -> None:
     """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
-    K is the cumulant function. The nodes are points c + a + i b of a contour. The vector `nodes` has blocks of
-    `_TOGETHER` entries: they begin at 0 for the numbers a, at `_B` for the b, at `_GROWTH` for the real parts of the
-    results, and at `_TURN_OF_GROWTH` for the imaginary parts. In each block only the first `many` entries count.
-    `at` holds what `cross` and `_prepare` have computed for the point c, and `ends` the result of `_prepare`. `beyond`
-    is what the differences of the weights within clusters add to K(c).
+    K is the cumulant function of the distribution whose parameters are in `table`, `normal` and `series`. The nodes are
+    points c + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries: they begin at 0 for the
+    numbers a, at `_B` for the b, at `_GROWTH` for the real parts of the results, and at `_TURN_OF_GROWTH` for the
+    imaginary parts. In each block only the first `many` entries count. `at` holds what `cross` and `_prepare` have
+    computed for the point c, and `ends` the result of `_prepare`. `beyond` is what the differences of the weights
+    within clusters add to K(c).
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -684,9 +685,10 @@ def _scaled_integrals(z: complex) -> tuple[complex, complex]:
 def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> Complex:
     """Compute sum_k sum_j factor_kj / (1 - r_j s_i)^k at every node s_i, for weights that are gathered in groups.
 
-    `amounts[p, k - 1, g]` is the sum of factor_kj e_j^p over the weights j of the group g, where e_j is the relative
-    distance of a weight from the center of its group. `at` holds what `cross` has computed for the point c where the
-    contour crosses the real axis. `shift` has s_i - c for each node, and the result has an entry for each node.
+    r_j is the weight j divided by the largest one; `table` has the r of each group. `amounts[p, k - 1, g]` is the sum
+    of factor_kj e_j^p over the weights j of the group g, where e_j is the relative distance of a weight from the center
+    of its group. `at` holds what `cross` has computed for the point c where the contour crosses the real axis. `shift`
+    has s_i - c for each node, and the result has an entry for each node.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)

@@ -366,9 +366,10 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
 def _near_end(side: Side, log_p: float) -> float:
     """Return the quantile at which a lower tail has the logarithm `log_p`, if `search` has returned 0 for it.
 
-    The tail is proportional to y^(k/2), where y is the quantile divided by the unit of its `Form` (twice the largest
-    weight), and k is the sum of the degrees of freedom. The result is the end of the support if the exact quantile
-    would underflow, or if some weights are so small that the tail may not be such a power (see `is_power`).
+    `side` holds the parameters of the variable. The tail is proportional to y^(k/2), where y is the quantile divided by
+    the unit of its `Form` (twice the largest weight), and k is the sum of the degrees of freedom. The result is the end
+    of the support if the exact quantile would underflow, or if some weights are so small that the tail may not be such
+    a power (see `is_power`).
     """
     form = side.form
     if not is_power(form):

@@ -53,10 +53,10 @@ _ORTHOGONAL = 2.0**-48  # largest norm of U U^T - I, divided by d
 
 @dataclass(frozen=True, eq=False)
 class Unrotated:
-    """Sum the rows of one mechanism that has a basis, and rotate only the sum, as the docstring of this module says.
+    """Sum the clipped rows of a mechanism in the coordinates of the columns, and rotate only the sum along its basis.
 
-    `basis`, `scaling` and `clip_norm` are those of the mechanism. The function `unrotated` makes the objects of this
-    class.
+    `basis`, `scaling` (the multipliers of the coordinates along the basis) and `clip_norm` are those of the mechanism.
+    The docstring of this module describes the method, and the function `unrotated` makes the objects of this class.
     """
 
     basis: Basis

@@ -117,7 +117,7 @@ def _narrow_secure_l2(scale: float, size: int) -> list[int]:
 
 
 def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
-    """Return an array of l2 noise of the scales `scale` whose random variance is too small: a bug.
+    """Return an array of l2 noise of the scales `scale` from `rng`, with a random variance that is too small: a bug.
 
     The variance is a gamma variable, whose shape for m scales is here m / 2 instead of (m + 1) / 2. This function takes
     the place of `egm.samplers.simulated_l2`.
