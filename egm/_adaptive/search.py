@@ -386,7 +386,7 @@ class Search:
         return other
 
     def turn(self, basis: BasisLike, along: Array) -> None:
-        """Use coordinates along `basis` in the queries and the attributes of the search, and measure `sigma` along it.
+        """Use coordinates along `basis` from now on, and measure the standard deviations `sigma` along it by a query.
 
         `along` has a first guess of the standard deviation for each vector of the basis. The attribute `center_std`
         does not change, because its entries are all equal until now, and so would be those along the basis.
@@ -547,9 +547,10 @@ class Search:
     def refine(self, step: str, rho: float) -> None:
         """Move the center to the noisy mean of the rows, at the cost `rho`, and set `center_std`, its standard error.
 
-        The rows are scaled and clipped as in Algorithm 3 of Poulsen's report. The clip norm is so large that clipping
-        does little harm, even if the parts that it removes from all rows point in one direction. The cost is recorded
-        under `step`, the name of this step of the search.
+        Before the mean is taken, the coordinates of the centered rows are multiplied by factors, and the rows are
+        clipped (Algorithm 3 of Poulsen's report). The clip norm is so large that clipping does little harm, even if the
+        parts that it removes from all rows point in one direction. The cost is recorded under `step`, the name of this
+        step of the search.
         """
         b = self.calibrated()
         clip_norm, center_std = Radial(self.sigma, self.center_std, b).best(self.n, self.noise(rho), _LITTLE)

@@ -67,7 +67,7 @@ _uses: set[tuple[int, object]] = set()  # for each use of a journal now: the id 
 
 
 class JournalError(ValueError):
-    """Error for a journal that is damaged, missing, or not the one that was opened.
+    """Error for a journal (the file of a budget) that is damaged, missing, or not the one that was opened.
 
     Such a journal does not show how much of the budget was spent, and so no release is granted.
 
@@ -131,7 +131,7 @@ class Memory:
 
 
 class _State(NamedTuple):
-    """Hold the content of a journal: the terms of the budget, the recorded costs, and the SHA-256 digests.
+    """Hold the content of a journal (the file of a budget): its terms, the recorded costs, and the SHA-256 digests.
 
     `terms` is the row of the SQLite table `terms`, without its column `last`, the last digest. `charges` are the costs
     in the order in which they were recorded. `digests` has the digest of the terms, and then that of each charge.

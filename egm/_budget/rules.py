@@ -736,9 +736,9 @@ def checked(
 
 
 def _one_of(allowed: Sequence[str], **named: object) -> None:
-    """Raise ValueError if the argument in `named` is neither None nor one of the strings in `allowed`.
+    """Raise ValueError if an argument is neither None nor one of the strings in `allowed`.
 
-    The message shows its name and its value.
+    The argument is passed by keyword, and the message shows its name and its value.
     """
     ((name, value),) = named.items()
     if value is not None and not (isinstance(value, str) and value in allowed):

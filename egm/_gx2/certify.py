@@ -175,7 +175,11 @@ class _Variable:
         return self.laws[mirrored, bits]
 
     def scaled(self, x: float) -> Ball:
-        """Return (x - shift) / 2 ** exponent exactly, as a ball of radius 0 (an interval that contains one number)."""
+        """Return (x - shift) / 2 ** exponent exactly, as a ball of radius 0: an interval that contains one number.
+
+        `x` is a value of the variable, whose constant term is `shift`, and 2 ** exponent is the number by which it is
+        divided.
+        """
         flint = ball_arithmetic()
         with flint.ctx.workprec(_EXACT):
             return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent

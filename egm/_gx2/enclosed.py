@@ -180,7 +180,10 @@ class Contour:
             return value + flint.arb(0, self._error(y, density).upper())
 
     def _error(self, y: Ball, density: bool) -> Ball:
-        """Return a bound on the error of `sums` at `y`, for the density if `density` is true, else for the tail."""
+        """Return a bound on the error of a trapezoid sum from `sums` at `y`, for the density or for the tail.
+
+        The sum is that for the density if `density` is true, and otherwise that for the tail.
+        """
         flint = ball_arithmetic()
         with flint.ctx.workprec(BOUND_BITS):
             arb = flint.arb
@@ -201,9 +204,10 @@ class Edge:
     """
 
     def __init__(self, contour: Contour, angle: Ball, y: Ball, density: bool) -> None:
-        """Prepare bounds of the integrand on an edge of the strip: the hyperbola of `contour` with another `angle`.
+        """Prepare bounds of an integrand along the hyperbola of `contour` with another `angle`.
 
-        The integrand is that of the density at `y`, a real ball, if `density` is true, and otherwise that of the tail.
+        This hyperbola is one of the two edges of a strip around the contour. The integrand is that of the density at
+        `y`, a real ball, if `density` is true, and otherwise that of the tail.
         """
         self.law, self.y = contour.law, y
         self.m, self.rho = y * 0 + contour.m, y * 0 + contour.rho
@@ -230,10 +234,10 @@ class Edge:
         return q, q * self.sine, (q * q - 1) * self.cosine**2, (p / self.rho) ** 2
 
     def log_size(self, c: Ball, central: bool = False) -> Ball:
-        """Return an upper bound of log |F| on the hyperbola for all u with cosh u in the interval `c`, a real ball.
+        """Return an upper bound of log |F| on the hyperbola s(u) for all u with cosh u in `c`, an interval (real ball).
 
-        F is the integrand of the tail or, if the edge was made for the density, of the density. The terms of the
-        noncentralities are left out if `central` is true.
+        s(u) is m + rho sin(phi + i u), and F is the integrand of the tail or, if the edge was made for the density, of
+        the density. The terms of the noncentralities are left out if `central` is true.
         """
         low, high = c.lower(), c.upper()
         length = ((abs(self.m) + self.rho * self.sine * high) ** 2 + (self.rho * self.cosine * high) ** 2).sqrt()

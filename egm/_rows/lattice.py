@@ -191,7 +191,7 @@ class Lattice:
 
     @property
     def _most(self) -> int:
-        """Return a number of rows for which the sum of their integer vectors surely fits into 64-bit integers."""
+        """Return a number of rows whose vectors of integers surely have a sum that fits into 64-bit integers."""
         return self.unrotated.most if self.unrotated else _MOST
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:

@@ -88,7 +88,7 @@ class Unrotated:
 
     @property
     def most(self) -> int:
-        """Return a number of rows for which the sum of their integer vectors surely fits into 64-bit integers."""
+        """Return a number of rows whose vectors of integers surely have a sum that fits into 64-bit integers."""
         return 1 << min(self._spare, 20)
 
     @property
