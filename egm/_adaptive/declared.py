@@ -188,12 +188,12 @@ class Declared:
         return None if self.basis is None or self._learns else as_basis(self.basis, d)
 
     def _require_enough(self, d: int) -> None:
-        """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.
+        """Raise a ValueError if `rho` is too small for a private search to find center and spread of `d` columns.
 
-        Without declared ranges of the columns, `rho` is too small if it is less than ``least_rho(d)``. With declared
-        ranges nothing is raised, because rows can then be summed without a search. The message names two ways out, each
-        enough by itself: a larger rho for the same n, unless it is larger than any rho that a mechanism accepts, and a
-        larger n for the same rho.
+        The search has to be reliable. Without declared ranges of the columns, `rho` is too small if it is less than
+        ``least_rho(d)``. With declared ranges nothing is raised, because rows can then be summed without a search. The
+        message names two ways out, each enough by itself: a larger rho for the same n, unless it is larger than any rho
+        that a mechanism accepts, and a larger n for the same rho.
         """
         least = self._least_declared(d)
         if self.ranges is None and self.rho < least:

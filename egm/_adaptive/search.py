@@ -436,7 +436,8 @@ class Search:
     def far(self) -> float:
         """Return n times the epsilon with which `reweigh` draws a private quantile of the norms of n rows.
 
-        By this quantile, `reweigh` sees whether tails are long. A larger epsilon makes the quantile more accurate.
+        By this quantile, `reweigh` sees whether the distribution of the rows has long tails. A larger epsilon makes the
+        quantile more accurate.
         """
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
@@ -532,10 +533,10 @@ class Search:
     def calibrated(self) -> Array:
         """Multiply `sigma` and `center_std` by one measured factor; return the scaling b of the rows, shape (d,).
 
-        The scaling is computed first, from `sigma` and `center_std` without this factor. Then the search asks for the
-        median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by the median that follows
-        from `sigma` and `center_std`. The query costs very little, and the factor matters because the clip norm depends
-        on it.
+        Coordinate j of a row is multiplied by b_j before the row is clipped. The scaling is computed first, from
+        `sigma` and `center_std` without this factor. Then the search asks for the median of ||b (x - center)|| over the
+        rows x. The factor is the noisy answer divided by the median that follows from `sigma` and `center_std`. The
+        query costs very little, and the factor matters because the clip norm depends on it.
         """
         b = scaling.optimal(self.spread(), 0.05)
         expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))

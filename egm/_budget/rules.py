@@ -677,7 +677,10 @@ def _is_pure(charge: Charge) -> bool:
 
 
 def _is_l2(charge: Charge) -> bool:
-    """Return whether a release of the cost `charge` has l2 noise, the only noise for which no bound of rho is known."""
+    """Return whether a release of the cost `charge` has l2 noise, the only noise for which no bound of rho is known.
+
+    The density of l2 noise falls exponentially with the norm.
+    """
     return charge.rho == math.inf
 
 

@@ -446,7 +446,10 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
 
 
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
-    """Return the least number of rows of `d` columns for which the budget of `mechanism` is enough for its search."""
+    """Return the least number of rows of `d` columns for which the budget of `mechanism` is enough.
+
+    The mechanism is an AdaptiveDataMechanism, whose budget must pay for a private search for center and spread.
+    """
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
 

@@ -31,8 +31,8 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
     """Choose a contour by which about `bits` bits of a tail at `y` are certain; `law` holds the parameters.
 
-    `y` is a real ball (an interval) of numbers >= 0. The tail is the upper one if `upper` is true, otherwise the lower
-    one. An ArithmeticError is raised if no contour is found.
+    They are those of a generalized chi-square distribution. `y` is a real ball (an interval) of numbers >= 0. The tail
+    is the upper one if `upper` is true, otherwise the lower one. An ArithmeticError is raised if no contour is found.
     """
     flint = ball_arithmetic()
     with np.errstate(all="ignore"):

@@ -117,7 +117,7 @@ class Crossing:
     def x(self) -> float:
         """Return the x for which the point c of this crossing is the saddle point of exp(K(s) - s x) / s.
 
-        It is K'(c) - 1/c.
+        It is K'(c) - 1/c, where K is the cumulant function.
         """
         return (self.drift - 1) / self.c
 

@@ -125,8 +125,9 @@ def calibrate(mechanism: Any, size: int) -> float:
     """Check epsilon, delta and the argument `noise` of `mechanism`, and return the noise multiplier.
 
     The noise multiplier is the smallest standard deviation of the noise, in each of `size` coordinates, that suffices
-    for a query of sensitivity 1. If `noise` is "best", the law with the smaller multiplier is taken. The function
-    stores four fields in `mechanism`: `epsilon` and `delta` as floats, the law `noise_law`, and `size` as `noise_size`.
+    for a query of sensitivity 1. If `noise` is "best", Gaussian or l2 noise is taken, whichever has the smaller
+    multiplier; above the epsilon that `l2_until` returns it is Gaussian noise. The function stores four fields in
+    `mechanism`: `epsilon` and `delta` as floats, the law `noise_law`, and `size` as `noise_size`.
     """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)

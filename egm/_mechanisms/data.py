@@ -1014,9 +1014,9 @@ class GaussianDataMechanism(Mechanism):
         `drawn` has the noise for the sum, and then for each product whose weight is not 0. The sum, the products and
         the noise are in multiples of `unit`.
 
-        The estimate is in the units of the data: the noisy sum divided by the scaling, plus the center times the noisy
-        number of rows, or times `n` if that number is public. The noisy counts are in a dictionary with the keys
-        "count" and "clipped", each only if its weight is not 0.
+        The estimate is in the units of the data: the noisy sum divided by the multipliers `b`, plus the center times
+        the noisy number of rows, or times `n` if that number is public. The noisy counts are in a dictionary with the
+        keys "count" and "clipped", each only if its weight is not 0.
         """
         d = self.sigma.size
         joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]

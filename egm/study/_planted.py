@@ -138,8 +138,8 @@ def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) ->
 def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: Any) -> Iterator[Any]:
     """Call the function `right` on each block of `source` by itself, and yield its results: a bug.
 
-    So rows of one person in two blocks are not put together. `right` is `egm._rows.people.gathered`, whose place this
-    function takes; further arguments, `given`, are passed on to it.
+    `source` yields blocks of rows, sorted by person. So rows of one person in two blocks are not put together. `right`
+    is `egm._rows.people.gathered`, whose place this function takes; further arguments, `given`, are passed on to it.
     """
     for block in source:
         yield from right([block], *given)
