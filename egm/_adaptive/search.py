@@ -372,8 +372,8 @@ class Search:
     def in_columns(self) -> Search | None:
         """Return a copy of this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        The copy is for a release without the basis. Its standard deviations are those that the method `learned` kept
-        for this. The copy shares `rows` with this search, and `rows` now answers about the columns. Call
+        The copy is for a release without the basis. Its standard deviations are those of the columns, which the method
+        `learned` has kept. The copy shares `rows` with this search, and `rows` now answers about the columns. Call
         ``rows.turn(basis)`` before this search is used again.
         """
         if self.columns is None:

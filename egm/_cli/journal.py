@@ -71,8 +71,8 @@ def _existing(path: str) -> Budget:
 def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> None:
     """Record the cost of a release by `mechanism` in `budget`, with the label in `args`; do nothing without a budget.
 
-    With the option --sample the cost is that of a release from a sample. This is to be called before data are read.
-    Raise a `Mistake` if the cost does not fit into the budget.
+    With the option --sample the cost is that of a release from a sample. The function must be called before private
+    data are read. Raise a `Mistake`, an error of the user, if the cost does not fit into the budget.
     """
     if budget is None:
         return

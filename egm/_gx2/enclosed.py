@@ -275,11 +275,11 @@ class Edge:
         return total.upper()
 
     def integral(self, end: float, enough: Ball) -> Ball:
-        """Return a bound on the integral of |f| over u >= 0, where f(u) is the integrand along the hyperbola.
+        """Return a bound on the integral of |f| over u >= 0, where f(u) is the integrand along this edge.
 
-        First `end` is increased until the bound that the method `rest` gives for u > `end` is small; it is a part of
-        the result. Then the intervals of u up to `end` are halved until the whole bound is at most `enough`, or hardly
-        falls any more.
+        The edge is a hyperbola with the real parameter u. First `end` is increased until the bound that the method
+        `rest` gives for u > `end` is small; it is a part of the result. Then the intervals of u up to `end` are halved
+        until the whole bound is at most `enough`, or hardly falls any more.
         """
         arb = ball_arithmetic().arb
         center = self.log_size(arb(1)).exp() * self.rho * self.cosine
