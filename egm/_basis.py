@@ -366,7 +366,7 @@ def as_basis(basis: object, d: int) -> BasisLike:
 
 
 def _require_size(size: int, d: int) -> None:
-    """Raise a ValueError if `size`, the number of entries of each vector of a basis, is not the number of columns."""
+    """Raise a ValueError if `size`, the number of entries of a vector of a basis, is not `d`, the number of columns."""
     if size != d:
         raise ValueError(f"basis must have the {d} entries of sigma in each of its vectors, got {size}")
 

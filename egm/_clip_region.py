@@ -83,8 +83,10 @@ def _descended(
 ) -> tuple[Array, float]:
     """Search once, from the semi-axes `start`, for the semi-axes of least expected squared error.
 
-    Return the changes of the logarithms of the semi-axes, shape (d,), and the relative decrease of the error. All
-    arguments are those of `best_axes`.
+    Return the changes of the logarithms of the semi-axes, shape (d,), and the relative decrease of the error.
+    ``noise(axes)`` returns the total variance of the noise, and its derivative with respect to the sum of the squared
+    semi-axes. Rows are normal: `n` is their number, factor * `sigma` are their standard deviations, each factor in
+    `factors` with equal probability, and `offset` is the mean minus the center.
     """
     pace = start / np.linalg.norm(start)
     down = np.log(_LEAST_NORM * min(factors) * np.linalg.norm(sigma / start))

@@ -93,10 +93,10 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
 def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> Array:
     """Return the weights w of the scaling with the least noise, one for each group of equal standard deviations.
 
-    w is (b sigma)**2 for a column of the group with the scaling b, and the sum of `count` * w is 1. All arrays have one
-    entry for each group. `count` has the number of columns in each group, which may be a fraction if a few groups stand
-    for very many columns. `share` is proportional to the standard deviations, and ``sum(count * share)`` is 1. The
-    iteration begins at `start`, and a row is clipped with the probability `p`.
+    w is (b sigma)**2 for a column of the group with the standard deviation sigma and the multiplier b, and the sum of
+    `count` * w is 1. All arrays have one entry for each group. `count` has the number of columns in each group, which
+    may be a fraction if a few groups stand for very many columns. `share` is proportional to the standard deviations,
+    and ``sum(count * share)`` is 1. The iteration begins at `start`, and a row is clipped with the probability `p`.
     """
     log_weights, best = np.log(start), (np.inf, start)
     iterates: deque[Array] = deque(maxlen=_WINDOW)
@@ -180,9 +180,9 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
     """Bound how far the logarithm of a scaling's noise factor is above its minimum, from two shares of each coordinate.
 
-    `noise_share` has the share tau of each coordinate in the variance of the noise. Let pi be its share in the squared
-    norm of a row at the clipping radius; `ratio` is pi / tau. The bound is log(1 + sum((pi - tau)**2 / tau)). It is
-    accurate even if pi and tau nearly agree.
+    The noise factor is proportional to the total variance of the noise. `noise_share` has the share tau of each
+    coordinate in the variance of the noise. Let pi be its share in the squared norm of a row at the clipping radius;
+    `ratio` is pi / tau. The bound is log(1 + sum((pi - tau)**2 / tau)). It is accurate even if pi and tau nearly agree.
     """
     return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 

@@ -26,9 +26,9 @@ def coins(size: int, probability: float) -> NDArray[np.bool]:
 
 
 def half_gamma(twice: int, size: int) -> Array:
-    """Draw `size` numbers from the gamma distribution with the shape `twice` / 2 and the scale 1, securely.
+    """Draw `size` numbers from the gamma distribution with the shape `twice` / 2 and the scale 1.
 
-    The relative error of each draw is below 37 * 2**-53.
+    The draws are made from random bits of the operating system. The relative error of each draw is below 37 * 2**-53.
     """
     drawn = _exponentials(size * (twice // 2)).reshape(size, twice // 2)
     if twice % 2:  # an exponential variable times the squared sine of a random angle has the shape 1/2
@@ -38,9 +38,10 @@ def half_gamma(twice: int, size: int) -> Array:
 
 
 def _exponentials(size: int) -> Array:
-    """Draw `size` standard exponential variables, securely, each with a relative error of at most 11 * 2**-53.
+    """Draw `size` standard exponential variables, each with a relative error of at most 11 * 2**-53.
 
-    The bound does not hold for a variable below 2**-74, which is drawn with a probability of about 2**-74.
+    The draws are made from random bits of the operating system. The bound does not hold for a variable below 2**-74,
+    which is drawn with a probability of about 2**-74.
     """
     uniform, below = _uniforms(size)
     return np.where(below, -np.log(uniform), -np.log1p(-uniform))

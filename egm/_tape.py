@@ -32,7 +32,7 @@ Asked: TypeAlias = tuple[tuple[Law, float, int], ...]
 class Tape(np.random.Generator):
     """Replace the random generator in a release: return prescribed numbers, and record which noise is asked for.
 
-    `replay` learns in this way how a release depends on its noise. `noises` has the prescribed numbers in their order,
+    So `egm.audit.replay` learns how a release depends on its noise. `noises` has the prescribed numbers in their order,
     and `gammas` those in place of gamma variables, the random variances of l2 noise. If there are too few, a noise is
     zero and a gamma variable is its mean. `asked` has a tuple for each noise: its law, its scale, and the index (from
     1) of its gamma variable, or 0 if it has none. `shapes` has the shape parameters of the gamma variables. `secure`
@@ -86,7 +86,10 @@ class Tape(np.random.Generator):
         return self._next("laplace", loc, scale, size)
 
     def standard_normal(self, *size: Any, **named: Any) -> Any:
-        """Return the next prescribed numbers, in the shape `size`, in place of standard normal noise, and record it."""
+        """Return the next prescribed numbers, in the shape `size`, in place of standard normal noise.
+
+        The law and the scale of this noise are recorded for each number.
+        """
         return self.normal(0.0, 1.0, *size, **named)
 
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[int], list[int]]:
@@ -118,7 +121,10 @@ _UNKNOWN = frozenset(name for name in dir(np.random.Generator) if not name.start
 
 
 def _cannot(drawn: str) -> ValueError:
-    """Return the error for a release that draws by other functions than `replay` knows; `drawn` says how it draws."""
+    """Return the error for a release that draws random numbers by functions for which there is no substitute.
+
+    `egm.audit.replay` replaces the functions that draw noise; `drawn` says by which other one the release draws.
+    """
     return ValueError(
         "release must draw all its noise by normal, laplace or standard_normal of its rng, or by the samplers of egm "
         f"for Gaussian, Laplace or l2 noise; it used {drawn}"
@@ -126,9 +132,9 @@ def _cannot(drawn: str) -> ValueError:
 
 
 def _refuse(drawn: str) -> Callable[..., Any]:
-    """Return a function that raises ValueError, to replace a source of randomness that `replay` does not allow.
+    """Return a function that raises ValueError, to replace a source of random numbers that a release may not use.
 
-    `drawn` is the name of this source in the message.
+    `drawn` is the name of the source in the message.
     """
 
     def refuse(*_: Any) -> Any:
@@ -147,8 +153,9 @@ def played(
 
     Where `noises` has too few numbers, the noise is zero. `gammas` has the numbers in place of gamma variables (random
     variances); by default each is replaced by its mean. `release` gets a substitute for `rng`; if `rng` is None, it
-    gets None, and the secure samplers are replaced. Three results are returned: the release, shape (k,); a tuple
-    `Asked`, with an entry for each noise; and a tuple with the shape parameters of the gamma variables that were drawn.
+    gets None, and the secure samplers are replaced. Three results are returned: the release, shape (k,); a tuple with
+    the law, the scale and the gamma variable of each noise; and a tuple with the shape parameters of the gamma
+    variables that were drawn.
     """
     tape = Tape(noises, gammas, rng is None)
     with (
@@ -197,7 +204,9 @@ def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, A
 def _factors(asked: Asked, shapes: tuple[float, ...], drawn: list[Array], size: int) -> Array:
     """Return the factors that turn normal noise into l2 noise (1 for other noise), in the shape (size, len(asked)).
 
-    `drawn` has, for each gamma variable, a vector of `size` draws, and `shapes` has its shape parameter.
+    l2 noise is normal noise times sqrt(g / k), where g is a gamma variable with the shape parameter k. `drawn` has, for
+    each gamma variable, a vector of `size` draws, and `shapes` has its shape parameter. asked[j] has the index (from 1)
+    of the gamma variable of noise j, or 0.
     """
     factors = [np.ones(size), *(np.sqrt(each / shape) for each, shape in zip(drawn, shapes, strict=True))]
     return _columns([factors[own] for _, _, own in asked], size)

@@ -74,7 +74,7 @@ def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
 
 
 def _cost(n: int) -> float:
-    """Return the cost rho of the noisy median of the distances of `n` rows from a center."""
+    """Return the cost rho, in zCDP, of the noisy median of the distances of `n` rows from a center."""
     return (SURE / n) ** 2 / 8
 
 
@@ -110,30 +110,33 @@ def released(
 
 
 def clipped(rows: Answers) -> LastRound:
-    """Release the mean of standardized `rows` that are clipped to their ranges, and return it as a `LastRound`.
+    """Release the mean of standardized rows whose entries are cut to [-1, 1], and return it as a `LastRound`.
 
-    The mean costs the whole budget or, if a noisy number of rows was asked for, all that is left of the budget.
+    The object `rows` answers private queries about the rows. A `LastRound` has the mean and describes its error. The
+    mean costs the whole budget or, if a noisy number of rows was asked for, all that is left of the budget.
     """
     return _in_ranges(rows, rows.within("sum", rows.account.base))
 
 
 def _error(rows: Answers) -> float:
-    """Return the expected squared error of the sum of the `rows`, clipped to their ranges, in standardized units.
+    """Return the expected squared error of the sum of rows that are clipped to the declared ranges of the columns.
 
-    The sum is computed from the weighted average of two noisy means of the clipped rows. The first one has been asked
-    for already, and the second one is assumed to cost all that is left of the budget.
+    The unit of each column is half of its range, and the object `rows` answers private queries. The sum is computed
+    from the weighted average of two noisy means of the clipped rows. The first one has been asked for already, and the
+    second one is assumed to cost all that is left of the budget.
     """
     return rows.diameter**2 / 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.base)
 
 
 def _pays(search: Search, first: Mean, radius: float) -> bool:
-    """Return whether `search` promises a far smaller error than no search, and a second mean agrees with `first`.
+    """Return whether a private search for center and spread is worth its cost, and a second mean agrees with `first`.
 
-    `first` is the noisy mean of the rows with entries cut to their ranges; the search begins there. Without a search,
-    only such means are released. `radius` is a noisy median of the distances of the rows from `first`, and the error of
-    the search is forecast for normal rows with this median. The second mean is that of the rows clipped to a ball
-    around `first`, whose radius is the best clip norm for normal rows. It agrees with `first` if noise explains the
-    distance between the two. If the result is true, the center of the search has moved to the second mean.
+    `first` is the noisy mean of the rows with entries cut to their ranges, at which `search` begins. The search is
+    worth its cost if its forecast error is far smaller than that of another mean of these cut rows, which is released
+    without a search. The forecast is for normal rows whose distances from `first` have the median `radius`, a noisy
+    one. The second mean is that of the rows clipped to a ball around `first`, whose radius is the best clip norm for
+    normal rows. It agrees with `first` if noise explains the distance between the two. If the result is true, the
+    center of the search has moved to the second mean.
     """
     rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)
@@ -161,7 +164,7 @@ def _differ(mean: Array, other: Array, std: Array, p: float) -> bool:
 
 
 def _average(one: Mean, other: Mean) -> Mean:
-    """Return the weighted average with the least noise of two noisy means of the same rows.
+    """Return the weighted average with the least noise of `one` and `other`, two noisy means of the same rows.
 
     A mean is a pair: a vector, and the standard deviation of the noise in each of its entries.
     """
@@ -170,10 +173,11 @@ def _average(one: Mean, other: Mean) -> Mean:
 
 
 def _in_ranges(rows: Answers, found: Mean) -> LastRound:
-    """Return the result of a release without a search, in which rows are only clipped to the ranges of the columns.
+    """Return the result of a release without a search for center and spread: rows are only clipped to their ranges.
 
     `found` is a pair: the noisy mean of the standardized and clipped `rows`, which is released, and the standard
-    deviation of the noise in each of its entries. The result is a `LastRound`, as after a search.
+    deviation of the noise in each of its entries. The result is a `LastRound`, which has the mean and describes its
+    error.
     """
     mean, std = found
     zero, one = np.zeros(rows.d), np.ones(rows.d)

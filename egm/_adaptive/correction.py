@@ -84,8 +84,9 @@ def correct(parts: Array, noise: Array, chance: Array) -> Correction:
     The vector `parts` is the noisy sum of what clipping removes, and `noise` has the standard deviations of its noise.
     If the distribution of the rows is symmetric around a center that is known only approximately, the sum without noise
     has the standard deviations `chance`. An entry of `parts` that is larger than two of these standard deviations shows
-    that the column is skewed. Then some long rows also lose what is beyond the norm up to which it is measured. The
-    result, a `Correction`, has the shares, from 0 to 1, and estimates of what is still missing.
+    that the column is skewed. Then some rows are probably longer than the second clip norm, up to which `parts` is
+    measured, and lose still more. The result, a `Correction`, has the shares, from 0 to 1, and estimates of what is
+    still missing.
     """
     deviations = max(_CLEAR[0], math.sqrt(2 * math.log(parts.size)) + _CLEAR[1])
     clear = np.abs(parts) > deviations * noise

@@ -142,7 +142,7 @@ class Declared:
         return isinstance(self.basis, str) and self.basis == "learn"
 
     def _least(self, n: int, d: int) -> float:
-        """Return the least budget with which a search for center and spread may begin, for `n` rows of `d` columns."""
+        """Return the least budget rho of a private search for center and spread, for `n` rows of `d` columns."""
         if self.radius is None:
             return choice.least(n, d, self._sigma_range)
         return least_rho(n, d, self.radius, self._sigma_range[0])
@@ -188,12 +188,12 @@ class Declared:
         return None if self.basis is None or self._learns else as_basis(self.basis, d)
 
     def _require_enough(self, d: int) -> None:
-        """Raise a ValueError if `rho` is too small for the search to find center and spread of `d` columns reliably.
+        """Raise a ValueError if `rho` is too small for a private search to find center and spread of `d` columns.
 
-        Without declared ranges of the columns, `rho` is too small if it is less than ``least_rho(d)``. With declared
-        ranges nothing is raised, because rows can then be summed without a search. The message names two ways out, each
-        enough by itself: a larger rho for the same n, unless it is larger than any rho that a mechanism accepts, and a
-        larger n for the same rho.
+        The search has to be reliable. Without declared ranges of the columns, `rho` is too small if it is less than
+        ``least_rho(d)``. With declared ranges nothing is raised, because rows can then be summed without a search. The
+        message names two ways out, each enough by itself: a larger rho for the same n, unless it is larger than any rho
+        that a mechanism accepts, and a larger n for the same rho.
         """
         least = self._least_declared(d)
         if self.ranges is None and self.rho < least:

@@ -74,7 +74,8 @@ class ExpectedRows:
         """Return the expected number of rows, and the standard deviation of the noise that a private answer would have.
 
         The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
-        of the search. What is left becomes `account.base`, the budget of which later steps take shares.
+        of the search for center and spread. What is left becomes `account.base`, the budget of which later steps take
+        shares.
         """
         self.account.spend(step, rho)
         self.account.base = self.account.left
@@ -85,7 +86,7 @@ class ExpectedRows:
 
         `center` is a vector with one entry for each column. `b` is a vector of factors, one for each column, or a
         single factor. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the
-        name of a step of the search.
+        name of a step of the search for center and spread.
 
         A private quantile of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns
         (bounds of intervals, and a point in each interval). By chance it can be smaller than all distances, or larger
@@ -100,7 +101,8 @@ class ExpectedRows:
 
         The approximation is 0.6745 times the root mean square of x_j - center_j. `center` is a vector with one entry
         for each column, and the result has the same shape. The privacy cost `rho` (of zero-concentrated differential
-        privacy) of all medians together is recorded under `step`, the name of a step of the search.
+        privacy) of all medians together is recorded under `step`, the name of a step of the search for center and
+        spread.
 
         A private median of real rows is drawn from `intervals`, the pair of arrays that `log_intervals` returns (bounds
         of intervals, and a point in each interval). By chance it can be smaller than |x_j - center_j| for all rows, or
@@ -120,8 +122,8 @@ class ExpectedRows:
         So the entry is wrong by a typical amount.
 
         The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
-        of the search. If `step` is "locate", the probability that the noise ends this step too early is added to the
-        attribute `failure`.
+        of the search for center and spread. If `step` is "locate", the probability that the noise ends this step too
+        early is added to the attribute `failure`.
         """
         self.account.spend(step, rho)
         self.failure += APART if step == "locate" else 0.0
@@ -142,7 +144,7 @@ class ExpectedRows:
         has the shape (2, d). Its first row is the result of the method `mean`. Its second row is the expected mean of
         the second vectors, without noise. The last result is the standard deviation of the noise that a private answer
         would have in each entry. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
-        `step`, the name of a step of the search.
+        `step`, the name of a step of the search for center and spread.
         """
         first, std = self.mean(step, center, b, clip_norm, rho)
         share = self._radial(center, b).removed(clip_norm, outer)[0] / pairs.factor(clip_norm, outer)
@@ -154,7 +156,7 @@ class ExpectedRows:
         Cutting the entries of single rows is not modeled: the mean of the uncut rows is cut to [-1, 1], and this
         standard deviation is subtracted from each entry, so that the entry is wrong by a typical amount. The privacy
         cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the
-        search.
+        search for center and spread.
         """
         self.account.spend(step, rho)
         std = self.diameter * math.sqrt(self.d / (2 * rho)) / self.n
@@ -167,7 +169,7 @@ class ExpectedRows:
         result is the standard deviation of the noise that a private answer would have in each entry. For such an
         answer, the squares of a row are limited to what is usual for normal rows, times the factor `heavy`, and so the
         noise is proportional to `heavy`. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
-        under `step`, the name of a step of the search.
+        under `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         std = squares_std(self.n, self.d, rho, self.diameter) * heavy
@@ -179,7 +181,7 @@ class ExpectedRows:
         The vector y is (x - center) / spread for a row x. A private answer shortens y to `clip_norm`, which determines
         the noise. Here y is not shortened, and the noise is drawn with a fixed seed. The second result is the standard
         deviation of the noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is
-        recorded under `step`, the name of a step of the search.
+        recorded under `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         covariance = self._second_moments()
@@ -196,7 +198,7 @@ class ExpectedRows:
         so that there are as many numbers as edges. `center` and the factors `b` have one entry for each column. The
         second result is the standard deviation of the noise that a private answer would have in each number. The
         privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
-        the search.
+        the search for center and spread.
         """
         self.account.spend(step, rho)
         beyond = self.n * np.append(self._radial(center, b).tail(edges), 0.0)
@@ -208,7 +210,7 @@ class ExpectedRows:
         The expected number has no noise in it. The second result is the standard deviation of the noise that a private
         answer would have. `center` and the factors `b` have one entry for each column, and `length` is a number. The
         privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
-        the search.
+        the search for center and spread.
         """
         self.account.spend(step, rho)
         return self.n * float(self._radial(center, b).tail(length)), 1 / math.sqrt(2 * rho)

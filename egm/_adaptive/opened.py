@@ -46,7 +46,7 @@ def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]
 def check(X: Any, person: object, declared: Declared) -> None:
     """Raise the errors that a release would raise for the budget, `person`, and the type, shape and names of `X`.
 
-    No row is read.
+    No row is read. `declared` has what the user declared about the rows.
     """
     people.require_person(person, declared.per_person)
     table, shape = people.layout(X, declared.columns, person=person)

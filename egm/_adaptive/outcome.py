@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
     @property
     def center(self) -> Array:
-        """Return the center of the rows that the search found or, without one, the middle of the declared ranges."""
+        """Return the center that a private search found or, without a search, the middle of the declared ranges."""
         return np.asarray(self.middle + self.half * self.found.center)
 
     def estimate(self, n: int, bounds: tuple[Any, Any]) -> Array:

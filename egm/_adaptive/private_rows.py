@@ -1,4 +1,4 @@
-"""Answer the ten queries that the search of `egm.adaptive` may make about private rows, and record their costs.
+"""Answer the ten queries that a search for the center and spread of private rows may make, and record their costs.
 
 No other module of the search sees the rows. The cost of an answer is recorded before the rows are read, in
 zero-concentrated differential privacy (Bun and Steinke 2016). Neighbors are data sets of which one row is replaced or,
@@ -64,7 +64,7 @@ _EXACT = 53  # bits up to which integers, and sums of them, are doubles without 
 
 
 class Account:
-    """Record what each step of the search costs; the exact sum of the costs never exceeds the budget `rho`.
+    """Record what each step of a search for center and spread costs; the sum never exceeds the budget `rho`.
 
     Costs and budget are numbers rho of zero-concentrated differential privacy. The dictionary `spent` has the cost of
     each step by the name of the step. `base` is the budget of which the steps take shares: all of `rho` or, if the
@@ -105,7 +105,7 @@ def log_intervals(low: float, high: float, step: float) -> Intervals:
 
 
 def _squares_norm(d: int) -> float:
-    """Return the norm to which a vector of `d` squares is clipped.
+    """Return the norm to which the vector of the squares of the `d` entries of a standardized row is clipped.
 
     It is 1.3 times the root mean square of the norm of a vector of `d` squares of standard normal numbers.
     """
@@ -183,12 +183,18 @@ def _quietly(
 
 
 def _distances(rows: Array, center: Array, b: Floats) -> Array:
-    """Return the distance ||b (x - center)|| of every row x as an array, shape (n,)."""
+    """Return the distance ||b (x - center)|| of every row x as an array, shape (n,).
+
+    `b` has a factor for each column, or is a single factor.
+    """
     return norms.norms((rows - center) * b)
 
 
 def _number_longer(rows: Array, center: Array, b: Floats, length: float) -> int:
-    """Return the number of rows x with ||b (x - center)|| > length."""
+    """Return the number of rows x with ||b (x - center)|| > length.
+
+    `b` has a factor for each column, or is a single factor.
+    """
     return int(np.count_nonzero(_distances(rows, center, b) > length))
 
 
@@ -196,7 +202,8 @@ def _histogram(rows: Array, bounds: Array, center: Array, b: Floats, side: Liter
     """Return how many rows x have a distance ||b (x - center)|| in each interval between two of the `bounds`.
 
     The first number is that of the rows before the first bound, and the last that of the rows beyond the last bound. A
-    distance equal to a bound is before it if `side` is "left", and beyond it if `side` is "right".
+    distance equal to a bound is before it if `side` is "left", and beyond it if `side` is "right". `b` has a factor for
+    each column, or is a single factor.
     """
     return np.bincount(np.searchsorted(bounds, _distances(rows, center, b), side), minlength=bounds.size + 1)
 
@@ -205,6 +212,7 @@ def _histograms(rows: Array, bounds: Array, center: Array) -> Counts:
     """Return how many of the `rows` x have |x_j - center_j| in each interval between two `bounds`, for each column j.
 
     Row j of the result begins with the number below the first bound, and ends with the number beyond the last bound.
+    `center` has one entry for each column.
     """
     found = np.searchsorted(bounds, np.abs(rows - center).T)
     return np.array([np.bincount(places, minlength=bounds.size + 1) for places in found])
@@ -213,7 +221,8 @@ def _histograms(rows: Array, bounds: Array, center: Array) -> Counts:
 def _clipped_sum(rows: Array, grid: lattice.Lattice, center: Array, b: Array) -> Whole:
     """Return the sum of b (x - center) over the rows x, each clipped and rounded to a vector of integers.
 
-    `grid` defines the clip norm, and the rounding to integer multiples of a small step.
+    `grid` defines the clip norm, and the rounding to integer multiples of a small step. `b` has a factor for each
+    column.
     """
     return grid.sum(rows, center, b)
 
@@ -221,9 +230,10 @@ def _clipped_sum(rows: Array, grid: lattice.Lattice, center: Array, b: Array) ->
 def _sum_of_pairs(rows: Array, grid: lattice.Lattice, center: Array, b: Array, outer: float) -> Whole:
     """Return the sum, over the rows x, of the pairs of vectors into which b (x - center) is divided, in integers.
 
-    `egm._adaptive.pairs` says how a row that is longer than the clip norm of `grid` is divided. A shorter row is the
+    `egm._adaptive.pairs` says how a vector that is longer than the clip norm of `grid` is divided. A shorter one is the
     first vector of its pair, and the second one is zero. `grid` rounds each pair to a vector of 2 d integers, which
-    count multiples of its step, and shortens it if rounding errors have made it longer than the clip norm.
+    count multiples of its step, and shortens it if rounding errors have made it longer than the clip norm. Vectors
+    longer than `outer` are clipped to this norm first, and `b` has a factor for each column.
     """
     scaled = (rows - center) * b
     lengths = norms.norms(scaled)
@@ -237,7 +247,7 @@ def _sum_of_pairs(rows: Array, grid: lattice.Lattice, center: Array, b: Array, o
 def _sum_within(rows: Array, grid: lattice.Lattice) -> Whole:
     """Return the sum of the rows in integers, after their entries have been cut to the range from -1 to 1.
 
-    The integers count multiples of the step of `grid`, to which each row is rounded.
+    The integers count multiples of a small step, to which `grid`, a `Lattice`, rounds each row.
     """
     return grid.sum(np.clip(rows, -1.0, 1.0))
 
@@ -245,7 +255,8 @@ def _sum_within(rows: Array, grid: lattice.Lattice) -> Whole:
 def _sum_of_squares(rows: Array, grid: lattice.Lattice, center: Array, spread: Array, cut: float) -> Whole:
     """Return the sum over the rows x of the vectors min(|x - center| / spread, cut)**2, in integers.
 
-    Each vector is clipped to the norm of `grid`, and rounded to integer multiples of its step.
+    `center` and `spread` have an entry for each column. Each vector is clipped to the norm of `grid`, and rounded to
+    integer multiples of its step.
     """
     return grid.sum(np.minimum(np.abs((rows - center) / spread), cut) ** 2)  # cut first: an overflow reveals a long row
 
@@ -253,8 +264,9 @@ def _sum_of_squares(rows: Array, grid: lattice.Lattice, center: Array, spread: A
 def _sum_of_products(rows: Array, center: Array, spread: Array, clip_norm: float, target: float) -> Array:
     """Return the sum of w w^T over the rows x, where w is a vector of integers for y = (x - center) / spread.
 
-    The vector y is clipped to the norm `clip_norm` and multiplied by target / clip_norm, so that its norm is at most
-    `target`. Then the entries are rounded towards zero, which gives w.
+    `center` and `spread` have an entry for each column. The vector y is clipped to the norm `clip_norm` and multiplied
+    by target / clip_norm, so that its norm is at most `target`. Then the entries are rounded towards zero, which gives
+    w.
     """
     y = (rows - center) / spread
     y *= (target / np.maximum(norms.norms(y), clip_norm))[:, None]
@@ -267,9 +279,9 @@ class PrivateRows:
 
     `X` is an array or, for rows that are read block by block, a `Passes`. Each public method except `turn` and
     `standardize` is a query. Before it reads the rows, it records its cost, a number of zero-concentrated differential
-    privacy, under the name of a step of the search. If `rng` is not None, all randomness comes from this Generator;
-    then the answers are simulations, fit for experiments only. If `middle` and `half` are given, the rows x are
-    standardized to (x - middle) / half.
+    privacy, under the name of a step of the search for center and spread. If `rng` is not None, all randomness comes
+    from this Generator; then the answers are simulations, fit for experiments only. If `middle` and `half` are given,
+    the rows x are standardized to (x - middle) / half.
 
     `diameter` is the largest change of a sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
     because then the number of rows is private, and one is added or removed.
@@ -302,8 +314,8 @@ class PrivateRows:
         """Return the noisy number of rows, and the standard deviation of its noise.
 
         The noisy number, or 2 if it is smaller, becomes the number `n` of all later queries. The privacy cost `rho` (of
-        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search. What is left
-        becomes `account.base`, the budget of which later steps take shares.
+        zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search for center
+        and spread. What is left becomes `account.base`, the budget of which later steps take shares.
         """
         self.account.spend(step, rho)
         self.account.base = self.account.left
@@ -319,7 +331,7 @@ class PrivateRows:
         `center` is a vector with one entry for each column. `b` is a vector of factors, one for each column, or a
         single factor. The quantile is the point of one of the `intervals`, the pair of arrays that `log_intervals`
         returns (bounds of intervals, and a point in each interval). The privacy cost `rho` (of zero-concentrated
-        differential privacy) is recorded under `step`, the name of a step of the search.
+        differential privacy) is recorded under `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         counts = self._total(_histogram, intervals[0], center, b, "left")
@@ -332,7 +344,7 @@ class PrivateRows:
         `center` has one entry for each column, and so has the result. Each median is the point of one of the
         `intervals`, the pair of arrays that `log_intervals` returns (bounds of intervals, and a point in each
         interval). The privacy cost `rho` (of zero-concentrated differential privacy) of all medians together is
-        recorded under `step`, the name of a step of the search.
+        recorded under `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         counts = self._total(_histograms, intervals[0], center)
@@ -345,7 +357,7 @@ class PrivateRows:
         Before the mean is taken, each vector that is longer than `clip_norm` is shortened to this norm. `center` and
         the factors `b` have one entry for each column, and so has the mean; the noise in each entry has the returned
         standard deviation. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`,
-        the name of a step of the search.
+        the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         return self._mean(lambda grid: self._total(_clipped_sum, grid, center, b), clip_norm, self.diameter, rho)
@@ -361,7 +373,7 @@ class PrivateRows:
         of their squared norms is the square of `clip_norm`. Otherwise the second vector is zero. The first result has
         two rows: the mean of the first vectors, and that of the second ones. The last result is the standard deviation
         of the noise in each entry. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
-        `step`, the name of a step of the search.
+        `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         total = functools.partial(self._total, _sum_of_pairs)
@@ -375,7 +387,7 @@ class PrivateRows:
         From this query on, the coordinates of the rows are the columns, even if there was a basis. The noise in each
         entry of the mean has the returned standard deviation. This is large enough to hide one row, which changes the
         sum of the rows by at most sqrt(d) times `diameter` in norm. The privacy cost `rho` (of zero-concentrated
-        differential privacy) is recorded under `step`, the name of a step of the search.
+        differential privacy) is recorded under `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         self.coordinates = replace(self.coordinates, basis=None)
@@ -387,7 +399,7 @@ class PrivateRows:
 
         `center` and `spread` have one entry for each column, and so has the mean; the noise in each entry has the
         returned standard deviation. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
-        under `step`, the name of a step of the search.
+        under `step`, the name of a step of the search for center and spread.
 
         To limit what one row can change, each entry of a vector of squares is limited to 12 times `heavy`, and the
         vector is clipped to a norm V that depends only on the number of columns and on `heavy`. Two vectors of norm at
@@ -406,7 +418,8 @@ class PrivateRows:
         The vector y is (x - center) / spread for a row x, shortened to the norm `clip_norm` if it is longer. `center`
         and `spread` have one entry for each column. The mean is symmetric, shape (d, d). The noise in each entry of the
         diagonal has the returned standard deviation; above the diagonal its variance is half as large. The privacy cost
-        `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+        `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search for
+        center and spread.
 
         Each y is multiplied by one factor and rounded to integers. The factor is so small, for the number of rows, that
         the sum of the products is exact in doubles, in any order.
@@ -434,7 +447,7 @@ class PrivateRows:
         `edges`. The last number is that of the rows beyond the last edge, so that there are as many numbers as edges.
         Rows below the first edge are not counted. `center` and the factors `b` have one entry for each column. The
         privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
-        the search.
+        the search for center and spread.
         """
         self.account.spend(step, rho)
         std = min(self.diameter, math.sqrt(2)) / math.sqrt(2 * rho) * _ROUNDED_UP
@@ -446,7 +459,8 @@ class PrivateRows:
         """Return the noisy number of rows x with ||b (x - center)|| > length, and the standard deviation of its noise.
 
         `center` and the factors `b` have one entry for each column, and `length` is a number. The privacy cost `rho`
-        (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search.
+        (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search for
+        center and spread.
         """
         self.account.spend(step, rho)
         std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
@@ -467,10 +481,11 @@ class PrivateRows:
     ) -> tuple[Array, float]:
         """Return the noisy mean of vectors, one for each row, and the standard deviation of its noise.
 
-        The cost is `rho`. ``total(grid)`` clips the vectors to the norm `clip_norm`, rounds them to vectors of
-        integers, and returns the sum of these; `grid` is the `Lattice` that defines the rounding. Before the rounding,
-        the sums of two neighboring data sets differ by at most `diameter` times `clip_norm` in the Euclidean norm. The
-        noise in each entry of the mean has the returned standard deviation.
+        The cost is `rho`, and each vector has `size` entries (0: one for each column). ``total(grid)`` clips the
+        vectors to the norm `clip_norm`, rounds them to vectors of integers, and returns the sum of these; `grid` is the
+        `Lattice` that defines the rounding. Before the rounding, the sums of two neighboring data sets differ by at
+        most `diameter` times `clip_norm` in the Euclidean norm. The noise in each entry of the mean has the returned
+        standard deviation.
         """
         std, size = diameter / math.sqrt(2 * rho), size or self.d
         grid = lattice.Lattice(clip_norm, size, std)

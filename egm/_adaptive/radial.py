@@ -45,8 +45,8 @@ class Radial:
     def tail(self, t: Floats) -> Floats:
         """Return the probability that the norm of a scaled normal row is larger than `t`.
 
-        The scaled row is b (x - center), for a normal row x and the scaling b. `t` is a number or an array of norms,
-        and the result has the same shape.
+        The scaled row is b (x - center), for a normal row x and the factors b, one for each coordinate. `t` is a number
+        or an array of norms, and the result has the same shape.
         """
         root = np.cbrt(np.asarray(t) ** 2 / self.mean)
         tail: Floats = ndtr((1 - self.third - root) / np.sqrt(self.third))
@@ -56,7 +56,7 @@ class Radial:
         """Return the Phi(z)-quantile of the norm of a scaled normal row.
 
         Phi is the standard normal distribution function. The scaled row is b (x - center), for a normal row x and the
-        scaling b. `z` is a number or an array, and the result has the same shape.
+        factors b, one for each coordinate. `z` is a number or an array, and the result has the same shape.
         """
         return np.asarray(np.sqrt(self.mean * np.maximum(1 - self.third + z * np.sqrt(self.third), 0.0) ** 3))
 
@@ -94,7 +94,11 @@ class Radial:
 
     @functools.cached_property
     def _tried(self) -> tuple[Array, Array, Array, Array]:
-        """Return the clip norms that `best` compares, and the three results of `excess` for them."""
+        """Return the clip norms that `best` compares, and three moments of what clipping to each of them removes.
+
+        For a clip norm C they are the means of max(r - C, 0), max(r - C, 0)**2 and max(1 - C / r, 0) over normal rows,
+        where r is the norm of a scaled row. The results are four vectors.
+        """
         C = _CLIP_NORMS * self._norm(5.0)
         return C, *self.excess(C)
 

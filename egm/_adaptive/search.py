@@ -83,7 +83,7 @@ _NORMAL_MEDIAN = 0.6744897501960817  # median of |Z|, which is the upper quartil
 
 
 class Answers(Protocol):
-    """Declare the queries that a search may make about `n` rows with `d` columns.
+    """Declare the queries that a private search for center and spread may make about `n` rows with `d` columns.
 
     `PrivateRows` answers them from private rows and describes what each of them returns; `ExpectedRows` answers them as
     expected for normal rows. `account` records what the queries cost. `diameter` is 2 if a row is replaced, and 1 if
@@ -114,12 +114,13 @@ class Answers(Protocol):
 
 
 def _pace(n: int, d: int, rho: float, diameter: float) -> float:
-    """Return the factor, below 1, by which one step of the search should multiply the center's distance from the rows.
+    """Return the factor, below 1, by which a step of the search should reduce the center's distance from the rows.
 
-    One candidate is the factor with which many steps together reduce the distance at the least cost. The other one is
-    the smallest factor, of 0.01 or more, for which the noisy mean of one step costs at most 0.5 % of the budget `rho`.
-    The smaller candidate is returned. The number of rows is `n`, and the number of columns is `d`. `diameter` is 2 if a
-    row is replaced, and 1 if a row is added or removed.
+    The search moves a center to the rows by steps with noisy means. One candidate is the factor with which many steps
+    together reduce the distance at the least cost. The other one is the smallest factor, of 0.01 or more, for which the
+    noisy mean of one step costs at most 0.5 % of the budget `rho`. The smaller candidate is returned. The number of
+    rows is `n`, and the number of columns is `d`. `diameter` is 2 if a row is replaced, and 1 if a row is added or
+    removed.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts, diameter) + SURE**2 / 8) / -np.log(parts))]
@@ -371,8 +372,8 @@ class Search:
     def in_columns(self) -> Search | None:
         """Return a copy of this search with the columns as coordinates if a basis was learned, and otherwise None.
 
-        The copy is for a release without the basis. Its standard deviations are those that the method `learned` kept
-        for this. The copy shares `rows` with this search, and `rows` now answers about the columns. Call
+        The copy is for a release without the basis. Its standard deviations are those of the columns, which the method
+        `learned` has kept. The copy shares `rows` with this search, and `rows` now answers about the columns. Call
         ``rows.turn(basis)`` before this search is used again.
         """
         if self.columns is None:
@@ -385,7 +386,7 @@ class Search:
         return other
 
     def turn(self, basis: BasisLike, along: Array) -> None:
-        """Use coordinates along `basis` in the queries and the attributes of the search, and measure `sigma` along it.
+        """Use coordinates along `basis` from now on, and measure the standard deviations `sigma` along it by a query.
 
         `along` has a first guess of the standard deviation for each vector of the basis. The attribute `center_std`
         does not change, because its entries are all equal until now, and so would be those along the basis.
@@ -435,7 +436,8 @@ class Search:
     def far(self) -> float:
         """Return n times the epsilon with which `reweigh` draws a private quantile of the norms of n rows.
 
-        By this quantile, `reweigh` sees whether tails are long. A larger epsilon makes the quantile more accurate.
+        By this quantile, `reweigh` sees whether the distribution of the rows has long tails. A larger epsilon makes the
+        quantile more accurate.
         """
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
@@ -531,10 +533,10 @@ class Search:
     def calibrated(self) -> Array:
         """Multiply `sigma` and `center_std` by one measured factor; return the scaling b of the rows, shape (d,).
 
-        The scaling is computed first, from `sigma` and `center_std` without this factor. Then the search asks for the
-        median of ||b (x - center)|| over the rows x. The factor is the noisy answer divided by the median that follows
-        from `sigma` and `center_std`. The query costs very little, and the factor matters because the clip norm depends
-        on it.
+        Coordinate j of a row is multiplied by b_j before the row is clipped. The scaling is computed first, from
+        `sigma` and `center_std` without this factor. Then the search asks for the median of ||b (x - center)|| over the
+        rows x. The factor is the noisy answer divided by the median that follows from `sigma` and `center_std`. The
+        query costs very little, and the factor matters because the clip norm depends on it.
         """
         b = scaling.optimal(self.spread(), 0.05)
         expected = math.sqrt(gx2.isf(0.5, (b * self.spread()) ** 2))
@@ -546,9 +548,10 @@ class Search:
     def refine(self, step: str, rho: float) -> None:
         """Move the center to the noisy mean of the rows, at the cost `rho`, and set `center_std`, its standard error.
 
-        The rows are scaled and clipped as in Algorithm 3 of Poulsen's report. The clip norm is so large that clipping
-        does little harm, even if the parts that it removes from all rows point in one direction. The cost is recorded
-        under `step`, the name of this step of the search.
+        Before the mean is taken, the coordinates of the centered rows are multiplied by factors, and the rows are
+        clipped (Algorithm 3 of Poulsen's report). The clip norm is so large that clipping does little harm, even if the
+        parts that it removes from all rows point in one direction. The cost is recorded under `step`, the name of this
+        step of the search.
         """
         b = self.calibrated()
         clip_norm, center_std = Radial(self.sigma, self.center_std, b).best(self.n, self.noise(rho), _LITTLE)

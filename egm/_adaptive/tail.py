@@ -176,8 +176,8 @@ class Tail:
     def clip_norm(self, noise: float) -> float:
         """Return the clip norm C of least squared error of the sum, estimated as noise * C**2 + first**2 + second.
 
-        Here first and second are the two results of ``excess(C)``, and `noise` is the squared error due to noise for
-        C = 1.
+        Here first is the sum of max(r - C, 0) over all rows, where r is the norm of a row, and second is the sum of the
+        squares of these numbers; `noise` is the squared error due to noise for C = 1.
         """
         t, first, second = self._excesses()
         return float(self.edges[0] * t[np.argmin(noise * t**2 + first**2 + second)])

@@ -93,7 +93,11 @@ class _Draw:
 
 
 class _Sample:
-    """Read a Poisson sample of the rows of another table, in blocks, with the methods of an `egm.files.Table`."""
+    """Read a Poisson sample of the rows of another table, in blocks, with the methods of an `egm.files.Table`.
+
+    `draw`, a `_Draw`, decides at random which rows are in the sample. `person` is the name of the column that has the
+    person of each row, or None if each row is drawn by itself.
+    """
 
     def __init__(self, table: Any, person: Hashable | None, draw: _Draw) -> None:
         self.names, self.count, self._table, self._person, self._draw = table.names, None, table, person, draw
@@ -121,7 +125,8 @@ class _Sample:
 def _of_blocks(blocks: Iterator[Any], person: Hashable | None, draw: _Draw) -> Iterator[Any]:
     """Yield each of the `blocks` with only those of its rows that are in the sample.
 
-    `person` is the name of the column that has the person of each row; if it is None, each row is drawn by itself.
+    `draw`, a `_Draw`, decides at random which rows are in the sample. `person` is the name of the column that has the
+    person of each row; if it is None, each row is drawn by itself.
     """
     for block in blocks:
         kept = draw.rows(len(block)) if person is None else draw.sorted_persons(_of_column(block, person))

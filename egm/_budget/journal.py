@@ -67,7 +67,7 @@ _uses: set[tuple[int, object]] = set()  # for each use of a journal now: the id 
 
 
 class JournalError(ValueError):
-    """Error for a journal that is damaged, missing, or not the one that was opened.
+    """Error for a journal (the file of a budget) that is damaged, missing, or not the one that was opened.
 
     Such a journal does not show how much of the budget was spent, and so no release is granted.
 
@@ -131,7 +131,7 @@ class Memory:
 
 
 class _State(NamedTuple):
-    """Hold the content of a journal: the terms of the budget, the recorded costs, and the SHA-256 digests.
+    """Hold the content of a journal (the file of a budget): its terms, the recorded costs, and the SHA-256 digests.
 
     `terms` is the row of the SQLite table `terms`, without its column `last`, the last digest. `charges` are the costs
     in the order in which they were recorded. `digests` has the digest of the terms, and then that of each charge.
@@ -209,9 +209,9 @@ class Journal:
             yield state.charges, record
 
     def _create(self, terms: dict[str, Any]) -> None:
-        """Write a new journal with the `terms` of the budget to a temporary file, and then give it the journal's name.
+        """Write the file of a new budget with its `terms` under a temporary name, and then give it the final name.
 
-        If another process has made a journal of this name meanwhile, that one stays, and the temporary file is removed.
+        If another process has made a file of the final name meanwhile, that file stays.
         """
         if self.path.is_symlink():
             raise self._refusal(f"it is a link to {os.readlink(self.path)!r}, which is not there")
@@ -236,9 +236,9 @@ class Journal:
                 draft.unlink()
 
     def _require_nothing_left(self) -> None:
-        """Raise JournalError if there is no journal, but a crash has left the file that SQLite keeps beside a journal.
+        """Raise JournalError if the budget's file is missing, but a crash has left the file that SQLite had beside it.
 
-        SQLite would apply this file, whose name ends in "-journal", to a new journal.
+        SQLite would apply the left file, whose name ends in "-journal", to a new file of the budget.
         """
         left = f"{self.path}-journal"
         with contextlib.suppress(FileNotFoundError):
@@ -247,7 +247,7 @@ class Journal:
                 raise self._refusal(f"it is gone, and a charge that was cut short has left {left!r}")
 
     def _status(self) -> os.stat_result:
-        """Return the result of `os.stat` for the journal's file.
+        """Return the result of `os.stat` for the file of the budget (the journal).
 
         Raise JournalError if the file is missing, is not a regular file, or has a second name (a hard link).
         """
@@ -264,7 +264,7 @@ class Journal:
         return status
 
     def _remove_drafts(self) -> None:
-        """Remove the temporary name under which the journal's file was made, if the file still has it as a second name.
+        """Remove the temporary name under which the budget's file was made, if the file still has it as a second name.
 
         The name is left over if the process that made the file was killed before it could remove the name.
         """
@@ -275,10 +275,11 @@ class Journal:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, _State]]:
-        """Begin a transaction on the journal's file by the SQL statement `begin`; yield the connection and the content.
+        """Begin a transaction on the budget's file by the SQL statement `begin`; yield the connection and the content.
 
-        The content is a `_State`. At the end the transaction is undone unless it was committed. Raise JournalError if
-        the file is not a journal, was changed, or lacks the last charge that this object has seen.
+        The content is a `_State`: the terms of the budget, the recorded costs and their digests. At the end the
+        transaction is undone unless it was committed. Raise JournalError if the file is not a journal, was changed, or
+        lacks the last charge that this object has seen.
         """
         self._status()
         seen = self._seen
@@ -329,14 +330,14 @@ class Journal:
         return self._refusal(f"it is not a journal, or a damaged one ({error})")
 
     def _refusal(self, why: str) -> JournalError:
-        """Return a `JournalError` whose message names the journal and gives the reason `why`, a text."""
+        """Return a `JournalError` whose message names the file of the budget and gives the reason `why`, a text."""
         return JournalError(f"journal {self.name}: {why}")
 
 
 def _require(process: int) -> None:
-    """Raise a RuntimeError if the present process was forked from another one while a journal was in use.
+    """Raise a RuntimeError if the present process was forked from another one while the file of a budget was in use.
 
-    `process` is the id of the process that used the journal.
+    `process` is the id of the process that used the file.
     """
     if os.getpid() != process:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
@@ -348,9 +349,10 @@ def _digest(*values: Any) -> str:
 
 
 def _content(connection: sqlite3.Connection) -> _State:
-    """Return the content of a budget's journal, which `connection` has opened, as a `_State`.
+    """Return the content of the file of a budget, which `connection` has opened with SQLite, as a `_State`.
 
-    Raise JournalError if the digests or the format are not those of a journal.
+    A `_State` has the terms of the budget, the recorded costs and their digests. Raise JournalError if the digests or
+    the format are not those of a journal.
     """
 
     def pragma(name: str) -> Any:

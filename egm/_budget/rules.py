@@ -283,9 +283,11 @@ def steps_charge(
 ) -> Charge:
     """Check the arguments of `Budget.charge_steps`, and return the cost of all steps together as a `Charge`.
 
-    A step is a release from a Poisson sample with Gaussian noise; their number is `steps`. `total` is the delta of the
-    budget, or None if the total is a rho. `neighbors` is the neighbor relation of the budget. Raise ValueError or
-    TypeError for a wrong argument, and ImportError if dp-accounting is missing.
+    A step is a release from a Poisson sample with Gaussian noise. `steps` is the number of steps, `noise_multiplier`
+    the standard deviation of the noise over the sensitivity, and `sampling_probability` the probability with which a
+    person is in a sample. `total` is the delta of the budget, or None if the total is a rho. `neighbors` is the
+    neighbor relation of the budget. Raise ValueError or TypeError for a wrong argument, and ImportError if
+    dp-accounting is missing.
     """
     multiplier = scalar(functools.partial(between, 1e-3, 1e6), noise_multiplier=noise_multiplier)
     share, number = sampling(sampling_probability, neighbors), count(count=steps)
@@ -535,12 +537,12 @@ class Terms:
         return any(self._fits(charges, excess))
 
     def _fits(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[bool]:
-        """Yield, for each pair (epsilon, delta) from `_losses`, whether the pair is within the total.
+        """Yield, for each pair (epsilon, delta) that `_losses` computes for `charges`, whether it is within the total.
 
-        Each pair holds for all releases together, so one True is enough. If there are several costs, Gaussian noise
-        that egm draws is counted as larger by the factor 1 + `excess`, so that rounding errors do not refuse releases
-        that just fit. egm's mechanisms in fact draw noise that is larger than they say by the factor 1 + `EXCESS`. The
-        noise of `Budget.charge_steps`, which the caller draws, is not larger.
+        `charges` are the costs of releases. Each pair holds for all these releases together, so one True is enough. If
+        there are several costs, Gaussian noise that egm draws is counted as larger by the factor 1 + `excess`, so that
+        rounding errors do not refuse releases that just fit. egm's mechanisms in fact draw noise that is larger than
+        they say by the factor 1 + `EXCESS`. The noise of `Budget.charge_steps`, which the caller draws, is not larger.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -675,7 +677,10 @@ def _is_pure(charge: Charge) -> bool:
 
 
 def _is_l2(charge: Charge) -> bool:
-    """Return whether a release of the cost `charge` has l2 noise, the only noise for which no bound of rho is known."""
+    """Return whether a release of the cost `charge` has l2 noise, the only noise for which no bound of rho is known.
+
+    The density of l2 noise falls exponentially with the norm.
+    """
     return charge.rho == math.inf
 
 
@@ -734,9 +739,9 @@ def checked(
 
 
 def _one_of(allowed: Sequence[str], **named: object) -> None:
-    """Raise ValueError if the argument in `named` is neither None nor one of the strings in `allowed`.
+    """Raise ValueError if an argument is neither None nor one of the strings in `allowed`.
 
-    The message shows its name and its value.
+    The argument is passed by keyword, and the message shows its name and its value.
     """
     ((name, value),) = named.items()
     if value is not None and not (isinstance(value, str) and value in allowed):

@@ -190,12 +190,13 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 
 
 def require_persons(table: files.Table, n: int, args: Namespace) -> None:
-    """Raise a `Mistake` if the rows of `table` are not sorted by person, for the column that --person names.
+    """Raise a `Mistake` (an error of the user) if the rows of `table` are not sorted by person, which a release needs.
 
-    Without --by, raise a `Mistake` also if the number of persons is public and is not `n`. A `Mistake` is an error for
-    the user. Only the labels of the persons are read, before the release is charged to a budget. The order of the rows
-    counts as public. It is not public that a label is wrong, for example missing; so the error for such a label is
-    raised after the charge.
+    The option --person names the column that says to whom each row belongs; without it, nothing is checked. If the
+    number of persons is public and the option --by, for groups, is not given, raise a `Mistake` also unless `n` is this
+    number. The check comes before a budget records the cost of the release. This reveals nothing private, because the
+    order of the rows counts as public. An entry of the column that is missing or otherwise wrong is private: the check
+    passes over it, and the release raises the error for it, after the cost is recorded.
     """
     if args.person is None or table.labels is None:
         return
@@ -307,7 +308,8 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     With --person or --by, return the value of --rows without a check. Otherwise raise a `Mistake`, an error for the
     user, if --rows is missing although the number is private, or if there are no rows. Raise it also if the number is
     public and the file has another number of rows. A CSV file does not say how many rows it has: its rows are counted
-    if --rows is missing, or if the number is public and a budget will be charged. Otherwise they are not checked here.
+    if --rows is missing, or if the number is public and the option --budget is given. Otherwise they are not checked
+    here.
     """
     if labels_of(args):
         return int(args.rows)
@@ -373,7 +375,10 @@ def values(args: Namespace, name: str, columns: Sequence[str]) -> Any:
 
 
 def center_of_rows(args: Namespace, columns: Sequence[str]) -> Any:
-    """Return the value of --center, as `values` does, or None if the option is not given."""
+    """Return the value of --center or, if it is the path of a file, the numbers in this file; None without the option.
+
+    If the file has names, the numbers are put into the order of `columns`, the names of the columns of the data.
+    """
     center = values(args, "center", columns)
     return None if center is args.defaults["center"] else center  # a given 0 is another object
 
@@ -441,7 +446,10 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
 
 
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
-    """Return the least number of rows of `d` columns for which the budget of `mechanism` is enough for its search."""
+    """Return the least number of rows of `d` columns for which the budget of `mechanism` is enough.
+
+    The mechanism is an AdaptiveDataMechanism, whose budget must pay for a private search for center and spread.
+    """
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
 

@@ -25,7 +25,11 @@ DataMechanism: TypeAlias = GaussianDataMechanism | GroupedDataMechanism | Adapti
 
 
 def make(args: Namespace) -> None:
-    """Make the journal that `egm budget new` names; `args` has the total, and the rule by which costs are added up."""
+    """Make the file of a new privacy budget, which `egm budget new` names; raise a `Mistake` if the file exists.
+
+    `args` has the total of the budget, and the rule by which the costs of releases are added up. A `Mistake` is an
+    error of the user.
+    """
     if os.path.lexists(args.budget):
         raise Mistake(f"{args.budget}: exists already")
     terms = {name: getattr(args, name) for name in ("rho", "epsilon", "delta", "neighbors", "rule", "simulation")}
@@ -36,11 +40,11 @@ def make(args: Namespace) -> None:
 
 
 def opened(args: Namespace) -> Budget | None:
-    """Return the budget that the options `args` name, or None if they name none.
+    """Return the privacy budget in the file that the option --budget names, or None without this option.
 
-    Raise a `Mistake` if there is no such file or it is not a journal, if only one of the budget and the command is for
-    simulations (option --simulate), if --label or --sample is given without --budget, or if --sample is given without
-    --neighbors add_remove.
+    Raise a `Mistake`, an error of the user, if there is no such file or it holds no budget, if only one of the budget
+    and the command is for simulations (option --simulate), if --label or --sample is given without --budget, or if
+    --sample is given without --neighbors add_remove.
     """
     share = getattr(args, "sample", None)
     if args.budget is None:
@@ -67,8 +71,8 @@ def _existing(path: str) -> Budget:
 def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> None:
     """Record the cost of a release by `mechanism` in `budget`, with the label in `args`; do nothing without a budget.
 
-    With the option --sample the cost is that of a release from a sample. This is to be called before data are read.
-    Raise a `Mistake` if the cost does not fit into the budget.
+    With the option --sample the cost is that of a release from a sample. The function must be called before private
+    data are read. Raise a `Mistake`, an error of the user, if the cost does not fit into the budget.
     """
     if budget is None:
         return
@@ -79,7 +83,7 @@ def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> 
 
 
 def contents(args: Namespace) -> dict[str, Any]:
-    """Return what is in the journal that `egm budget show` names, as a dictionary; a cost that is not known is None."""
+    """Return what is in the file of a budget that `egm budget show` names, as a dictionary; an unknown cost is None."""
     budget = _existing(args.budget)
     with _explained(args.budget):
         history = budget.history
@@ -101,12 +105,15 @@ def contents(args: Namespace) -> dict[str, Any]:
 
 
 def _cost(cost: Loss | float) -> dict[str, float]:
-    """Return a privacy cost as a dictionary with the keys "epsilon" and "delta" for a `Loss`, or "rho" for a number."""
+    """Return a privacy cost as a dictionary with the keys "epsilon" and "delta", or for a number with the key "rho"."""
     return cost._asdict() if isinstance(cost, Loss) else {"rho": cost}
 
 
 def _sample(charge: Charge) -> dict[str, float]:
-    """Return the sampling probability and the number of releases of `charge` as a dictionary; {} without sampling."""
+    """Return the sampling probability and the number of the releases whose cost is `charge`, as a dictionary.
+
+    The dictionary is empty if the releases are from all rows and not from samples.
+    """
     if charge.sampling_probability is None:
         return {}
     return {"sampling_probability": charge.sampling_probability, "count": charge.count}
@@ -119,7 +126,7 @@ def _known(number: float) -> float | None:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Turn each error about the journal at `path` within a `with` block into a `Mistake` that names the journal."""
+    """Turn each error about the file of a budget at `path`, within a `with` block, into a `Mistake` that names it."""
     try:
         yield
     except (ValueError, OSError, ImportError) as wrong:

@@ -120,7 +120,7 @@ def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[
 
 
 def adaptive_parameters(mechanism: AdaptiveDataMechanism) -> dict[str, Any]:
-    """Return the public parameters that the AdaptiveDataMechanism was given, as a dictionary from name to value."""
+    """Return the public parameters that the adaptive `mechanism` was given, as a dictionary from name to value."""
     ranges: dict[str, Any] = {"radius": mechanism.radius}
     if mechanism.ranges is not None:
         ranges = {name: [ends[i] for ends in mechanism.ranges] for i, name in enumerate(("range_low", "range_high"))}

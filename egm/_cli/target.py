@@ -48,8 +48,8 @@ def reach(args: Namespace, names: Sequence[str], sigma: Array, confidence: float
 def _mechanism(args: Namespace, names: Sequence[str]) -> tuple[AnyDataMechanism, Literal["epsilon", "rho"]]:
     """Return the mechanism that the options `args` describe, and the name of the field that holds its budget.
 
-    The options lack the number that `egm plan` has to find: the number of rows or the budget. As a placeholder, the
-    mechanism gets 2 rows or a budget of 1.
+    `names` has the names of the columns. The options lack the number that `egm plan` has to find: the number of rows or
+    the budget. As a placeholder, the mechanism gets 2 rows or a budget of 1.
     """
     if not args.adaptive:
         epsilon = 1.0 if args.epsilon is None else args.epsilon

@@ -149,7 +149,10 @@ class _Text:
         return math.nan if self.given.missing == "nan" and _is_missing(cell) else self.number(cell)
 
     def values(self, cells: list[str]) -> list[float]:
-        """Return the results of `value` for all `cells`, or raise a ValueError if one of the cells has no value."""
+        """Return the numbers in `cells`, the texts of cells; an allowed missing value becomes NaN.
+
+        Raise a ValueError if a cell is neither a number nor an allowed missing value.
+        """
         if self.given.decimal == "." and "_" not in "".join(cells):
             with contextlib.suppress(ValueError):
                 return list(map(float, cells))  # several times faster than what follows
@@ -325,8 +328,9 @@ def _row(
 ) -> tuple[list[float], list[str]]:
     """Return the numbers and the labels in one `record`, or raise a FileError that says what is wrong.
 
-    The record has the index `row` in the table, and begins in line number `line` of the file. `names` has the names of
-    all columns, `values` has the indices of the columns with numbers, and `labels` those of the columns with labels.
+    The record has the index `row` in the table, and begins in line number `line` of the file. `text` is the file,
+    `names` has the names of all columns, `values` has the indices of the columns with numbers, and `labels` those of
+    the columns with labels.
     """
     cells = text.cells(line, record)
     place = f"{text.path}: row {row + 1} (line {line})"

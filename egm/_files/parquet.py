@@ -157,7 +157,11 @@ def _labels(path: Path, start: int, name: str, column: Any) -> Labels:
 
 
 def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
-    """Return a dask array that reads a Parquet file or a folder of Parquet files, as `egm.files.from_parquet` does."""
+    """Return a dask array with the `columns` of the Parquet file or the folder of Parquet files at `path`.
+
+    The function `egm.files.from_parquet` describes the arguments and the errors. No row is read before dask computes a
+    result.
+    """
     import dask
     from dask.array import map_blocks
     from pyarrow import dataset

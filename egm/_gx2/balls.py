@@ -60,9 +60,10 @@ class Law:
     tau: float
 
     def cumulant(self, s: Ball) -> Ball:
-        """Return a complex ball (a rectangle) that contains the cumulant function of Q at all points of the ball `s`.
+        """Return a complex ball (a rectangle) that contains the cumulant function at all points of the ball `s`.
 
-        The function must be analytic there.
+        It is that of the generalized chi-square distribution with these parameters, and must be analytic at all these
+        points.
         """
         total = self.variance * s * s / 2
         for group in self.groups:

@@ -165,7 +165,8 @@ class _Variable:
     def law(self, mirrored: bool) -> Law:
         """Return the `Law` of (Q - shift) / 2 ** exponent or, if `mirrored` is true, of (shift - Q) / 2 ** exponent.
 
-        A `Law` holds the parameters of a distribution as balls, which are intervals that contain the exact numbers.
+        Q is the variable that this object describes. A `Law` holds the parameters of a distribution as balls, which are
+        intervals that contain the exact numbers.
         """
         bits = ball_arithmetic().ctx.prec
         if (mirrored, bits) not in self.laws:
@@ -174,7 +175,11 @@ class _Variable:
         return self.laws[mirrored, bits]
 
     def scaled(self, x: float) -> Ball:
-        """Return (x - shift) / 2 ** exponent exactly, as a ball of radius 0; `law` scales Q in this way, too."""
+        """Return (x - shift) / 2 ** exponent exactly, as a ball of radius 0: an interval that contains one number.
+
+        `x` is a value of the variable, whose constant term is `shift`, and 2 ** exponent is the number by which it is
+        divided.
+        """
         flint = ball_arithmetic()
         with flint.ctx.workprec(_EXACT):
             return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent
@@ -182,7 +187,7 @@ class _Variable:
     def outside(self, y: Ball) -> float | None:
         """Return P[Q <= x] if it is 0 or 1 because Q takes no values on one side of x, and otherwise None.
 
-        `y` is (x - shift) / 2 ** exponent.
+        `y` is (x - shift) / 2 ** exponent. Q is the generalized chi-square variable that this object describes.
         """
         if self.normal == 0 and np.all(self.weights > 0) and y <= 0:
             return 0.0
@@ -191,8 +196,8 @@ class _Variable:
     def tail(self, y: Ball, bits: float) -> tuple[Ball, bool]:
         """Return a ball (an interval) that contains a tail of Q at a point x, and whether this is the upper tail.
 
-        `y` is (x - shift) / 2 ** exponent. The tail is the upper one if x is above the mean of Q, and otherwise the
-        lower one. About `bits` bits of the tail are certain.
+        Q is the variable that this object describes, and `y` is (x - shift) / 2 ** exponent. The tail is the upper one
+        if x is above the mean of Q, and otherwise the lower one. About `bits` bits of the tail are certain.
         """
         mirrored = bool(y < 0)
         law = self.law(mirrored)
@@ -203,14 +208,19 @@ class _Variable:
     def density(self, y: Ball, bits: float) -> Ball:
         """Return a ball (an interval) that contains the density of Q at a point x.
 
-        `y` is (x - shift) / 2 ** exponent. About `bits` bits of the density are certain.
+        Q is the variable that this object describes, and `y` is (x - shift) / 2 ** exponent. About `bits` bits of the
+        density are certain.
         """
         law, size = self.law(bool(y < 0)), abs(y)
         value = contour_of(law, size, float(size) > law.mean, bits).enclose(size, density=True)
         return value * ball_arithmetic().arb(2) ** -self.exponent
 
     def value(self, of: Function, x: float) -> Enclosure:
-        """Enclose a tail of Q, its logarithm or the density at the point `x`; `of` says which, for example "logsf"."""
+        """Enclose a tail of Q, its logarithm or the density at the point `x`; `of` says which, for example "logsf".
+
+        Q is the generalized chi-square variable that this object describes. The result is an `Enclosure`: two doubles
+        with the exact value between them.
+        """
         flint = ball_arithmetic()
         limit = float(x > 0) if math.isinf(x) else self.outside(self.scaled(x))
         if limit is not None:
@@ -241,7 +251,8 @@ class _Variable:
     def quantile(self, of: Function, given: float) -> Enclosure:
         """Enclose the lower quantile of Q if `of` is "ppf", and otherwise the upper one, for the probability `given`.
 
-        If `of` is "ilogsf", `given` is the logarithm of the probability of the upper tail.
+        If `of` is "ilogsf", `given` is the logarithm of the probability of the upper tail. Q is the generalized
+        chi-square variable that this object describes.
         """
         flint = ball_arithmetic()
         log = of == "ilogsf"
@@ -261,19 +272,20 @@ class _Variable:
         raise ArithmeticError(f"no narrow enclosure of {of} at {given!r} was found")
 
     def end(self, upper: bool) -> Enclosure:
-        """Return the upper end of the support of Q if `upper` is true, and otherwise its lower end."""
+        """Return the largest value that the variable can have if `upper` is true, and otherwise the least one."""
         bounded = self.normal == 0 and np.all(self.weights < 0 if upper else self.weights > 0)
         number = self.shift if bounded else math.inf if upper else -math.inf
         return Enclosure(number, number)
 
 
 class _Quantile:
-    """Search the number x at which Q has given tails, and prove that it lies between two doubles."""
+    """Search the number x at which a chi-square sum Q has given tails, and prove that it lies between two doubles."""
 
     def __init__(self, variable: _Variable, tails: tuple[Ball, Ball], bits: int) -> None:
         """Keep the arguments: the `variable` Q, its tails at the quantile x to be found, and the precision in bits.
 
-        `tails` has P[Q > x] and P[Q <= x] as balls, which are intervals that contain the exact numbers.
+        Q is a weighted sum of chi-square variables. `tails` has P[Q > x] and P[Q <= x] as balls, which are intervals
+        that contain the exact numbers.
         """
         self.variable, self.tails, self.bits = variable, tails, bits
         signs = np.sign(variable.weights)
@@ -335,8 +347,8 @@ class _Quantile:
     def begin(self) -> Ball:
         """Choose the smaller tail for the search, and return the point at which the search begins, as a ball.
 
-        The saddlepoint formula, an approximation in closed form, gives the point. If it lies outside the support of Q,
-        the larger tail is chosen.
+        The saddlepoint formula, an approximation in closed form, gives the point. If it lies outside the support of the
+        distribution, the larger tail is chosen.
         """
         law = self.variable.law(False)
         self.upper = bool(self.tails[0] <= 0.5)
@@ -348,10 +360,11 @@ class _Quantile:
         raise ArithmeticError("no start was found for the search of a quantile")
 
     def plan(self, y: Ball) -> None:
-        """Set the attribute `contour` to a contour along which the searched tail of Q at the point `y` is computed.
+        """Set the attribute `contour` to a contour by which a tail of the variable Q at the point `y` is computed.
 
-        Contours need y >= 0. So for `y` < 0, a lower tail of Q at `y` is computed as the upper tail of -Q at -`y`, and
-        an upper tail of Q as the lower tail of -Q. Here Q is shifted and scaled, as `y` is.
+        The tail is the one by which the quantile is searched. Contours need y >= 0. So for `y` < 0, a lower tail of Q
+        at `y` is computed as the upper tail of -Q at -`y`, and an upper tail of Q as the lower tail of -Q. Here Q is
+        shifted and scaled, as `y` is.
         """
         mirrored = bool(y < 0)
         if mirrored != self.mirrored:
@@ -365,7 +378,10 @@ class _Quantile:
         return self.tails[self.upper == self.mirrored]
 
     def exceeds(self, x: float) -> bool | None:
-        """Return True if P[Q > `x`] is proved to be >= the given upper tail, False if <= it, and None if neither."""
+        """Return True if P[Q > `x`] is proved to be >= the given upper tail, False if <= it, and None if neither.
+
+        Q is the variable whose quantile is searched, and the given tail is that at the quantile.
+        """
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:
             return limit == 0

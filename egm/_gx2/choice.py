@@ -31,8 +31,8 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
     """Choose a contour by which about `bits` bits of a tail at `y` are certain; `law` holds the parameters.
 
-    `y` is a real ball (an interval) of numbers >= 0. The tail is the upper one if `upper` is true, otherwise the lower
-    one. An ArithmeticError is raised if no contour is found.
+    They are those of a generalized chi-square distribution. `y` is a real ball (an interval) of numbers >= 0. The tail
+    is the upper one if `upper` is true, otherwise the lower one. An ArithmeticError is raised if no contour is found.
     """
     flint = ball_arithmetic()
     with np.errstate(all="ignore"):
@@ -132,7 +132,10 @@ class _Axis:
 
 
 class _Search:
-    """Search, in doubles, the contour of a tail that needs the least number of nodes for a given relative error."""
+    """Search, in doubles, for the contour with the fewest nodes for a tail of a generalized chi-square variable.
+
+    The tail is an integral along the contour, which shall have a given relative error.
+    """
 
     def __init__(self, law: Law, y: float, upper: bool, goal: float) -> None:
         """Keep the arguments: a tail at the point `y` shall have a relative error of at most exp(-`goal`).

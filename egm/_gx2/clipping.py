@@ -198,9 +198,10 @@ def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
     """Compute the array that `lost_in_tail` returns, means of the share that a row loses by clipping, from quadratures.
 
-    `pieces` are the quadratures that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`,
-    the point c where the contour crosses the real axis; the array of the nodes minus c; and arrays with the factors of
-    the nodes in the quadrature sum: for the share L, for L^2 and for two further functions, which are not used here.
+    `weights` are the weights of the chi-square variables in the squared norm of the row. `pieces` are the quadratures
+    that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`, the point c where the contour
+    crosses the real axis; the array of the nodes minus c; and arrays with the factors of the nodes in the quadrature
+    sum: for the share L, for L^2 and for two further functions, which are not used here.
     """
     rows = (sums_of_inverses(crossing, shift, np.array(masses[:2]), weights) for crossing, shift, masses in pieces)
     return sum(row.reshape(4, -1) for row in rows)  # type: ignore[return-value]  # of at least one array
@@ -210,7 +211,8 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
     """Return quadratures for means of the share that clipping removes from a row with the squared norm Q.
 
     There is one quadrature, that of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails.
-    `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`.
+    `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`,
+    twice the largest weight.
     """
     try:
         return [_in_tail(form, x)]
@@ -221,11 +223,12 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
 def _in_tail(form: Form, x: Real) -> Piece:
     """Return a `Piece`, a quadrature along one contour, for means of L, L^2, and the derivatives of L^2 and L by Q / x.
 
-    L is the share that clipping removes, which is 0 for Q < `x`. `form` holds the parameters of Q, and `x` is divided
-    by its unit. The result has the `Crossing`, the point c where the contour crosses the real axis; the nodes minus c;
-    and four arrays with the factors of the nodes in the quadrature sums for the four means, in this order. With t = Q /
-    x, the Laplace transforms of L and L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x. Those
-    of the derivatives by t are z times these, because L and L^2 are 0 at t = 1.
+    L is the share that clipping to the squared norm `x` removes from a row with the squared norm Q; it is 0 for Q <
+    `x`. `form` holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest weight. The
+    result has the `Crossing`, the point c where the contour crosses the real axis; the nodes minus c; and four arrays
+    with the factors of the nodes in the quadrature sums for the four means, in this order. With t = Q / x, the Laplace
+    transforms of L and L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x. Those of the
+    derivatives by t are z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
     height = np.exp(crossing.log_height(x)[0])
@@ -242,10 +245,10 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     """Yield quadratures whose sum replaces the one quadrature of `_in_tail`, if the squared norm Q is rarely below `x`.
 
     L, the share that clipping to the squared norm `x` removes, is 1 - u with u = sqrt(x / Q), or 0 for Q < x. `form`
-    holds the parameters of Q, and `x` is divided by its unit. First the means are taken with 1 - u in place of L for
-    all values of Q. They are sums of means E[Q^-a]. Such a mean is the integral of t^(a-1) exp(K(-t)) / Gamma(a) over t
-    > 0, where K is the cumulant function of Q; so the nodes are s = -t. Then the part with Q < x is subtracted, with
-    the function `_below`, unless it is negligible.
+    holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest weight. First the means are
+    taken with 1 - u in place of L for all values of Q. They are sums of means E[Q^-a]. Such a mean is the integral of
+    t^(a-1) exp(K(-t)) / Gamma(a) over t > 0, where K is the cumulant function of Q; so the nodes are s = -t. Then the
+    part with Q < x is subtracted, with the function `_below`, unless it is negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
@@ -271,8 +274,9 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
 def _below(form: Form, low: float, x: float) -> Iterator[Point]:
     """Yield the points of a quadrature for means over low < Q < x, which are integrals over log Q.
 
-    `form` holds the parameters of Q; `low` and `x` are divided by its unit. The range of log Q is divided into
-    intervals. An interval is halved until its part of the mean of x / Q agrees with the sum of the parts of its halves.
+    Q is the squared norm of a normal row, and `form` holds its parameters; `low` and `x` are divided by the unit of
+    `form`, twice the largest weight. The range of log Q is divided into intervals. An interval is halved until its part
+    of the mean of x / Q agrees with the sum of the parts of its halves.
     """
     edges = np.linspace(np.log(low), np.log(x), _FIRST + 1)
     stack = [(*ends, _points(form, *ends, x)) for ends in itertools.pairwise(edges)]
@@ -292,8 +296,8 @@ def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
 
     Each `Point` is for one value q of Q. It has the nodes of a contour quadrature, their factors in the quadrature sum,
     and the number sqrt(x / q). The imaginary parts of the factors add up to the density of Q at q, times the weight of
-    q in an integral over Q. `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped,
-    divided by the unit of `form`.
+    q in an integral over Q. `form` holds the parameters of Q, the squared norm of a normal row. `x` is the squared norm
+    to which a row is clipped, divided by the unit of `form`, twice the largest weight.
     """
     points = []
     for node, part in zip(*_LEGENDRE, strict=True):

@@ -101,7 +101,7 @@ class Crossing:
 
     @cached_property
     def beyond(self) -> float:
-        """Return the part of K(c) that is due to the differences between the weights within clusters.
+        """Return the part of K(c) that is due to the differences between the weights within clusters of close weights.
 
         K is the cumulant function, and c is the point of this crossing. The rest of K(c) is computed as if all weights
         of a cluster were equal to its center.
@@ -117,7 +117,7 @@ class Crossing:
     def x(self) -> float:
         """Return the x for which the point c of this crossing is the saddle point of exp(K(s) - s x) / s.
 
-        It is K'(c) - 1/c.
+        It is K'(c) - 1/c, where K is the cumulant function.
         """
         return (self.drift - 1) / self.c
 
@@ -186,9 +186,10 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     """Find the saddle point of exp(K(s) - s x) / s, where K is the cumulant function of `form`; return a `Crossing`.
 
-    The saddle point is the real number c at which the derivative of this function is 0. `x` is divided by
-    ``form.unit``. If `lower` is true, c < 0 belongs to the lower tail, and if it is false, c > 0 belongs to the upper
-    tail. If `lower` is None, the tail is the lower one for an x below the mean, and otherwise the upper one.
+    The saddle point is the real number c at which the derivative of this function is 0. `x` is divided by ``form.unit``
+    (twice the largest weight, if there is one). If `lower` is true, c < 0 belongs to the lower tail, and if it is
+    false, c > 0 belongs to the upper tail. If `lower` is None, the tail is the lower one for an x below the mean, and
+    otherwise the upper one.
     """
     lower = bool(x < form.mean) if lower is None else lower
     theta = loops(form).saddle(form.table, form.normal, float(x), lower, np.empty((3, form.table.shape[1])))
@@ -230,7 +231,8 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
     integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i).
     The tail is the integral with F = 1/s, and the density is the integral with F = 1. The results are the array of the
     s_i - c, the array of the m_i, an estimate of the relative error, and the list of Im sum_i m_i F(s_i) / |c| for F(s)
-    = c / s, 1 and (s - c) / c. `x` is a point of the distribution, divided by the unit of its `Form`.
+    = c / s, 1 and (s - c) / c. `x` is a point of the distribution, divided by the unit of its `Form` (twice the largest
+    weight, if there is one).
 
     The estimated error is the error of the tail, or the error of the density times the factor `density`, whichever is
     larger. For an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and
@@ -267,7 +269,8 @@ def _shapes(crossing: Crossing, x: float) -> Iterator[tuple[float, float, float,
     the integrand may grow along it. The first hyperbola follows the path of steepest descent to third order, if this
     path bends to the side on which exp(-s x) falls. The second one bends more sharply, and the third contour is
     straight. If the path of an upper tail bends to the other side, two more hyperbolas go there: with many small
-    weights of one sign, the integrand may die away although exp(-s x) grows. `x` is divided by the unit of the `Form`.
+    weights of one sign, the integrand may die away although exp(-s x) grows. `x` is divided by twice the largest
+    weight, if there is one.
     """
     c, spread = abs(crossing.c), crossing.spread
     # The third derivative of K(s) - s x - log s. The pole's part of it would bend the upper contour left, where nothing

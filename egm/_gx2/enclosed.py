@@ -101,15 +101,16 @@ _MOST_BOXES = 3000
 
 @dataclass(frozen=True)
 class Contour:
-    """Hold a hyperbola, the strip around it and the nodes of the trapezoid rule, for the variable Q of a `Law`.
+    """Hold a hyperbola, the strip around it and the nodes of the trapezoid rule, for a variable Q.
 
-    The hyperbola is s(u) = m + rho sin(phi + i u). The angle phi is the middle of `low` and `high`, the least and the
-    largest angle of the strip. The integral of f(u) = F(s(u)) s'(u), where F is the integrand in the docstring of the
-    module, gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u = j `step` for |j| <=
-    `count`, and `bits` is the precision in which they are computed. The integral of |f| is bounded along both edges of
-    the strip, the hyperbolas with the angles `low` and `high`. `Edge.rest` bounds the part with |u| above `ends[0]` on
-    the first edge, and `ends[1]` on the second one; if that bound is not small, the end is moved outwards. Each whole
-    bound is improved until it is at most exp(`level`), or hardly falls any more.
+    `law` holds the parameters of Q, a generalized chi-square variable. The hyperbola is s(u) = m + rho sin(phi + i u).
+    The angle phi is the middle of `low` and `high`, the least and the largest angle of the strip. The integral of f(u)
+    = F(s(u)) s'(u), where F is the integrand in the docstring of the module, gives the upper tail if `upper` is true,
+    and otherwise the lower one. The nodes are u = j `step` for |j| <= `count`, and `bits` is the precision in which
+    they are computed. The integral of |f| is bounded along both edges of the strip, the hyperbolas with the angles
+    `low` and `high`. `Edge.rest` bounds the part with |u| above `ends[0]` on the first edge, and `ends[1]` on the
+    second one; if that bound is not small, the end is moved outwards. Each whole bound is improved until it is at most
+    exp(`level`), or hardly falls any more.
     """
 
     law: Law
@@ -168,9 +169,10 @@ class Contour:
             return (scale if self.upper else -scale) * tail, scale * density
 
     def enclose(self, y: Ball, density: bool = False) -> Ball:
-        """Return a real ball (an interval) that contains the tail or, if `density` is true, the density of Q at `y`.
+        """Return a real ball (an interval) that contains a tail or, if `density` is true, the density of Q at `y`.
 
-        The tail is P[Q > y] if `upper` is true, otherwise P[Q <= y]. `y` is a real ball of numbers >= 0.
+        Q is the generalized chi-square variable of this contour. The tail is P[Q > y] if `upper` is true, otherwise P[Q
+        <= y]. `y` is a real ball of numbers >= 0.
         """
         flint = ball_arithmetic()
         value = self.sums(y)[density]
@@ -178,7 +180,10 @@ class Contour:
             return value + flint.arb(0, self._error(y, density).upper())
 
     def _error(self, y: Ball, density: bool) -> Ball:
-        """Return a bound on the error of `sums` at `y`, for the density if `density` is true, else for the tail."""
+        """Return a bound on the error of a trapezoid sum from `sums` at `y`, for the density or for the tail.
+
+        The sum is that for the density if `density` is true, and otherwise that for the tail.
+        """
         flint = ball_arithmetic()
         with flint.ctx.workprec(BOUND_BITS):
             arb = flint.arb
@@ -199,9 +204,10 @@ class Edge:
     """
 
     def __init__(self, contour: Contour, angle: Ball, y: Ball, density: bool) -> None:
-        """Prepare bounds of the integrand on an edge of the strip: the hyperbola of `contour` with another `angle`.
+        """Prepare bounds of an integrand along the hyperbola of `contour` with another `angle`.
 
-        The integrand is that of the density at `y`, a real ball, if `density` is true, and otherwise that of the tail.
+        This hyperbola is one of the two edges of a strip around the contour. The integrand is that of the density at
+        `y`, a real ball, if `density` is true, and otherwise that of the tail.
         """
         self.law, self.y = contour.law, y
         self.m, self.rho = y * 0 + contour.m, y * 0 + contour.rho
@@ -228,10 +234,10 @@ class Edge:
         return q, q * self.sine, (q * q - 1) * self.cosine**2, (p / self.rho) ** 2
 
     def log_size(self, c: Ball, central: bool = False) -> Ball:
-        """Return an upper bound of log |F| on the hyperbola for all u with cosh u in the interval `c`, a real ball.
+        """Return an upper bound of log |F| on the hyperbola s(u) for all u with cosh u in `c`, an interval (real ball).
 
-        F is the integrand of the tail or, if the edge was made for the density, of the density. The terms of the
-        noncentralities are left out if `central` is true.
+        s(u) is m + rho sin(phi + i u), and F is the integrand of the tail or, if the edge was made for the density, of
+        the density. The terms of the noncentralities are left out if `central` is true.
         """
         low, high = c.lower(), c.upper()
         length = ((abs(self.m) + self.rho * self.sine * high) ** 2 + (self.rho * self.cosine * high) ** 2).sqrt()
@@ -269,11 +275,11 @@ class Edge:
         return total.upper()
 
     def integral(self, end: float, enough: Ball) -> Ball:
-        """Return a bound on the integral of |f| over u >= 0, where f(u) is the integrand along the hyperbola.
+        """Return a bound on the integral of |f| over u >= 0, where f(u) is the integrand along this edge.
 
-        First `end` is increased until the bound that the method `rest` gives for u > `end` is small; it is a part of
-        the result. Then the intervals of u up to `end` are halved until the whole bound is at most `enough`, or hardly
-        falls any more.
+        The edge is a hyperbola with the real parameter u. First `end` is increased until the bound that the method
+        `rest` gives for u > `end` is small; it is a part of the result. Then the intervals of u up to `end` are halved
+        until the whole bound is at most `enough`, or hardly falls any more.
         """
         arb = ball_arithmetic().arb
         center = self.log_size(arb(1)).exp() * self.rho * self.cosine

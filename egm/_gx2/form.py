@@ -103,9 +103,10 @@ class Form:
 
 @dataclass(frozen=True)
 class Side:
-    """Say how one tail of Q, the variable of a `Law`, is computed: as a tail of R = sign * (Q - shift) / form.unit.
+    """Say how a tail of a generalized chi-square variable Q is computed: as one of R = sign * (Q - shift) / form.unit.
 
-    The tail of R is the lower one if `lower` is true, otherwise the upper one. `form` holds the parameters of R.
+    The computed tail of R is the lower one if `lower` is true, otherwise the upper one. `form` holds the parameters of
+    R, and its unit is twice the largest weight of R, if there is one.
     """
 
     form: Form
@@ -114,11 +115,19 @@ class Side:
     shift: float
 
     def scaled(self, x: Real) -> Real:
-        """Return sign * (x - shift) / unit, the value of the variable of `form` if Q has the value `x`."""
+        """Return sign * (x - shift) / unit, the value of the variable of `form` if Q has the value `x`.
+
+        Q is a generalized chi-square variable with the constant term `shift`. sign is 1 or -1, and unit is that of
+        `form`.
+        """
         return self.sign * (np.longdouble(x) - self.shift) / self.form.unit
 
     def unscaled(self, y: Any) -> Any:
-        """Return sign * unit * y + shift, the value of Q if the variable of `form` has the value (or values) `y`."""
+        """Return sign * unit * y + shift, the value of Q if the variable of `form` has the value (or values) `y`.
+
+        Q is a generalized chi-square variable with the constant term `shift`. sign is 1 or -1, and unit is that of
+        `form`.
+        """
         return self.sign * self.form.unit * y + self.shift
 
 
@@ -153,7 +162,7 @@ class Law:
         return self._side(-1)
 
     def _side(self, sign: int) -> Side:
-        """Return the `Side` that computes the upper tail of Q if `sign` is 1, and the lower tail if `sign` is -1."""
+        """Return the `Side`, which says how a tail is computed: the upper tail if `sign` is 1, the lower one if -1."""
         negative, positive = self.signs[::sign]
         if positive:
             form = form_of(sign * self.weights if sign < 0 else self.weights, self.dof, self.nc, self.normal)
@@ -173,7 +182,7 @@ class Law:
 
     @cached_property
     def support(self) -> tuple[float, float]:
-        """Return the least and the largest value that Q can have."""
+        """Return the least and the largest value that the variable with these parameters can have."""
         negative, positive = self.signs
         normal = self.normal > 0
         return (-np.inf if normal or negative else self.shift), (np.inf if normal or positive else self.shift)
@@ -218,7 +227,8 @@ def distinct(values: Array) -> Array:
 def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike = 0.0, shift: ArrayLike = 0.0) -> Law:
     """Check the parameters of a generalized chi-square variable, and return them as a `Law`.
 
-    Raise a ValueError if an argument is outside its range, or if there is neither a weight nor a normal variable.
+    They are those of sum_j weights_j chi2(dof_j, nc_j) + `normal` * Z + `shift`, where Z is standard normal. Raise a
+    ValueError if an argument is outside its range, or if there is neither a weight nor a normal variable.
     """
     law = Law(
         *parameters(weights, dof, nc, signed=True),

@@ -107,10 +107,10 @@ def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> 
 def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float, float]:
     """Compute K(c) as if all weights of a cluster were equal to its center, and two numbers that bound rounding errors.
 
-    K is the cumulant function of the distribution in `table` and `normal`. The first number is the sum of the absolute
-    values of the terms of K(c), in which the normal term counts twice, plus k min(|r c|, 1) for each group with k
-    degrees of freedom. The second one is the root of the sum of k^2, but at most 64: the rounding errors of a
-    quadrature grow with it. `at` holds what `cross` has computed for the point `c`.
+    K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`.
+    The first number is the sum of the absolute values of the terms of K(c), in which the normal term counts twice, plus
+    k min(|r c|, 1) for each group with k degrees of freedom. The second one is the root of the sum of k^2, but at most
+    64: the rounding errors of a quadrature grow with it. `at` holds what `cross` has computed for the point `c`.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height, squares = size / 2, 0.0
@@ -127,11 +127,11 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
     """Compute K(c) - K'(0) c as if all weights of a cluster were equal to its center, and the size of the added terms.
 
-    K is the cumulant function of the distribution in `table` and `normal`, and K'(0) is the mean. A group with the
-    noncentrality 0 and k degrees of freedom has the term (-log(1 - y) - y) k / 2 with y = r c, for its r in `table`.
-    Near y = 0 the logarithm and y would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with z = y /
-    (2 - y), which is the same function. The size is the sum of the absolute values of the terms. `at` holds what
-    `cross` has computed for the point `c`.
+    K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`,
+    and K'(0) is the mean. A group with the noncentrality 0 and k degrees of freedom has the term (-log(1 - y) - y) k /
+    2 with y = r c, for its r in `table`. Near y = 0 the logarithm and y would cancel. There -log(1 - y) is replaced by
+    the series of 2 artanh(z) with z = y / (2 - y), which is the same function. The size is the sum of the absolute
+    values of the terms. `at` holds what `cross` has computed for the point `c`.
     """
     bend = size = normal * c * (normal * c) / 2 if normal else 0.0
     for j in range(table.shape[1]):
@@ -170,8 +170,8 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
     """Find the theta of the saddle point of exp(K(s) - s x) / s, or return NaN after 200 steps.
 
     theta gives the point c = -exp(theta) if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)). K is the cumulant
-    function of the distribution in `table` and `normal`. If the theta of an upper tail is larger than the constant
-    `FAR`, the result is `FAR`. `at` is overwritten, as by `cross`.
+    function of the generalized chi-square distribution whose parameters are in `table` and `normal`. If the theta of an
+    upper tail is larger than the constant `FAR`, the result is `FAR`. `at` is overwritten, as by `cross`.
 
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
@@ -204,8 +204,9 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
 def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, float]:
     """Return the logarithm of a tail at a point x, by the saddlepoint approximation, and its derivative by `theta`.
 
-    The number `theta` gives a point c of the real axis, and x is the number for which c is the saddle point of
-    exp(K(s) - s x) / s, where K is the cumulant function of the distribution in `table` and `normal`.
+    The number `theta` gives a point c of the real axis, and x is the number for which c is the saddle point of exp(K(s)
+    - s x) / s, where K is the cumulant function of the generalized chi-square distribution whose parameters are in
+    `table` and `normal`.
 
     The tail is the lower one if `lower` is true, and otherwise the upper one. `at` is overwritten by `cross`. Let f be
     the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
@@ -231,10 +232,11 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
     The tail is the lower one if `lower` is true, and otherwise the upper one. If the theta of an upper tail is larger
     than the constant `FAR`, the result is `FAR`. `at` is overwritten, as by `cross`.
 
-    The function `formula` computes this formula, an approximation in closed form, for the distribution in `table` and
-    `normal`. The constant `TOP` is the largest logarithm of a tail that it gives, unless there are few degrees of
-    freedom. The difference `TOP` - log tail is nearly proportional to a power of exp(theta). So log((`TOP` - log tail)
-    / (`TOP` - `log_p`)) is nearly a straight line in theta. Newton's method finds its zero.
+    The function `formula` computes this formula, an approximation in closed form, for the generalized chi-square
+    distribution whose parameters are in `table` and `normal`. The constant `TOP` is the largest logarithm of a tail
+    that it gives, unless there are few degrees of freedom. The difference `TOP` - log tail is nearly proportional to a
+    power of exp(theta). So log((`TOP` - log tail) / (`TOP` - `log_p`)) is nearly a straight line in theta. Newton's
+    method finds its zero.
     """
     variance = normal * normal
     for j in range(table.shape[1]):
@@ -357,11 +359,12 @@ def _growth(
 ) -> None:
     """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
-    K is the cumulant function. The nodes are points c + a + i b of a contour. The vector `nodes` has blocks of
-    `_TOGETHER` entries: they begin at 0 for the numbers a, at `_B` for the b, at `_GROWTH` for the real parts of the
-    results, and at `_TURN_OF_GROWTH` for the imaginary parts. In each block only the first `many` entries count.
-    `at` holds what `cross` and `_prepare` have computed for the point c, and `ends` the result of `_prepare`. `beyond`
-    is what the differences of the weights within clusters add to K(c).
+    K is the cumulant function of the distribution whose parameters are in `table`, `normal` and `series`. The nodes are
+    points c + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries: they begin at 0 for the
+    numbers a, at `_B` for the b, at `_GROWTH` for the real parts of the results, and at `_TURN_OF_GROWTH` for the
+    imaginary parts. In each block only the first `many` entries count. `at` holds what `cross` and `_prepare` have
+    computed for the point c, and `ends` the result of `_prepare`. `beyond` is what the differences of the weights
+    within clusters add to K(c).
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -398,8 +401,9 @@ def growth_at(
 ) -> Complex:
     """Compute K(s) - K(c) without cancellation, for the cumulant function K and every entry s - c of `shift`.
 
-    K belongs to the distribution in `table`, `normal` and `series`. `at` holds what `cross` has computed for the point
-    `c`. `beyond` is what the differences of the weights within clusters add to K(c).
+    K belongs to the generalized chi-square distribution whose parameters are in `table`, `normal` and `series`. `at`
+    holds what `cross` has computed for the point `c`. `beyond` is what the differences of the weights within clusters
+    add to K(c).
     """
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
@@ -681,9 +685,10 @@ def _scaled_integrals(z: complex) -> tuple[complex, complex]:
 def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> Complex:
     """Compute sum_k sum_j factor_kj / (1 - r_j s_i)^k at every node s_i, for weights that are gathered in groups.
 
-    `amounts[p, k - 1, g]` is the sum of factor_kj e_j^p over the weights j of the group g, where e_j is the relative
-    distance of a weight from the center of its group. `at` holds what `cross` has computed for the point c where the
-    contour crosses the real axis. `shift` has s_i - c for each node, and the result has an entry for each node.
+    r_j is the weight j divided by the largest one; `table` has the r of each group. `amounts[p, k - 1, g]` is the sum
+    of factor_kj e_j^p over the weights j of the group g, where e_j is the relative distance of a weight from the center
+    of its group. `at` holds what `cross` has computed for the point c where the contour crosses the real axis. `shift`
+    has s_i - c for each node, and the result has an entry for each node.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)

@@ -72,7 +72,7 @@ class _Python:
         return found
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """Call the function `name` of `kernel` in Python or, if it raises an error there, in compiled code."""
+        """Call the function `name` of the module `kernel` in Python or, if it raises an error, in compiled code."""
         result = self._try(name, *arguments)
         return getattr(kernel(), name)(*arguments) if result is None else result
 

@@ -226,7 +226,8 @@ def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
 def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
 
-    `law` has the parameters of Q. If there are many quantiles, they are interpolated if that is possible.
+    `law` has the parameters of the generalized chi-square distribution. If there are many quantiles, they are
+    interpolated if that is possible.
     """
     if logs.size > _FEW:
         try:
@@ -237,10 +238,10 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
 
 
 def _many(logs: Array, law: Law, lower: bool) -> Array:
-    """Compute many quantiles by interpolation, the ones above the mean of Q together, and then the ones below it.
+    """Compute many quantiles by interpolation: those above the mean together, and then those below it.
 
     `logs` has the log probabilities of the lower tail if `lower` is true, otherwise of the upper tail. `law` has the
-    parameters of Q. The result has the shape of `logs`.
+    parameters of the generalized chi-square distribution. The result has the shape of `logs`.
     """
     flat = np.ravel(logs)
     x = np.empty(flat.size)
@@ -265,8 +266,8 @@ def _many(logs: Array, law: Law, lower: bool) -> Array:
 def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
     """Compute quantiles for many log probabilities `logs`, by Chebyshev interpolation where entries are dense.
 
-    The tail is the lower one if `lower` is true, and otherwise the upper one. `form` holds the parameters of Q, and the
-    results are divided by its unit.
+    The tail is the lower one if `lower` is true, and otherwise the upper one. `form` holds the parameters of the
+    distribution, and the results are divided by its unit (twice the largest weight, if there is one).
 
     The variable of the interpolation is t = log(a - log tail), where the constant a = `kernel.TOP` is slightly above 0.
     The range of t is divided into panels of equal width, each with `_NODES` Chebyshev nodes. In a panel with few
@@ -310,8 +311,8 @@ def _log_probability(p: ArrayLike) -> Array:
 def quantile(law: Law, log_p: float, lower: bool) -> float:
     """Find the quantile x at which a tail has the logarithm `log_p`: P[Q <= x] if `lower` is true, else P[Q > x].
 
-    `law` holds the parameters of Q. The search uses the smaller one of the tails P[Q <= x] and P[Q > x], because the
-    larger one may be too close to 1.
+    `law` holds the parameters of Q, a generalized chi-square variable. The search uses the smaller one of the tails P[Q
+    <= x] and P[Q > x], because the larger one may be too close to 1.
     """
     if log_p == 0 or np.isinf(log_p):
         return law.support[(log_p == 0) == lower]
@@ -324,9 +325,10 @@ def quantile(law: Law, log_p: float, lower: bool) -> float:
 
 
 def _searched(law: Law, log_upper: float, log_lower: float) -> float:
-    """Find the quantile at which the tails have the logarithms `log_upper` and `log_lower`, by `search`.
+    """Find the quantile x for given tails: P[Q > x] has the logarithm `log_upper`, and P[Q <= x] `log_lower`.
 
-    `law` holds the parameters of Q.
+    `law` holds the parameters of Q, a generalized chi-square variable. The function `search` finds x from one of the
+    two tails.
     """
     above = _above_mean(law, log_upper)
     side = law.upper if above else law.lower
@@ -339,9 +341,10 @@ def _searched(law: Law, log_upper: float, log_lower: float) -> float:
 def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
     """Find the quantile at which the tails have the logarithms `log_upper` and `log_lower`, between two bounds.
 
-    `law` holds the parameters of Q. This search computes some hundred tails. It is for few degrees of freedom, where
-    the faster search, `_searched`, may fail. The variable of the search is the logarithm of the distance from the
-    constant term of Q, because the density may have a pole at this term.
+    `law` holds the parameters of Q, a generalized chi-square variable, and the tails are P[Q > x] and P[Q <= x] at the
+    quantile x. This search computes some hundred tails. It is for few degrees of freedom, where the faster search,
+    `_searched`, may fail. The variable of the search is the logarithm of the distance from the constant term of Q,
+    because the density may have a pole at this term.
     """
     centered, which = Law(law.weights, law.dof, law.nc, law.normal), int(log_upper >= log_lower)
     unit, target = centered.upper.form.unit, log_lower if which else log_upper
@@ -361,11 +364,12 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
 
 
 def _near_end(side: Side, log_p: float) -> float:
-    """Return the quantile of Q at which a lower tail has the logarithm `log_p`, if `search` has returned 0 for it.
+    """Return the quantile at which a lower tail has the logarithm `log_p`, if `search` has returned 0 for it.
 
-    The tail is proportional to y^(k/2), where y is the quantile divided by the unit of its `Form`, and k is the sum of
-    the degrees of freedom. The result is the end of the support if the exact quantile would underflow, or if some
-    weights are so small that the tail may not be such a power (see `is_power`).
+    `side` holds the parameters of the variable. The tail is proportional to y^(k/2), where y is the quantile divided by
+    the unit of its `Form` (twice the largest weight), and k is the sum of the degrees of freedom. The result is the end
+    of the support if the exact quantile would underflow, or if some weights are so small that the tail may not be such
+    a power (see `is_power`).
     """
     form = side.form
     if not is_power(form):
@@ -378,16 +382,18 @@ def _beyond(form: Form, log_p: float) -> float:
     """Return log(`TINY` / y) for the quantile y at which the lower tail has the logarithm `log_p`.
 
     `TINY` is a small constant. The tail is taken to be proportional to y^(k/2), where k is the sum of the degrees of
-    freedom. y is divided by the unit of `form`, which holds the parameters of Q.
+    freedom. y is divided by the unit of `form` (twice the largest weight), which holds the parameters of the
+    distribution.
     """
     return (log_tail_at(saddle(form, TINY, True), TINY)[0] - log_p) * 2 / float(form.k.sum())
 
 
 def _above_mean(law: Law, log_upper: float) -> bool:
-    """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of Q, whose parameters `law` holds.
+    """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of the variable Q.
 
-    For positive weights without noncentralities, whose degrees of freedom are 1 or more, P[Q > mean] is between 0.317
-    and 1/2. Then P[Q > mean] need not be computed unless exp(log_upper) is near this range.
+    `law` holds the parameters of Q, a generalized chi-square variable. For positive weights without noncentralities,
+    whose degrees of freedom are 1 or more, P[Q > mean] is between 0.317 and 1/2. Then P[Q > mean] need not be computed
+    unless exp(log_upper) is near this range.
     """
     central = (
         law.signs == (False, True) and not law.normal and not distinct(law.nc).any() and distinct(law.dof).min() >= 1
@@ -400,12 +406,13 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 def _log_upper_at_mean(law: Law) -> float:
     """Return an estimate of the logarithm of P[Q > mean of Q], at most -0.001 unless all weights are negative.
 
-    A quantile whose upper tail has a larger logarithm than this is searched by its lower tail, because a tail that is
-    close to 1 makes the search inaccurate. If all weights are negative, the result is log(1 - p) with the tail p of -Q,
-    so that the quantiles of Q and of -Q are found by the same search. The tail is computed by the saddlepoint formula
-    or, for less than one degree of freedom, where this formula may be wrong by a factor of two, by an integral. With
-    weights of both signs the integrand falls too slowly at the constant term of Q. If the mean is nearer to this term
-    than `_BESIDE`, the tail at the distance `_BESIDE` is computed instead.
+    `law` holds the parameters of Q, a generalized chi-square variable. A quantile whose upper tail has a larger
+    logarithm than this is searched by its lower tail, because a tail that is close to 1 makes the search inaccurate. If
+    all weights are negative, the result is log(1 - p) with the tail p of -Q, so that the quantiles of Q and of -Q are
+    found by the same search. The tail is computed by the saddlepoint formula or, for less than one degree of freedom,
+    where this formula may be wrong by a factor of two, by an integral. With weights of both signs the integrand falls
+    too slowly at the constant term of Q. If the mean is nearer to this term than `_BESIDE`, the tail at the distance
+    `_BESIDE` is computed instead.
     """
     side = law.lower if law.signs == (True, False) else law.upper
     few, y = side.form.k.sum() < 1, side.form.mean
@@ -420,10 +427,11 @@ def _log_upper_at_mean(law: Law) -> float:
 def search(form: Form, log_p: float, lower: bool) -> float:
     """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is `log_p`.
 
-    The result is divided by the unit of `form`, which holds the parameters of Q. The search is over the parameter theta
-    of a `Crossing`, for the zero of log((a - log tail) / (a - log_p)), where the constant a = `kernel.TOP` is slightly
-    above 0. This function of theta is nearly a straight line. A first search takes the saddlepoint formula in place of
-    the tail. The result is 0 for a lower tail whose x is so near to the end of the support that `_near_end` finds it.
+    The result is divided by the unit of `form` (twice the largest weight, if there is one), which holds the parameters
+    of the distribution. The search is over theta, which gives the point where a contour crosses the real axis, for the
+    zero of log((a - log tail) / (a - log_p)), where the constant a = `kernel.TOP` is slightly above 0. This function of
+    theta is nearly a straight line. A first search takes the saddlepoint formula in place of the tail. The result is 0
+    for a lower tail whose x is so near to the end of the support that `_near_end` finds it.
     """
     top, definite = loops(form).TOP, bool(np.all(form.r > 0))
     positive = definite and not form.normal
@@ -464,9 +472,9 @@ def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
     """Improve `x`, the quantile that `search` has found, by the secant rule, and return the better quantile.
 
     For weights of both signs near 0, where the density may be infinite, and for few degrees of freedom, the last step
-    of `search` may be inaccurate. The secant rule needs only the tail. `form` holds the parameters of Q, and `log_p` is
-    the logarithm of the lower tail (if `lower` is true) or of the upper tail at the quantile. If the rule does not
-    converge, as it may where the density is infinite, an AccuracyError is raised.
+    of `search` may be inaccurate. The secant rule needs only the tail. `form` holds the parameters of the distribution,
+    and `log_p` is the logarithm of the lower tail (if `lower` is true) or of the upper tail at the quantile. If the
+    rule does not converge, as it may where the density is infinite, an AccuracyError is raised.
     """
 
     def excess(x: float) -> float:

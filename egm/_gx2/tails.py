@@ -479,10 +479,11 @@ def logpdf(
 def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -> tuple[float, float, float, float]:
     """Compute the logarithms of a tail and of the density at `x`, both along one contour.
 
-    The contour goes through the point of `crossing`, and `x` is divided by the unit of its `Form`. The tail is the
-    lower one if `crossing.lower` is true. The results are the logarithm of the tail, an estimated error, the logarithm
-    of the density, and the derivative of this logarithm by x. The estimated error is the error of the tail or
-    `density_counts` times the error of the density, whichever is larger, plus a bound on the rounding error.
+    The contour goes through the point of `crossing`, and `x` is divided by the unit of its `Form` (twice the largest
+    weight, if there is one). The tail is the lower one if `crossing.lower` is true. The results are the logarithm of
+    the tail, an estimated error, the logarithm of the density, and the derivative of this logarithm by x. The estimated
+    error is the error of the tail or `density_counts` times the error of the density, whichever is larger, plus a bound
+    on the rounding error.
     """
     height, rounding = crossing.log_height(x)
     if height < -VAST:
@@ -496,9 +497,9 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
     """Compute the logarithm of a tail at `x`, and its estimated error, along one contour.
 
-    The contour goes through the point of `crossing`, and `x` is divided by the unit of its `Form`. The tail is the
-    lower one if `crossing.lower` is true. Unlike `tail_and_density`, this function can be used where the density is
-    infinite.
+    The contour goes through the point of `crossing`, and `x` is divided by the unit of its `Form` (twice the largest
+    weight, if there is one). The tail is the lower one if `crossing.lower` is true. Unlike `tail_and_density`, this
+    function can be used where the density is infinite.
     """
     height, rounding = crossing.log_height(x)
     if height < -VAST:
@@ -508,7 +509,7 @@ def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
 
 
 def tail_on(side: Side, x: Real) -> Estimate:
-    """Compute the logarithm of a tail of Q at `x`, and its estimated error; `side` says which tail, and of which Q."""
+    """Compute the logarithm of a tail at `x`, and its estimated error; `side` says which tail of which variable."""
     y, beyond = _from_end(side, x)
     if side.lower and y < -_END * side.form.normal:
         return -np.inf, 0.0
@@ -518,7 +519,7 @@ def tail_on(side: Side, x: Real) -> Estimate:
 
 
 def _from_end(side: Side, x: Real) -> tuple[Real, float]:
-    """Return the point at which a tail is computed in place of the point `x` of Q, and a number to correct the tail.
+    """Return the point at which a tail is computed in place of the point `x`, and a number to correct the tail.
 
     `side` says which tail is meant. The result is (y, 0) with y = ``side.scaled(x)`` or, for a lower tail with y <
     `TINY` that is proportional to y^(k/2), the pair (`TINY`, log(y / `TINY`)). Here k is the sum of the degrees of
@@ -534,7 +535,8 @@ def is_power(form: Form) -> bool:
     """Return whether the lower tail at y < `TINY` is proportional to y^(k/2), for positive weights and no normal term.
 
     k is the sum of the degrees of freedom. The result is True if every weight is at least 1e20 * `TINY` times the
-    largest one. `form` holds the parameters of Q, and y is a value of Q divided by the unit of `form`.
+    largest one. `form` holds the parameters of the distribution, and y is a value of its variable, divided by the unit
+    of `form` (twice the largest weight). `TINY` is a small constant.
     """
     return bool(form.r.min() >= 1e20 * TINY)
 
@@ -542,7 +544,8 @@ def is_power(form: Form) -> bool:
 def tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
     """Compute the logarithms of the upper tail P[Q > x] and of the lower tail P[Q <= x], each with its estimated error.
 
-    `law` holds the parameters of Q. The smaller tail is integrated along a contour, and the other one is 1 minus it.
+    `law` holds the parameters of Q, a generalized chi-square variable. The smaller tail is integrated along a contour,
+    and the other one is 1 minus it.
     """
     low, high = law.support
     if x <= low or x >= high:
@@ -561,8 +564,8 @@ def tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
 def upper_tails(x: ArrayLike, law: Law) -> Array:
     """Compute the logarithm of the upper tail P[Q > x] and its estimated error at every entry of `x`.
 
-    `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
-    and its error.
+    `law` holds the parameters of Q, a generalized chi-square variable. The result has the shape of `x` and one more
+    axis of length two, for the logarithm and its error.
     """
     return at_each(lambda law, x: tails(law, x)[0], real(x=x), law)
 
@@ -570,8 +573,8 @@ def upper_tails(x: ArrayLike, law: Law) -> Array:
 def lower_tails(x: ArrayLike, law: Law) -> Array:
     """Compute the logarithm of the lower tail P[Q <= x] and its estimated error at every entry of `x`.
 
-    `law` holds the parameters of Q. The result has the shape of `x` and one more axis of length two, for the logarithm
-    and its error.
+    `law` holds the parameters of Q, a generalized chi-square variable. The result has the shape of `x` and one more
+    axis of length two, for the logarithm and its error.
     """
     return at_each(lambda law, x: tails(law, x)[1], real(x=x), law)
 
@@ -597,7 +600,7 @@ def log_complement(log_p: float) -> float:
 
 
 def _log_density(law: Law, x: float) -> float:
-    """Compute the logarithm of the density at `x` of the variable Q whose parameters `law` holds."""
+    """Compute the logarithm of the density at `x` of the chi-square sum whose parameters `law` holds."""
     low, high = law.support
     if not low <= x <= high or np.isinf(x):
         return -np.inf
@@ -615,10 +618,11 @@ def _log_density(law: Law, x: float) -> float:
 
 
 def _log_density_at_end(law: Law) -> float:
-    """Compute the logarithm of the density of Q / unit at the end of its support, as the limit from within.
+    """Compute the logarithm of a density at the end of its support, as the limit from within.
 
-    All weights of `law` have one sign, there is no normal variable, and the unit is that of the `Form` of the upper
-    tail. The result is inf if the degrees of freedom sum to less than two, -inf if to more, and finite if to two.
+    All weights of `law` have one sign, there is no normal variable, and the variable is divided by twice the largest
+    absolute value of a weight. The result is inf if the degrees of freedom sum to less than two, -inf if to more, and
+    finite if to two.
     """
     form = law.upper.form
     total = np.sum(form.k)

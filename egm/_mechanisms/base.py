@@ -125,8 +125,9 @@ def calibrate(mechanism: Any, size: int) -> float:
     """Check epsilon, delta and the argument `noise` of `mechanism`, and return the noise multiplier.
 
     The noise multiplier is the smallest standard deviation of the noise, in each of `size` coordinates, that suffices
-    for a query of sensitivity 1. If `noise` is "best", the law with the smaller multiplier is taken. The function
-    stores four fields in `mechanism`: `epsilon` and `delta` as floats, the law `noise_law`, and `size` as `noise_size`.
+    for a query of sensitivity 1. If `noise` is "best", Gaussian or l2 noise is taken, whichever has the smaller
+    multiplier; above the epsilon that `l2_until` returns it is Gaussian noise. The function stores four fields in
+    `mechanism`: `epsilon` and `delta` as floats, the law `noise_law`, and `size` as `noise_size`.
     """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)
@@ -155,7 +156,10 @@ def l2_until(delta: float, size: int) -> float:
 
 
 def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:
-    """Draw noise of the law `law` from the NumPy Generator `rng`, with the standard deviations in the array `std`."""
+    """Draw noise of the law `law` from the NumPy Generator `rng`, with the standard deviations in the array `std`.
+
+    `law` is "gaussian" or "l2", whose density falls exponentially with the norm.
+    """
     if law == "gaussian":
         return samplers.simulated_gaussian(std, rng)
     return samplers.simulated_l2(std / math.sqrt(np.size(std) + 1), rng)
@@ -164,7 +168,7 @@ def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Arra
 def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
     """Draw `size` integers of noise from random bits of the operating system, each with the standard deviation `std`.
 
-    `law` is the name of the law of the noise.
+    `law` is "gaussian" or "l2", whose density falls exponentially with the norm.
     """
     if law == "gaussian":
         return samplers.secure_gaussian(std, size)
@@ -174,7 +178,8 @@ def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
 def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> Release:
     """Return the simulated release of `value`: the value plus noise from the NumPy Generator `rng`.
 
-    `law` is the law of the noise, and `std` has the standard deviations, in the shape of the value.
+    `law` is the law of the noise, "gaussian" or "l2" (with a density that falls exponentially with the norm), and `std`
+    has the standard deviations, in the shape of the value.
     """
     return Release(value + simulated_noise(law, std, rng), std, simulated=True, noise_law=law)
 

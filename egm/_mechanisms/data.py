@@ -453,9 +453,10 @@ class GaussianDataMechanism(Mechanism):
     def _best_clip(self) -> tuple[Array, float, float]:
         """Return the scaling b, the clip norm C of least forecast error, and the probability that a row is clipped.
 
-        The forecast assumes that the guesses `center` and `sigma` are as wrong as declared. The probability is that for
-        guesses that are right. If `scaling` is "optimal", b and C are chosen together. The search for this pair begins
-        with the scaling of `egm.scaling.optimal` for the clip probability 1/n or 0.1, whichever has the smaller error.
+        A row is multiplied by the vector b before it is clipped. The forecast assumes that the guesses `center` and
+        `sigma` are as wrong as declared. The probability is that for guesses that are right. If `scaling` is "optimal",
+        b and C are chosen together. The search for this pair begins with the scaling of `egm.scaling.optimal` for the
+        clip probability 1/n or 0.1, whichever has the smaller error.
         """
         if self.clip_probability != "optimal":
             raise ValueError(f'clip_probability must be "optimal" or a number, got {self.clip_probability!r}')
@@ -485,8 +486,9 @@ class GaussianDataMechanism(Mechanism):
     def _noise(self, axes: Array) -> tuple[float, float]:
         """Return the total variance of the noise, and its derivative with respect to the sum of squared semi-axes.
 
-        `axes`, shape (d,), has the semi-axes of the ellipsoid to which rows are clipped: C / b for the clip norm C and
-        the scaling b. `egm._clip_region.best_axes` calls this method to find the ellipsoid of least error.
+        `axes`, shape (d,), has the semi-axes of the ellipsoid to which rows are clipped: C / b for the clip norm C,
+        where rows are multiplied by the vector b before they are clipped. `egm._clip_region.best_axes` calls this
+        method to find the ellipsoid of least error.
         """
         sensitivity = self._joint.sensitivity(1.0, self._count_weight(1 / axes, 1.0))
         price = (sensitivity * self.noise_multiplier * self._joint.stretch) ** 2
@@ -495,28 +497,35 @@ class GaussianDataMechanism(Mechanism):
     def _count_weight(self, b: Array, clip_norm: float) -> float:
         """Return the weight by which the number of rows is multiplied in a release; 0 if that number is not released.
 
-        Sum and number of rows are released together; the weight depends on the scaling `b` and the clip norm
-        `clip_norm` of the sum.
+        Sum and number of rows are released together; the weight depends on `clip_norm` and on the vector `b`, by which
+        each row is multiplied before it is clipped.
         """
         ratio = np.linalg.norm(np.broadcast_to(self.center, b.shape)) / np.linalg.norm(1 / b)
         return self._joint.weight(clip_norm, float(ratio))
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
-        """Return the variance of the noise in each column of the sum, for the scaling `b` and the clip norm."""
+        """Return the variance of the noise in each column of the sum of clipped rows.
+
+        Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`.
+        """
         along, of_count = self._noise_parts(b, clip_norm)
         return self._of_columns(along) + of_count
 
     def _noise_total(self, b: Array, clip_norm: float) -> float:
-        """Return the sum of the variances of the noise in all columns, for the scaling `b` and the clip norm."""
+        """Return the sum, over all columns, of the variances of the noise in the sum of clipped rows.
+
+        Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`.
+        """
         along, of_count = self._noise_parts(b, clip_norm)  # a rotation does not change this sum
         return float(np.sum(along + of_count))
 
     def _noise_parts(self, b: Array, clip_norm: float) -> tuple[Array, Array]:
-        """Return the variances of the noise in two parts, for the scaling `b` and the clip norm `clip_norm`.
+        """Return the variances of the noise in two parts: from the sum of clipped rows, and from the number of rows.
 
-        The first part has, for each vector of the basis, the variance of the noise in the sum of the rows along this
-        vector; without a basis, the vectors are the columns. The second part has, for each column, the variance that
-        the noise in the number of rows adds, and 0 if this number is not released.
+        Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`. The first part
+        has, for each vector of the basis, the variance of the noise in the sum of the rows along this vector; without a
+        basis, the vectors are the columns. The second part has, for each column, the variance that the noise in the
+        number of rows adds, and 0 if this number is not released.
         """
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
@@ -1005,9 +1014,9 @@ class GaussianDataMechanism(Mechanism):
         `drawn` has the noise for the sum, and then for each product whose weight is not 0. The sum, the products and
         the noise are in multiples of `unit`.
 
-        The estimate is in the units of the data: the noisy sum divided by the scaling, plus the center times the noisy
-        number of rows, or times `n` if that number is public. The noisy counts are in a dictionary with the keys
-        "count" and "clipped", each only if its weight is not 0.
+        The estimate is in the units of the data: the noisy sum divided by the multipliers `b`, plus the center times
+        the noisy number of rows, or times `n` if that number is public. The noisy counts are in a dictionary with the
+        keys "count" and "clipped", each only if its weight is not 0.
         """
         d = self.sigma.size
         joint = [*total[:d], *([weight * rows] if weight else []), *(clipped_weight * count for count in total[d:])]
@@ -1130,10 +1139,10 @@ def _of_people(source: Iterator[people.Block], how: PerPerson, rule: tuple[Any, 
 
 
 def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Array:
-    """Return the scaling vector b for `choice`, which is the argument `scaling` of a mechanism.
+    """Return the vector b by which rows are multiplied before they are clipped, for `choice`.
 
-    If `choice` is a name, such as "optimal", b is computed for the standard deviations `sigma` and the clip
-    probability. If `choice` is a vector, it is returned.
+    `choice` is the argument `scaling` of a mechanism. If it is a name, such as "optimal", b is computed for the
+    standard deviations `sigma` and the clip probability. If it is a vector, it is returned.
     """
     if not isinstance(choice, str):
         return choice
@@ -1147,7 +1156,10 @@ def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Arra
 
 
 def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
-    """Check the scaling vector `b`, which has one number for each entry of `sigma`, and return it as an array."""
+    """Check the vector `b`, by which rows are multiplied before they are clipped, and return it as an array.
+
+    It must have one number for each entry of `sigma`.
+    """
     b = between(*_RANGE, scaling=vector(scaling=b))
     if b.shape != sigma.shape:
         raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {b.size}")

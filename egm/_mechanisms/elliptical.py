@@ -254,14 +254,16 @@ class EllipticalGaussianMechanism(Mechanism):
     def _unit(self) -> float:
         """Return the unit to whose multiples a secure release rounds the scaled value.
 
-        The scaled value is the value in which coordinate j is multiplied by b_j / sensitivity_j.
+        The scaled value is the value in which coordinate j is multiplied by b_j / sensitivity_j; the attribute `b` has
+        the b_j.
         """
         return unit_of(1.0, room(self.noise_law, self.noise_multiplier))
 
     def _secure_std(self, unit: float) -> float:
         """Return the standard deviation of the discrete noise of a secure release, in multiples of `unit`.
 
-        The noise is added after coordinate j of the value is multiplied by b_j / sensitivity_j and rounded.
+        The noise is added after coordinate j of the value is multiplied by b_j / sensitivity_j and rounded to a
+        multiple of `unit`; the attribute `b` has the b_j.
         """
         norm = 1 + (self.b.size + 16) * 2.0**-52  # ||b|| at most
         return std_of_rounded(self, norm / unit, self.b.size)

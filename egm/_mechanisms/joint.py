@@ -45,9 +45,10 @@ _LEAST_WEIGHT = 1 / 10  # of the number of rows over the clip norm, if a person 
 class Joint:
     """Compute the sensitivity of a release: a sum of clipped rows, perhaps together with one or two numbers of rows.
 
-    `counted` says whether the number of all rows is part of the release, and `clipped` whether the number of shortened
-    rows is. `reach_squared` is k**2 if a person may have k rows, or m if a person may have one row in each of m groups.
-    `groups` says whether there are several groups of rows, each with its own sum.
+    `neighbors` is the neighbor relation. `counted` says whether the number of all rows is part of the release, and
+    `clipped` whether the number of shortened rows is. `reach_squared` is k**2 if a person may have k rows, or m if a
+    person may have one row in each of m groups. `groups` says whether there are several groups of rows, each with its
+    own sum.
     """
 
     neighbors: Neighbors

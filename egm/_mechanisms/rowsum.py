@@ -83,7 +83,10 @@ class RowSum(ABC):
         """Return the standard deviation and the bias of the noisy sum in each column, as an object `Parts`."""
 
     def _law(self) -> tuple[NoiseLaw, int]:
-        """Return the law of the noise, "gaussian" or "l2", and the number of coordinates of a draw of l2 noise."""
+        """Return the law of the noise, "gaussian" or "l2", and the number of coordinates of a draw of l2 noise.
+
+        The density of l2 noise falls exponentially with the norm.
+        """
         return "gaussian", 1
 
     @property
@@ -274,8 +277,8 @@ class RowSum(ABC):
 def _quantile(tail: float, law: NoiseLaw, size: int) -> float:
     """Return how many standard deviations a normal variable of mean zero exceeds with the probability `tail`.
 
-    If `law` is "l2", the corresponding number for one coordinate of l2 noise in `size` dimensions is computed, too, and
-    the larger number is returned.
+    If `law` is "l2", the corresponding number for one coordinate of l2 noise in `size` dimensions (with a density that
+    falls exponentially with the norm) is computed, too, and the larger number is returned.
     """
     z = float(-ndtri(tail))
     return z if law == "gaussian" else max(z, coordinate_quantile(tail, size))

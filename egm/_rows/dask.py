@@ -119,7 +119,7 @@ def _cells(X: Any, function: Callable[..., NDArray[Any]], **options: Any) -> Any
 
 
 def _result(block: Any, partial: Callable[[Any], Sum]) -> NDArray[Any]:
-    """Return `partial(block)`, inside an array of shape (1, 1)."""
+    """Return the result of the function `partial` for a `block` of rows, as the only entry of an array (1, 1)."""
     return _cell(partial(block))
 
 

@@ -243,9 +243,9 @@ def add_rotated(
 ) -> int:
     """Rotate, clip and round all rows of `X`; add the rows to `total`, and add to `clipped` how many were shortened.
 
-    The function does what `add_rows` does, with y = (U (x - center)) * scaling for the matrix U of a basis, which
-    `entries` and `plan`, the results of `egm._basis.Basis.plan`, define. y is the same for a row x wherever it is in
-    `X`.
+    The function does what `add_rows` does, with the same `clip_norm` and `target`, but with y = (U (x - center)) *
+    scaling for the matrix U of a basis, which `entries` and `plan`, the results of `egm._basis.Basis.plan`, define. y
+    is the same for a row x wherever it is in `X`.
 
     While rows are rotated, they are stored column by column, so that the processor multiplies several rows at a time.
     """

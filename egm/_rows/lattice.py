@@ -144,7 +144,7 @@ class Lattice:
     def sum_and_clipped(
         self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0, basis: BasisLike | None = None
     ) -> tuple[Whole, int]:
-        """Return the exact sum of the integer vectors of all rows after clipping, and how many rows were shortened.
+        """Return the exact sum of the integer vectors of the clipped rows of `X`, and how many rows were shortened.
 
         Whether a row counts as shortened does not depend on the other rows. `center`, `scaling` and `basis` say, as for
         the method `sum`, how a row is centered and scaled before it is clipped.
@@ -168,9 +168,9 @@ class Lattice:
     ) -> tuple[Whole, NDArray[np.int64]]:
         """Return the exact sum of the integer vectors of the clipped rows of each group, and the number of its rows.
 
-        `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that is left out. The sums have the
-        shape (groups, d). `center`, `scaling` and `basis` say, as for the method `sum`, how a row is centered and
-        scaled before it is clipped.
+        `codes` has the group of each row of `X`, from 0 to `groups` - 1, or -1 for a row that is left out. The sums
+        have the shape (groups, d). `center`, `scaling` and `basis` say, as for the method `sum`, how a row is centered
+        and scaled before it is clipped.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         if basis is None:
@@ -191,7 +191,7 @@ class Lattice:
 
     @property
     def _most(self) -> int:
-        """Return a number of rows for which the sum of their integer vectors surely fits into 64-bit integers."""
+        """Return a number of rows whose vectors of integers surely have a sum that fits into 64-bit integers."""
         return self.unrotated.most if self.unrotated else _MOST
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:

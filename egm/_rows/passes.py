@@ -158,7 +158,7 @@ def _counted(function: Callable[[Array], T], block: Any, gaps: bool, whole: bool
 
 
 def _added(one: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
-    """Return the sum of two pairs (result of a function, number of rows), entry by entry."""
+    """Return the sum of `one` and `other`, two pairs (result of a function, number of rows), entry by entry."""
     return operator.add(one[0], other[0]), one[1] + other[1]
 
 

@@ -53,7 +53,7 @@ PerPerson: TypeAlias = Literal["sum", "mean"] | int | None
 
 
 class Block(NamedTuple):
-    """Hold rows of a table with the vectors of their persons and their groups; a vector is None if there are none."""
+    """Hold rows of a table (`values`) with the person and the group of each row, as vectors or None."""
 
     values: Array
     persons: Labels | None = None

@@ -64,7 +64,10 @@ def clipped_sum(
 def _of_block(
     X: ArrayLike, grid: Lattice, center: Array, scaling: Array, count_clipped: bool, basis: BasisLike | None
 ) -> tuple[Whole, int]:
-    """Return the sum of the clipped rows of one array or list `X`, as `clipped_sum` does, and the number of rows."""
+    """Return the sum of the clipped rows of one array or list `X`, as `clipped_sum` does, and the number of rows.
+
+    The other arguments say, as for `clipped_sum`, how a row is centered, scaled, clipped and rounded to integers.
+    """
     X = unread_matrix(center.size, X=X)
     if not count_clipped:
         return grid.sum(X, center, scaling, basis), len(X)

@@ -53,10 +53,10 @@ _ORTHOGONAL = 2.0**-48  # largest norm of U U^T - I, divided by d
 
 @dataclass(frozen=True, eq=False)
 class Unrotated:
-    """Sum the rows of one mechanism that has a basis, and rotate only the sum, as the docstring of this module says.
+    """Sum the clipped rows of a mechanism in the coordinates of the columns, and rotate only the sum along its basis.
 
-    `basis`, `scaling` and `clip_norm` are those of the mechanism. The function `unrotated` makes the objects of this
-    class.
+    `basis`, `scaling` (the multipliers of the coordinates along the basis) and `clip_norm` are those of the mechanism.
+    The docstring of this module describes the method, and the function `unrotated` makes the objects of this class.
     """
 
     basis: Basis
@@ -65,27 +65,30 @@ class Unrotated:
 
     @property
     def alpha(self) -> float:
-        """Return the factor that multiplies a centered row: the largest entry of the scaling over the clip norm."""
+        """Return the factor by which a centered row is multiplied: the largest multiplier over the clip norm.
+
+        The attribute `scaling` has the multipliers, one for each vector of the basis.
+        """
         return float(np.max(self.scaling) / self.clip_norm)
 
     @property
     def bits(self) -> int:
-        """Return the number G: a centered row, multiplied by `alpha`, is rounded to multiples of 2**-G."""
+        """Return the number G of binary digits: a centered row, times `alpha`, is rounded to multiples of 2**-G."""
         return _DIGITS + math.ceil(math.log2(self.scaling.size) / 2)
 
     @property
     def relative(self) -> Array:
-        """Return the scaling divided by its largest entry."""
+        """Return the multipliers of the coordinates along the basis, divided by the largest of them."""
         return np.asarray(self.scaling / np.max(self.scaling))
 
     @property
     def _spare(self) -> int:
-        """Return an s such that the sum of the integer vectors of 2**s rows surely fits into 64-bit integers."""
+        """Return an s such that the sum of 2**s rows, rounded to integers, surely fits into 64-bit integers."""
         return 62 - self.bits - math.ceil(-math.log2(np.min(self.relative)))
 
     @property
     def most(self) -> int:
-        """Return a number of rows for which the sum of their integer vectors surely fits into 64-bit integers."""
+        """Return a number of rows whose vectors of integers surely have a sum that fits into 64-bit integers."""
         return 1 << min(self._spare, 20)
 
     @property
@@ -132,12 +135,13 @@ class Unrotated:
 
 
 def unrotated(basis: BasisLike | None, scaling: Array, clip_norm: float) -> Unrotated | None:
-    """Return the `Unrotated` for a mechanism with this basis, scaling and clip norm, or None if it is not possible.
+    """Return an object that sums the rows of a mechanism before they are rotated, or None if this is not possible.
 
-    If the result is None although there is a basis, rows must be rotated one by one. This is so if the basis is not
-    given by a matrix or has many vectors, if its matrix is not orthogonal up to rounding, if the entries of `scaling`
-    differ so much that integer vectors would need too many digits, or if the largest of these entries, divided by the
-    clip norm, is very large or very small.
+    The mechanism multiplies the coordinates along `basis` by `scaling`, and clips rows to `clip_norm`. If the result is
+    None although there is a basis, rows must be rotated one by one. This is so if the basis is not given by a matrix or
+    has many vectors, if its matrix is not orthogonal up to rounding, if the entries of `scaling` differ so much that
+    integer vectors would need too many digits, or if the largest of these entries, divided by the clip norm, is very
+    large or very small.
     """
     if not isinstance(basis, Basis) or basis.size > _MOST_COLUMNS:
         return None

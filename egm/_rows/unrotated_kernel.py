@@ -47,7 +47,8 @@ def _subtract(y: Singles, directions: Singles, less: Array, bound: Array) -> Non
 
     `y` has the four rows, and `directions` four vectors v_j of the basis; both have the shape (4, d). `bound` has an
     upper bound for each row y, from which the sum of less_j <v_j, y>^2 over the four vectors is subtracted in place.
-    `less` has less_j for each vector: 1 minus the square of the factor, at most 1, by which the scaling multiplies it.
+    `less` has less_j for each vector: 1 minus the square of the factor, at most 1, by which the coordinate along the
+    vector is multiplied.
     """
     y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
     u0, u1, u2, u3 = directions[0], directions[1], directions[2], directions[3]

@@ -117,7 +117,7 @@ def _narrow_secure_l2(scale: float, size: int) -> list[int]:
 
 
 def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
-    """Return an array of l2 noise of the scales `scale` whose random variance is too small: a bug.
+    """Return an array of l2 noise of the scales `scale` from `rng`, with a random variance that is too small: a bug.
 
     The variance is a gamma variable, whose shape for m scales is here m / 2 instead of (m + 1) / 2. This function takes
     the place of `egm.samplers.simulated_l2`.
@@ -138,8 +138,8 @@ def _scaled(right: Callable[..., Any], factor: float, scale: Any, other: Any) ->
 def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: Any) -> Iterator[Any]:
     """Call the function `right` on each block of `source` by itself, and yield its results: a bug.
 
-    So rows of one person in two blocks are not put together. `right` is `egm._rows.people.gathered`, whose place this
-    function takes; further arguments, `given`, are passed on to it.
+    `source` yields blocks of rows, sorted by person. So rows of one person in two blocks are not put together. `right`
+    is `egm._rows.people.gathered`, whose place this function takes; further arguments, `given`, are passed on to it.
     """
     for block in source:
         yield from right([block], *given)

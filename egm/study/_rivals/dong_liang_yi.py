@@ -132,7 +132,7 @@ def _first(scores: Array, epsilon: float, rng: np.random.Generator) -> int:
     """Return privately the index of the first of the `scores` above 0, or the last index if none is above 0.
 
     This is the sparse vector technique. It is epsilon-differentially private if a replaced row changes each score by at
-    most 1 (Dwork and Roth 2014, Theorem 3.23), and so costs epsilon**2 / 2 in zCDP.
+    most 1 (Dwork and Roth 2014, Theorem 3.23), and so costs epsilon**2 / 2 in zCDP. `rng` draws the noise.
     """
     threshold = rng.laplace(scale=2 / epsilon)
     above = np.flatnonzero(scores + rng.laplace(scale=4 / epsilon, size=scores.size) >= threshold)
@@ -142,7 +142,8 @@ def _first(scores: Array, epsilon: float, rng: np.random.Generator) -> int:
 def _noisy(moments: Array, sensitivity: float, rho: float, rng: np.random.Generator) -> Array:
     """Return the symmetric matrix `moments` plus symmetric noise, private at the cost `rho` in zCDP.
 
-    `sensitivity` is the largest change of the matrix in the Frobenius norm, if one row is replaced.
+    `sensitivity` is the largest change of the matrix in the Frobenius norm, if one row is replaced. `rng` draws the
+    noise.
     """
     upper = np.triu_indices(len(moments))
     found = np.zeros_like(moments)
