@@ -831,7 +831,7 @@ def test_a_forecast_is_not_far_too_large_at_a_large_budget():
 
 @pytest.mark.parametrize(("n", "d", "reach", "most"), [(10_000, 2, 1000, 1.65), (100_000, 3, 1000, 4.2)])
 def test_normal_rows_have_little_more_error_than_with_the_best_clip_norm(n, d, reach, most):
-    """The squared error that `forecast` states for `n` normal rows of `d` columns is at most `most` times the least one.
+    """The squared error that `forecast` states for `n` normal rows with `d` columns is at most `most` times the least.
 
     The least one is the smallest error over all clip norms, for rows whose center and spread are known, if the whole
     budget is spent on the sum. `reach` is n times the root of the budget in zCDP.
