@@ -131,12 +131,12 @@ def _error(rows: Answers) -> float:
 def _pays(search: Search, first: Mean, radius: float) -> bool:
     """Return whether a private search for center and spread is worth its cost, and a second mean agrees with `first`.
 
-    `first` is the noisy mean of the rows with entries cut to their ranges, at which `search` begins. The search is
-    worth its cost if its forecast error is far smaller than that of another mean of these cut rows, which is released
-    without a search. The forecast is for normal rows whose distances from `first` have the median `radius`, a noisy
-    one. The second mean is that of the rows clipped to a ball around `first`, whose radius is the best clip norm for
-    normal rows. It agrees with `first` if noise explains the distance between the two. If the result is true, the
-    center of the search has moved to the second mean.
+    The result is True only if both hold; then the center of `search` has moved to the second mean. `first` is the noisy
+    mean of the rows with entries cut to their ranges, at which the search begins. The search is worth its cost if its
+    forecast error is far smaller than that of a release without a search, which is a mean of rows with cut entries. The
+    forecast is for normal rows whose distances from `first` have the noisy median `radius`. The second mean is that of
+    the rows clipped to a ball around `first`, whose radius is the best clip norm for normal rows. It agrees with
+    `first` if noise explains the distance between the two.
     """
     rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)

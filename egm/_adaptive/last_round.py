@@ -390,8 +390,8 @@ class _LastRound:
         `found` says in which columns the sum of the rows, clipped to the norm ``clip.inner``, was corrected by the
         measured sum of what this clipping removed. In a corrected column, the error is that of clipping to the larger
         norm ``clip.norm``, and in the other columns it is that of clipping to ``clip.inner``. The two errors are
-        averaged, with weights that follow from the variances of the columns. The part of bias includes what was not
-        measured at all.
+        averaged, with weights that follow from the variances of the columns. The part of bias includes an estimate of
+        what clipping to ``clip.norm`` removes, which is not measured.
         """
         search, missing = self.search, (1 - found.kept) ** 2 @ self.spread**2 / np.sum(self.spread**2)
         if clip.model:
@@ -415,8 +415,8 @@ class _LastRound:
     def share(self, length: float) -> float:
         """Return the probability that 1.05 times the norm of a scaled row is larger than `length`, for normal rows.
 
-        The rows have the center and the standard deviations of the search. The factor 1.05 allows for errors of the
-        estimated standard deviations.
+        The rows have the center and the standard deviations that the search has found. The factor 1.05 allows for
+        errors of the estimated standard deviations.
         """
         return float(gx2.sf(min((length / _SLACK) ** 2, 1e4 * np.sum(self.weights)), self.weights))
 

@@ -125,13 +125,13 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 
 @compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
 def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
-    """Compute K(c) - K'(0) c as if all weights of a cluster were equal to its center, and the size of the added terms.
+    """Compute K(c) - K'(0) c as a sum over groups of nearly equal weights, and the sum of the absolute terms.
 
     K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`,
-    and K'(0) is the mean. A group with the noncentrality 0 and k degrees of freedom has the term (-log(1 - y) - y) k /
-    2 with y = r c, for its r in `table`. Near y = 0 the logarithm and y would cancel. There -log(1 - y) is replaced by
-    the series of 2 artanh(z) with z = y / (2 - y), which is the same function. The size is the sum of the absolute
-    values of the terms. `at` holds what `cross` has computed for the point `c`.
+    and K'(0) is the mean. The weights of a group are replaced by one number r in `table`. A group with k degrees of
+    freedom has the term (-log(1 - y) - y) k / 2 with y = r c, plus a term for its noncentrality. Near y = 0 the
+    logarithm and y would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with z = y / (2 - y), which
+    is the same function. `at` holds what `cross` has computed for the point `c`.
     """
     bend = size = normal * c * (normal * c) / 2 if normal else 0.0
     for j in range(table.shape[1]):

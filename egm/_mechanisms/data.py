@@ -911,7 +911,8 @@ class GaussianDataMechanism(Mechanism):
         """Return the secure release: add noise to the sum of the rows, and to the numbers of rows that are released.
 
         `total` is the sum of the clipped rows, rounded to integers by the `Lattice` `grid`; under `count_clipped` its
-        last entry is the number of clipped rows. `rows` is the number of rows, which is released only if it is private.
+        last entry is the number of clipped rows. `rows` is the number of rows. If this number is private, it is
+        released with noise; if it is public, it gets no noise.
         """
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
@@ -986,7 +987,8 @@ class GaussianDataMechanism(Mechanism):
         """Return the simulated release: add noise from the Generator `rng` to the sum and to the numbers of rows.
 
         `total` is the sum of the clipped rows, rounded to integers by the `Lattice` `grid`; under `count_clipped` its
-        last entry is the number of clipped rows. `rows` is the number of rows, which is released only if it is private.
+        last entry is the number of clipped rows. `rows` is the number of rows. If this number is private, it is
+        released with noise; if it is public, it gets no noise.
         """
         sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
         clipped_weight = CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0

@@ -339,9 +339,9 @@ class Source:
             yield Block(self._values(rest), persons, labels.get(self.by))
 
     def _in_memory(self, X: Any) -> Iterator[Block]:
-        """Yield the rows of an array or a frame `X` in blocks with labels; sorted by person, if persons are given.
+        """Yield the rows of an array or a frame `X` in blocks with the person and group of each row.
 
-        The rows of one person keep their order.
+        If persons are given, the rows are sorted by person; the rows of one person keep their order.
         """
         names = self._names(X)
         rest, found = _tables.split(X, *names) if names else (X, [])

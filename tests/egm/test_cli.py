@@ -978,7 +978,10 @@ def data(text):
 
 
 def with_sigma(text):
-    """Return arguments of `egm sum`; one is {file name: `text`}, a file of standard deviations that the test writes."""
+    """Return arguments of `egm sum`, with a file of standard deviations, which has the content `text`.
+
+    The argument for this file is a dictionary {file name: `text`}. The test writes the file, and passes its name.
+    """
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 

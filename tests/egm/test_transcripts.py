@@ -593,7 +593,7 @@ def first(number, case):
 
 
 def within_charge(run):
-    """Return whether each kind of query in `run` costs at most its recorded cost, and they all at most the budget."""
+    """Return whether each kind of query in `run` costs at most its recorded cost, and all together the budget."""
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
