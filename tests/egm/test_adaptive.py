@@ -829,19 +829,6 @@ def test_a_forecast_is_not_far_too_large_at_a_large_budget():
     assert min(forecasts) > before / 2
 
 
-@pytest.mark.parametrize(("n", "d", "reach", "most"), [(10_000, 2, 1000, 1.65), (100_000, 3, 1000, 4.2)])
-def test_normal_rows_have_little_more_error_than_with_the_best_clip_norm(n, d, reach, most):
-    """The squared error that `forecast` states for `n` normal rows with `d` columns is at most `most` times the least.
-
-    The least one is the smallest error over all clip norms, for rows whose center and spread are known, if the whole
-    budget is spent on the sum. `reach` is n times the root of the budget in zCDP.
-    """
-    sigma, rho = np.ones(d), (reach / n) ** 2
-    expected = mechanism(n, rho).forecast(sigma=sigma, center=np.full(d, 7.0)).error.total
-    _, least = forecast.best_clip_norm(lambda norm: 2 * d * norm**2 / rho, sigma, n, sigma)
-    assert least < expected < most * least
-
-
 def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
     """The clip norm is kept if only the first noisy count of rows above it is three standard deviations too high.
 
