@@ -174,7 +174,7 @@ def test_bad_types_are_named(bad):
 def test_hardly_any_noise_is_hardly_private(z):
     """For noise with a standard deviation `z` near 0, `gaussian_delta(1.0, z)` is near 1 and exact to a relative 1e-14.
 
-    The sensitivity is 1.
+    This is the least delta for epsilon = 1 and the sensitivity 1.
     """
     with mp.workdps(60):
         exact = float(mp.ncdf(0.5 / mpf(z) - mpf(z)) - mp.e * mp.ncdf(-0.5 / mpf(z) - mpf(z))) if z > 1e-3 else 1.0
