@@ -56,7 +56,9 @@ _STEPS, _RAISED = 5, 1.35  # largest number of clip norms that are tried, and th
 _START = 0.5  # rows expected beyond the first clip norm, over those allowed
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
 _ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
-_SPREAD_OUT = 5.0  # effective dimension above which _ONE_SIDED is multiplied by effective dimension / _SPREAD_OUT
+_UNMEASURED = 0.5  # the same for what clipping normal rows to the larger of two norms removes, which is not measured
+_SPREAD_OUT = 5.0  # effective dimension above which _UNMEASURED is multiplied by effective dimension / _SPREAD_OUT
+_HARDLY, _TRIED = 1e-9, 300  # share of normal rows beyond the largest smaller norm that is tried, and number of these
 _RATIO, _NORMS = 1.4, 4  # ratio of the clip norm to the norm of the shorter rows, and number of clip norms tried
 _BEYOND = 0.1, 0.0025  # share of the budget to count rows beyond a clip norm: first / effective dimension + second
 _CLEARLY = 2.0  # standard deviations by which this number is surely too large
@@ -546,11 +548,12 @@ class _LastRound:
         """Return a `_Clip` with a clip norm for normal rows, or None if many real rows are longer than all norms tried.
 
         A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. At first, C / 1.4 is the
-        norm of least forecast error for normal rows or, if clipping to this norm could move the sum much further than
-        noise does, a larger one. With a small budget and few columns, C is also so large that noise moves the sum at
-        least as far as those normal rows could that are longer than C. Then C is increased until a noisy number shows
-        that few rows are longer. If the first such number is too large, the rows are counted again, and the mean of
-        both numbers decides, because noise alone would otherwise too often make C too large.
+        norm of least forecast error for normal rows or, if clipping to C could move their sum by more than half of the
+        noise, a larger one. What clipping to C / 1.4 removes below C is measured, and so needs no limit. With a small
+        budget and few columns, C is also so large that noise moves the sum at least as far as those normal rows could
+        that are longer than C. Then C is increased until a noisy number shows that few rows are longer. If the first
+        such number is too large, the rows are counted again, and the mean of both numbers decides, because noise alone
+        would otherwise too often make C too large.
 
         The sum is assumed to be moved only by the rows longer than C that exceed the number expected of normal rows. A
         lower estimate of the distance is computed from this excess minus one standard deviation of its noise or, with a
@@ -561,9 +564,10 @@ class _LastRound:
         cost = (_BEYOND[0] / self.effective + _BEYOND[1]) * search.rho
         rho = search.account.left - cost
         noise = self.noise(rho)
-        inner, allowed = self.best(noise)[0], _ONE_SIDED * max(1.0, self.effective / _SPREAD_OUT)
-        if n * self.unit * self.radial.lost(inner) > allowed * noise * inner:
-            inner = max(inner, self.radial.best(n, search.noise(rho), allowed)[0])
+        inner, allowed = self.best(noise)[0], _UNMEASURED * max(1.0, self.effective / _SPREAD_OUT)
+        norms = np.geomspace(inner, max(inner, self.radial.quantile(_HARDLY)), _TRIED)
+        lost = n * self.unit * self.radial.excess(_RATIO * norms)[0]
+        inner = float(norms[np.argmax(lost <= allowed * noise * norms)])
         if little == 2 and noise / self.unit < n:
             inner = max(inner, math.sqrt(gx2.isf(noise / self.unit / n, self.weights)) / _RATIO)
         longer = _LONGER[little] / self.effective ** (0.25 if little else 0.5)

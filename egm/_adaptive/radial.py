@@ -71,33 +71,34 @@ class Radial:
         return self._norm(_NODES)
 
     def excess(self, clip_norm: Array) -> tuple[Array, Array, Array]:
-        """Return the means of max(r - C, 0), max(r - C, 0)**2 and max(1 - C / r, 0) for each entry C of `clip_norm`.
+        """Return the means of h, of h**2 and of h r / E r**2, with h = max(r - C, 0), for each entry C of `clip_norm`.
 
         Here r is the norm of the scaled row b (x - center), and the means are over the distribution of normal rows x.
-        `clip_norm` is a vector, and each of the three results has its shape.
+        `clip_norm` is a vector, and each of the three results has its shape. By Stein's lemma, the third one is the
+        share of the distance between the mean of the rows and the center that clipping to the norm C removes.
         """
         r = self.norms
         beyond = np.maximum(r - clip_norm[:, None], 0.0)
-        lost = beyond / np.maximum(r, 1e-300)
+        lost = beyond * r / self.mean
         first, second, share = (np.einsum("ij,j->i", v, _MASS) for v in (beyond, beyond**2, lost))
         return first, second, share
 
     def removed(self, clip_norm: float, outer: float) -> tuple[float, float]:
-        """Return the means of h / r and of h**2 over normal rows of scaled length r, where h is what a row loses.
+        """Return the means of h r / E r**2 and of h**2 over normal rows of scaled length r; h is what a row loses.
 
-        A row longer than `clip_norm` is divided into two parallel vectors, as `egm._adaptive.pairs` says, after it has
-        been clipped to the larger norm `outer`. The length h is that of the clipped row minus that of its first vector.
+        The first is the share of the distance between the mean of the rows and the center that is lost. A row longer
+        than `clip_norm` is divided into two parallel vectors, as `egm._adaptive.pairs` says, after it has been clipped
+        to the larger norm `outer`. The length h is that of the clipped row minus that of its first vector.
         """
         r = self.norms
         h = pairs.removed(r, clip_norm, outer)
-        return float(_MASS @ (h / np.maximum(r, 1e-300))), float(_MASS @ h**2)
+        return float(_MASS @ (h * r)) / self.mean, float(_MASS @ h**2)
 
     @functools.cached_property
     def _tried(self) -> tuple[Array, Array, Array, Array]:
         """Return the clip norms that `best` compares, and three moments of what clipping to each of them removes.
 
-        For a clip norm C they are the means of max(r - C, 0), max(r - C, 0)**2 and max(1 - C / r, 0) over normal rows,
-        where r is the norm of a scaled row. The results are four vectors.
+        The moments are those that `excess` returns. The results are four vectors.
         """
         C = _CLIP_NORMS * self._norm(5.0)
         return C, *self.excess(C)

@@ -6,7 +6,8 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
 1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to this
    ball, and their noisy mean is the next center. Each step reduces the distance by a known factor. The steps end when a
    radius is about as large as the one before: then it comes from the spread of the rows alone. If it is much larger,
-   one of the two is wrong by chance, and the steps go on.
+   one of the two is wrong by chance, and the steps go on. The last step still clips some rows, and so the center stays
+   behind a little. How far is computed when the spread is known, and is a part of the standard error of the center.
 2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4, where s are the
    standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
    factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
@@ -33,7 +34,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import chdtri
 
-from egm import gx2, scaling
+from egm import forecast, gx2, scaling
 from egm._adaptive.learned import correlation, units
 from egm._adaptive.private_rows import Account, Intervals, log_intervals, squares_std
 from egm._adaptive.radial import Radial
@@ -59,6 +60,7 @@ _MEDIAN = 1.15  # factor by which a median of a column may be too small
 _LONG_TAILED = 1.5  # largest root mean square of a column, over its standard deviation; 2 is worse for scanned digits
 _MEDIANS = 0.3  # largest share of the budget for the medians of the columns
 _SHARES = (0.01, 0.03, 0.1, 0.2)  # shares of the budget that are tried for the rounds of refining
+_PRICE = 1.0  # increase of the predicted error of a plan, over its share of the budget: later queries need it, too
 _TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho of a tail query: (TAIL_SURE / n)**2, within these shares
 _LEAST = 150.0  # least n * sqrt(rho): below it a tenth of the rows can be far away and unseen
 _FEW = 424.0  # n * sqrt(rho) below which the budget is called small: 3 in 100 rows can be far away and unseen
@@ -178,6 +180,7 @@ class Search:
         self.sigma_range = sigma_range
         self.smallest, self.largest = 0.1 * root * sigma_range[0], 2 * root * (radius + 3 * sigma_range[1])
         self.bound = radius
+        self.last_step = np.zeros(self.d), radius  # the last step of locating, and the norm to which rows were clipped
         self.center, self.center_std = np.zeros(self.d) if start is None else start, np.full(self.d, radius)
         self.few = self.n * math.sqrt(self.rho) < _FEW
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
@@ -198,6 +201,7 @@ class Search:
             alike = self.spread_out(radius)
             if self.learn and self.measurable and self.n * math.sqrt(self.rho) > _ENOUGH:
                 alike = not self.learned(alike) and alike
+        self.center_std = np.hypot(self.center_std, self.lag())
         if stops():
             return False
         for step, rho in enumerate(self.plan(alike), start=1):
@@ -280,9 +284,25 @@ class Search:
         Before the mean is taken, the rows are clipped to a ball around the old center. The radius of the ball is 1.15
         times `radius`, a typical distance of the rows from the old center.
         """
-        mean, std = self.rows.mean("locate", self.center, np.ones(self.d), _LOOSE * radius, rho)
+        clip_norm = _LOOSE * radius
+        mean, std = self.rows.mean("locate", self.center, np.ones(self.d), clip_norm, rho)
         self.move(mean)
+        self.last_step = mean, clip_norm
         self.center_std = np.full(self.d, math.hypot(std, _CLIPPED_MEAN * radius / math.sqrt(self.n * self.d)))
+
+    def lag(self) -> Array:
+        """Return how far the center may be from the rows because the last step of locating clipped some of them.
+
+        The mean of clipped rows lies between the old center and the mean of the rows. The result has one entry for each
+        coordinate. It is what clipping removes from the mean of normal rows with the standard deviations `sigma`, if
+        the last step is as long as the distance between both.
+        """
+        step, clip_norm = self.last_step
+        step = step if self.basis is None else self.basis.forward(step)
+        sigma = np.maximum(self.sigma, np.abs(step) / 30)  # a smaller one changes the spread by 1/2000
+        _, square = forecast.loss_of_a_row(sigma, np.ones(self.d), clip_norm, step)
+        lag: Array = np.sqrt(square)
+        return lag
 
     def move(self, step: Array) -> Array:
         """Add `step` to the center, and clip the new center to the declared range of the means of the columns.
@@ -489,9 +509,10 @@ class Search:
         """Choose how many noisy means, at most two, refine the center, and return the cost rho of each as a tuple.
 
         For each mean, some shares of the remaining budget are tried. For each choice the mean squared error of the
-        final mean is predicted for normal rows, and the choice with the least error is returned. `alike` is true if all
-        columns have one common standard deviation. If it is false, a part of the budget is reserved to measure the
-        standard deviations again.
+        final mean is predicted for normal rows, and the choice with the least error is returned. Here the prediction is
+        increased by the share of the budget for the means, because the queries for long rows need a part of the rest.
+        `alike` is true if all columns have one common standard deviation. If it is false, a part of the budget is
+        reserved to measure the standard deviations again.
         """
         left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
         left -= 0.0 if self.basis is None else self.cost(self.far)
@@ -513,11 +534,11 @@ class Search:
             del states[()]  # the center was found without regard to the spreads along the basis, and may be far off
         rest = {shares: 1 - sum(shares) - costly * len(shares) for shares in states}
         errors = {
-            shares: np.sum(copies * after(state, rest[shares]) ** 2)
+            shares: float(np.sum(copies * after(state, rest[shares]) ** 2)) * (1 + _PRICE * sum(shares))
             for shares, state in states.items()
             if rest[shares] > 0.1
         }
-        return tuple(share * left for share in min(errors, key=lambda shares: float(errors[shares])))
+        return tuple(share * left for share in min(errors, key=lambda shares: errors[shares]))
 
     def groups(self) -> tuple[Array, Array, Array]:
         """Divide the coordinates into at most 64 groups of similar spread, to save time in forecasts.
