@@ -201,11 +201,11 @@ def test_interval_is_as_wide_as_the_page_says():
     25 releases. At least 95 percent of all these intervals contain the exact sum.
     """
     assert (
-        "is about ±290 for each of the\n  three columns with 962 rows, ±8 years, ±75 and ±7 visits with 2000, "
-        "±0.8, ±9 and ±0.7 with 10 000, and ±0.09, ±1.1 and ±0.04 with 100 000"
+        "is about ±270 for each of the\n  three columns with 962 rows, ±9 years, ±70 and ±7 visits with 2000, "
+        "±0.6, ±8 and ±0.3 with 10 000, and ±0.08, ±1 and ±0.03 with 100 000"
     ) in PRACTICE
     people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
-    said = {962: (290,) * 3, 2000: (8, 75, 7), 10_000: (0.8, 9, 0.7), 100_000: (0.09, 1.1, 0.04)}
+    said = {962: (270,) * 3, 2000: (9, 70, 7), 10_000: (0.6, 8, 0.3), 100_000: (0.08, 1, 0.03)}
     inside = []
     for n, widths in said.items():
         X = people[:n]
@@ -272,14 +272,14 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 def test_sum_stops_at_the_declared_radius():
     """If a column's mean is above the declared radius, its released sum is the number of rows times the radius.
 
-    The mechanism is `AdaptiveDataMechanism`, and the radius its bound of the means. There is no warning, and the
-    interval does not contain the exact sum, as the page about practice says.
+    The mechanism is `AdaptiveDataMechanism`, and the radius its bound of the means. There is no warning, and at least
+    two of ten intervals end below the exact sum. The page about practice says that intervals often miss it.
     """
-    assert "the estimate stops at this bound, and its interval is wrong without a word" in PRACTICE
+    assert "the estimate stops at this bound without a word, and its interval often misses the sum" in PRACTICE
     X = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(20_000, 3))
-    release, _, high = adaptive_release(X, 0.1, 2, radius=2000.0)
-    assert release.estimate[1] == pytest.approx(20_000 * 2000, rel=1e-9)
-    assert high[1] < X[:, 1].sum()
+    releases = [adaptive_release(X, 0.1, seed, radius=1000.0) for seed in range(10)]
+    assert [release.estimate[1] for release, *_ in releases] == pytest.approx([20_000 * 1000] * 10, rel=1e-9)
+    assert sum(high[1] < X[:, 1].sum() for *_, high in releases) >= 2
 
 
 def test_sums_by_group_are_as_the_page_says():

@@ -250,15 +250,13 @@ def test_what_is_lost_was_not_to_be_seen():
     parts "ten laws" and "large budgets", only rows from distributions of infinite variance have such errors. In the
     part "strange tables", only data with Pareto or Cauchy columns have them, and data that `laws.TABLES` marks as
     hidden, because they are not as the user declared, or have too few outlying rows to be noticed with the budget. In
-    the part "mixed columns", one of 1600 runs has one, with a wide exponential column. In no part did a run fail, or
-    leave the declared ranges.
+    the part "mixed columns", no run has one. In no part did a run fail, or leave the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
     lost = table[table["beyond"] > 0]
     assert set(lost["law"][np.isin(lost["part"], ["ten laws", "large budgets"])]) <= set(laws.INFINITE)
-    mixed = lost[lost["part"] == "mixed columns"]
-    assert (mixed["beyond"].sum(), set(mixed["law"])) == (1, {"one exponential, wide"})
+    assert "mixed columns" not in lost["part"]
     strange = {name for name in lost["law"][lost["part"] == "strange tables"] if not laws.TABLES[name].hidden}
     assert all(name.startswith(("Pareto", "Cauchy")) for name in strange)
 
