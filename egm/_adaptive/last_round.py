@@ -56,7 +56,6 @@ _STEPS, _RAISED = 5, 1.35  # largest number of clip norms that are tried, and th
 _START = 0.5  # rows expected beyond the first clip norm, over those allowed
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
 _ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
-_UNMEASURED = 0.5  # the same for what clipping normal rows to the larger of two norms removes, which is not measured
 _SPREAD_OUT = 5.0  # effective dimension above which _UNMEASURED is multiplied by effective dimension / _SPREAD_OUT
 _HARDLY, _TRIED = 1e-9, 300  # share of normal rows beyond the largest smaller norm that is tried, and number of these
 _RATIO, _NORMS = 1.4, 4  # ratio of the clip norm to the norm of the shorter rows, and number of clip norms tried
@@ -71,6 +70,7 @@ _MOVED = 4.0  # standard deviations by which a squared move is too large
 _LEAST_PART = 0.02  # least share of each of these two numbers in their cost
 # Tuples have three numbers: for budgets that are not small, for small ones, and for small ones and few columns.
 _COLUMNS = 2.5  # effective dimension below which there are few columns
+_UNMEASURED = 0.5, 0.1, 0.1  # as _ONE_SIDED, for what clipping normal rows to the larger of two norms removes
 _LONGER = 0.35, 1.0, 1.5  # excess of a longer row over the clip norm, divided by it, for one column
 _CHANCE = 2.0, 2.0, 1.0  # standard deviations by which a number of rows beyond a clip norm may be too large
 _SURELY = 1.0, 0.0, 0.0  # standard deviations that are subtracted from this number for a lower estimate
@@ -549,11 +549,11 @@ class _LastRound:
 
         A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. At first, C / 1.4 is the
         norm of least forecast error for normal rows or, if clipping to C could move their sum by more than half of the
-        noise, a larger one. What clipping to C / 1.4 removes below C is measured, and so needs no limit. With a small
-        budget and few columns, C is also so large that noise moves the sum at least as far as those normal rows could
-        that are longer than C. Then C is increased until a noisy number shows that few rows are longer. If the first
-        such number is too large, the rows are counted again, and the mean of both numbers decides, because noise alone
-        would otherwise too often make C too large.
+        noise (a tenth with a small budget), a larger one. What clipping to C / 1.4 removes below C is measured, and so
+        needs no limit. With a small budget and few columns, C is also so large that noise moves the sum at least as far
+        as those normal rows could that are longer than C. Then C is increased until a noisy number shows that few rows
+        are longer. If the first such number is too large, the rows are counted again, and the mean of both numbers
+        decides, because noise alone would otherwise too often make C too large.
 
         The sum is assumed to be moved only by the rows longer than C that exceed the number expected of normal rows. A
         lower estimate of the distance is computed from this excess minus one standard deviation of its noise or, with a
@@ -564,7 +564,7 @@ class _LastRound:
         cost = (_BEYOND[0] / self.effective + _BEYOND[1]) * search.rho
         rho = search.account.left - cost
         noise = self.noise(rho)
-        inner, allowed = self.best(noise)[0], _UNMEASURED * max(1.0, self.effective / _SPREAD_OUT)
+        inner, allowed = self.best(noise)[0], _UNMEASURED[little] * max(1.0, self.effective / _SPREAD_OUT)
         norms = np.geomspace(inner, max(inner, self.radial.quantile(_HARDLY)), _TRIED)
         lost = n * self.unit * self.radial.excess(_RATIO * norms)[0]
         inner = float(norms[np.argmax(lost <= allowed * noise * norms)])
