@@ -1497,7 +1497,7 @@ def test_a_rehearsal_is_charged_to_a_budget_for_simulations(egm):
     assert (budget.simulation, budget.rule, len(budget.history)) == (True, "zcdp", 1)
 
 
-@pytest.mark.parametrize("total", [{"epsilon": 1.5, "delta": 1e-6}, {"rho": 0.125}])
+@pytest.mark.parametrize("total", [{"epsilon": 1.5, "delta": 1e-6}, *slow({"rho": 0.125})])
 def test_budget_is_shown(egm, total):
     """`egm budget show` prints the total, what is spent and left, and each release, as text and as JSON.
 
@@ -1887,7 +1887,7 @@ def test_progress_of_counting(monkeypatch, clock):
     assert [line for line in err.getvalue().split("\r") if line.strip()] == ["400 rows", "400 rows, 100 %"]
 
 
-@pytest.mark.parametrize("kind", ["csv.gz", "folder"])
+@pytest.mark.parametrize("kind", ["csv.gz", *slow("folder")])
 def test_progress_of_compressed_files_and_of_folders(monkeypatch, clock, kind):
     X = np.random.default_rng(1).normal(size=(2 * 87381, 3))
     if kind == "folder":
