@@ -190,7 +190,7 @@ NARROW = rival(rivals.huang_liang_yi, norm_bound=narrow, clip_share=0.01, slack=
 PUBLIC = partial(rival, rivals.coinpress, clip_probability=0.01)  # the constant of CoinPress's public code
 COVARIANCE = PUBLIC(sigma=largest_sigma, covariance_steps=3)  # spends half of the budget on the covariance matrix first
 METHODS = {
-    "ours": Method(ours, version=4),
+    "ours": Method(ours, version=5),
     "ours, oracle": Method(ours_oracle, "mu and sigma"),
     "plan": Method(rival(rivals.plan)),  # divides the budget as its authors do
     "plan, 3.75 rho": Method(rival(rivals.plan, 3.75, search_share=0.8), "more budget"),  # what their code spends

@@ -94,9 +94,9 @@ class AdaptiveDataMechanism(Declared):
     `neighbors`, whatever the data are. Data outside the declared ranges, or far from normal, cost
     accuracy and never privacy. If more rows are far from the center than would be for normal rows, the
     clip norm is chosen for the worst case, in which the parts that clipping removes all point in one
-    direction. In any case, the summed rows are clipped once more, to a norm 1.4 times smaller than the
-    clip norm, so that there is less noise. A noisy sum of what this second step removes is released at
-    no further cost (chapter 10 of the book), and added in columns where it is clearly larger than its noise.
+    direction. In any case, the summed rows are clipped once more, to a smaller norm, so that there is
+    less noise. A noisy sum of what this second step removes is released at no further cost (chapter 10
+    of the book). It is added where it is clearly larger than its noise, and elsewhere in part.
 
     With `radius` the mechanism runs if `rho` is at least ``least_rho(d)`` for d columns. Then the
     search fails in at most a few runs of a hundred; `forecast` bounds this probability. The search

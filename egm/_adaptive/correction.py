@@ -6,9 +6,10 @@ this column. So the sum of what is removed up to a larger norm is released, too,
 
 The noise in this second sum is about as large as that in the sum of the clipped rows. So a column is corrected by its
 whole noisy sum only if this sum is clearly more than noise. If the noisy sums of the other columns are together larger
-than noise explains, each of these columns is corrected by the same share of its noisy sum. If the expected error would
-then be larger than with the whole noisy sum in all columns, which is the same as clipping to the larger norm, the whole
-noisy sum is added.
+than noise explains, each of these columns is corrected by the same share of its noisy sum. Clipped parts of normal rows
+cancel, but for chance, and so each column is corrected at least by the share that is best for normal rows. If the
+expected error would then be larger than with the whole noisy sum in all columns, which is the same as clipping to the
+larger norm, the whole noisy sum is added.
 """
 
 from __future__ import annotations
@@ -78,29 +79,32 @@ class Correction:
         return np.sqrt(1 - self.kept**2) * self.noise
 
 
-def correct(parts: Array, noise: Array, chance: Array) -> Correction:
+def correct(parts: Array, noise: Array, chance: Array, beyond: float = 1.0) -> Correction:
     """Choose which share of a noisy sum of what clipping removes is added to each entry of the sum of the clipped rows.
 
     The vector `parts` is the noisy sum of what clipping removes, and `noise` has the standard deviations of its noise.
-    If the distribution of the rows is symmetric around a center that is known only approximately, the sum without noise
-    has the standard deviations `chance`. An entry of `parts` that is larger than two of these standard deviations shows
-    that the column is skewed. Then some rows are probably longer than the second clip norm, up to which `parts` is
-    measured, and lose still more. The result, a `Correction`, has the shares, from 0 to 1, and estimates of what is
-    still missing.
+    If the rows are normal, with a center that is known only approximately, the sum without noise has the mean 0 and the
+    standard deviations `chance`. Then the best share is chance**2 / (chance**2 + noise**2), and no smaller share is
+    chosen. An entry of `parts` that is larger than two of these standard deviations shows that the column is skewed.
+    Then some rows are probably longer than the second clip norm, up to which `parts` is measured, and lose still more.
+    How much more is estimated for a second norm that is 1.4 times the first one, and multiplied by `beyond`. The
+    result, a `Correction`, has the shares, from 0 to 1, and estimates of what is still missing.
     """
     deviations = max(_CLEAR[0], math.sqrt(2 * math.log(parts.size)) + _CLEAR[1])
     clear = np.abs(parts) > deviations * noise
-    kept, missed = clear.astype(float), 0.0
+    shown, missed = clear.astype(float), 0.0
     if not clear.all():
         more, doubtful = unexplained(parts[~clear], noise[~clear] ** 2, _PUSHED)
         if more > doubtful:  # the share to keep is that of James and Stein
-            kept[~clear] = share = more / (more + float(np.sum(noise[~clear] ** 2)))
-            missed = (1 - share) ** 2 * more
-    skewed = kept * np.maximum(np.abs(parts) - _EXPLAINED * chance, 0.0)
-    beyond, hidden = (np.where(clear, *ratio) * skewed for ratio in (_FURTHER, _AT_MOST))
+            shown[~clear] = more / (more + float(np.sum(noise[~clear] ** 2)))
+            missed = more
+    kept = np.maximum(shown, (chance / np.hypot(chance, noise)) ** 2)
+    missed *= float(np.mean((1 - kept[~clear]) ** 2)) if missed else 0.0
+    skewed = shown * np.maximum(np.abs(parts) - _EXPLAINED * chance, 0.0) * beyond
+    further, hidden = (np.where(clear, *ratio) * skewed for ratio in (_FURTHER, _AT_MOST))
     if np.sum((kept * noise) ** 2) + missed > np.sum(noise**2):
         kept, missed = np.ones(parts.size), 0.0
-    return Correction(parts, noise, kept, missed, beyond, hidden)
+    return Correction(parts, noise, kept, missed, further, hidden)
 
 
 def unexplained(vector: Array, variances: Array, deviations: float) -> tuple[float, float]:

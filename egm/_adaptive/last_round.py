@@ -14,12 +14,13 @@ standard deviations s of the entries of a scaled row.
 3. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
    counted. The answers bound what clipping takes, for all data in the declared ranges.
 4. Sum. The rows are scaled and clipped as in Algorithm 3 of Poulsen's report. Then each row is divided into a shorter
-   row, of at most 1 / 1.4 of the clip norm, and a rest, as `egm._adaptive.pairs` says. The noise in the sum of the
-   shorter rows is less than it would be in the sum of the clipped rows, and the rests cancel in their sum if the
-   distribution of the rows is symmetric. From the noisy sum of the rests, `egm._adaptive.correction` decides in which
-   columns it is added. The released mean is the last center plus the corrected mean of the differences of the rows from
-   this center. This mean difference may be larger than noise and the error of the last center explain. With a small
-   budget and normal norms, the excess is added to the forecast of the error.
+   row and a rest, as `egm._adaptive.pairs` says. The shorter row has at most a smaller norm: 1 / 1.4 of the clip norm
+   or, if the norms look like those of normal rows, the norm of least forecast error. The noise in the sum of the
+   shorter rows is less than it would be in the sum of the clipped rows, and the rests cancel in their sum, but for
+   chance, if the distribution of the rows is symmetric. `egm._adaptive.correction` decides which share of the noisy sum
+   of the rests is added in each column. The released mean is the last center plus the corrected mean of the differences
+   of the rows from this center. This mean difference may be larger than noise and the error of the last center explain.
+   With a small budget and normal norms, the excess is added to the forecast of the error.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second fo
 _ONE_SIDED = 2.5  # standard deviations of the noise by which clipped parts may move the sum if all point one way
 _SPREAD_OUT = 5.0  # effective dimension above which _UNMEASURED is multiplied by effective dimension / _SPREAD_OUT
 _HARDLY, _TRIED = 1e-9, 300  # share of normal rows beyond the largest smaller norm that is tried, and number of these
-_RATIO, _NORMS = 1.4, 4  # ratio of the clip norm to the norm of the shorter rows, and number of clip norms tried
+_RATIO, _NORMS = 1.4, 4  # usual ratio of the clip norm to the norm of the shorter rows; number of clip norms tried
+_TRIED_RATIOS = np.geomspace(1.05, 2.0, 40)  # ratios that are compared for normal rows
 _BEYOND = 0.1, 0.0025  # share of the budget to count rows beyond a clip norm: first / effective dimension + second
 _CLEARLY = 2.0  # standard deviations by which this number is surely too large
 _DOUBTED = 0.2  # share of the standard deviation of the distance found by counting long rows that counts as a distance
@@ -133,9 +135,9 @@ class _Shift(NamedTuple):
 class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
-    `norm` is the clip norm; rows longer than the smaller norm `inner` are divided into two vectors. `one_sided` and
-    `shift` estimate the distance by which the sum moves if what clipping removes points in one direction for all rows.
-    If `tail` is None, the norms of the rows look like those of normal rows. Then `one_sided` is this distance for
+    `norm` is the clip norm; rows longer than the smaller norm `inner` are divided into pairs of vectors. `one_sided`
+    and `shift` estimate the distance by which the sum moves if what clipping removes points in one direction for all
+    rows. If `tail` is None, the norms of the rows look like those of normal rows. Then `one_sided` is this distance for
     normal rows, and `shift` estimates the further distance due to rows that are longer than normal ones. Otherwise
     `tail` is a model of the norms of the rows, and `shift` estimates the whole distance. Then `one_sided` is the lower
     or the upper estimate in `shift`, and decides whether the search is given up. If `norm` is the clip norm of least
@@ -144,15 +146,11 @@ class _Clip:
     """
 
     norm: float
+    inner: float
     one_sided: float
     shift: _Shift
     second: tuple[float, float] = (0.0, 0.0)
     tail: Tail | None = None
-
-    @property
-    def inner(self) -> float:
-        """Return the norm, 1.4 times smaller than the clip norm, above which a row is divided into two vectors."""
-        return self.norm / _RATIO
 
     @property
     def model(self) -> bool:
@@ -378,10 +376,9 @@ class _LastRound:
         search, back = self.search, self.n / self.b
         (mean, rest), std = self.rows.pairs("sum", search.center, self.b, clip.inner, clip.norm, search.account.left)
         factor = pairs.factor(clip.inner, clip.norm)
-        share, square = self.radial.removed(clip.inner, clip.norm)
-        varied = np.sqrt(self.n * square) * self.unit * self.spread / math.sqrt(float(np.sum(self.spread**2)))
-        off_center = self.n * share * search.center_std
-        found = correct(factor * rest * back, factor * std * back, np.hypot(varied, off_center))
+        lost, usual, further = self.radial.excess(np.array([clip.inner, clip.norm / _RATIO, clip.norm]))[0]
+        beyond = (usual - further) / (lost - further) if lost > further else 1.0
+        found = correct(factor * rest * back, factor * std * back, self.chance(clip.inner, clip.norm), beyond)
         return mean + found.added / back, std * back, found
 
     def clipping(self, clip: _Clip, found: Correction) -> tuple[float, float]:
@@ -524,7 +521,7 @@ class _LastRound:
         clip_norm = tail.clip_norm(noise**2)
         found, few, shift = self.raised(noise, tail)
         if few and found[-1][0] < clip_norm:
-            return _Clip(found[-1][0], shift.surely, shift, tail=tail)
+            return _Clip(found[-1][0], found[-1][0] / _RATIO, shift.surely, shift, tail=tail)
         if found:
             lengths, counts, (std, *_) = np.array(found).T
             if not few or np.any(counts > [tail.longer(length) + _SEEN[0] * std for length in lengths]):
@@ -532,7 +529,7 @@ class _LastRound:
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         one_sided, second = tail.excess(clip_norm)
         more = tail.excess(clip_norm / _RATIO)[1]
-        return _Clip(clip_norm, one_sided, _Shift(at_most=one_sided), (more, second), tail)
+        return _Clip(clip_norm, clip_norm / _RATIO, one_sided, _Shift(at_most=one_sided), (more, second), tail)
 
     # Count ------------------------------------------------------------------------------------------------------------
 
@@ -549,11 +546,12 @@ class _LastRound:
 
         A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. At first, C / 1.4 is the
         norm of least forecast error for normal rows or, if clipping to C could move their sum by more than half of the
-        noise (a tenth with a small budget), a larger one. What clipping to C / 1.4 removes below C is measured, and so
-        needs no limit. With a small budget and few columns, C is also so large that noise moves the sum at least as far
-        as those normal rows could that are longer than C. Then C is increased until a noisy number shows that few rows
-        are longer. If the first such number is too large, the rows are counted again, and the mean of both numbers
-        decides, because noise alone would otherwise too often make C too large.
+        noise (a tenth with a small budget), a larger one. What is removed below C is measured, and so needs no limit.
+        With a small budget and few columns, C is also so large that noise moves the sum at least as far as those normal
+        rows could that are longer than C. Then C is increased until a noisy number shows that few rows are longer. If
+        the first such number is too large, the rows are counted again, and the mean of both numbers decides, because
+        noise alone would otherwise too often make C too large. If C is not increased, the norm above which rows are
+        divided into pairs is that of least expected error for normal rows; otherwise it is C / 1.4.
 
         The sum is assumed to be moved only by the rows longer than C that exceed the number expected of normal rows. A
         lower estimate of the distance is computed from this excess minus one standard deviation of its noise or, with a
@@ -586,9 +584,34 @@ class _LastRound:
                 return None
             longer *= _HEAVY
         surely = max(more - _SURELY[little] * std, 0.0)
-        return _Clip(
-            norm, n * self.radial.lost(norm), _Shift(*(longer * norm * np.array([surely, more, std])).tolist())
-        )
+        shift = _Shift(*(longer * norm * np.array([surely, more, std])).tolist())
+        return _Clip(norm, norm / _RATIO if i else self.inner(norm), n * self.radial.lost(norm), shift)
+
+    def inner(self, norm: float) -> float:
+        """Return the norm C of least expected error for normal rows that are clipped to `norm` and divided into pairs.
+
+        Rows longer than C are divided. The error is that of the sum of the first vectors of all pairs, to which the
+        best share of the noisy sum of the second vectors is added in each coordinate. C is at least half of `norm`.
+        """
+        back = 1 / self.b / math.sqrt(float(np.sum(1 / self.b**2)))
+        noise, errors = self.noise(self.search.account.left) * back, []
+        for inner in norm / _TRIED_RATIOS:
+            first, second = noise * inner, noise * inner * pairs.factor(inner, norm)
+            chance = self.chance(inner, norm)
+            errors.append(np.linalg.norm(np.hypot(first, chance * (second / np.hypot(chance, second))) / norm))
+        return float(norm / _TRIED_RATIOS[np.argmin(errors)])
+
+    def chance(self, inner: float, outer: float) -> Array:
+        """Return the standard deviation, in each entry, of what the sum of normal rows loses if rows are divided.
+
+        The rows are clipped to the norm `outer`, and those longer than `inner` are divided into pairs of vectors. The
+        sum of the first vectors lacks a random part, and a share of the distance between the center and the mean of the
+        rows. The result is in the units of the data.
+        """
+        share, square = self.radial.removed(inner, outer)
+        varied = np.sqrt(self.n * square) * self.unit * self.spread / math.sqrt(float(np.sum(self.spread**2)))
+        chance: Array = np.hypot(varied, self.n * share * self.search.center_std)
+        return chance
 
     def raised(self, noise: float, tail: Tail) -> tuple[list[tuple[float, float, float]], bool, _Shift]:
         """Ask how many rows are longer than a norm, and increase this norm until only few rows are longer.
@@ -624,11 +647,11 @@ class _LastRound:
 
         Let a be E - C in the units of a column. Clipping to C takes at most a from a row whose length is at most E.
         From a longer row it takes at most D, the distance from the center to the end of the declared range. So it takes
-        at most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. (A row longer than
-        C / 1.4 also loses something, but this is measured, and confidence intervals take it into account.) The result
-        has the bound for the noisy numbers N and M, the standard deviation of its noise, and an upper estimate of the
-        sum of the squares of what is taken from single rows. E is chosen so that the bound is small, and the privacy
-        cost `cost` is divided between the two queries so that the noise in the bound is least.
+        at most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. (A shorter row
+        may also lose something, but this is measured, and confidence intervals take it into account.) The result has
+        the bound for the noisy numbers N and M, the standard deviation of its noise, and an upper estimate of the sum
+        of the squares of what is taken from single rows. E is chosen so that the bound is small, and the privacy cost
+        `cost` is divided between the two queries so that the noise in the bound is least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)

@@ -95,8 +95,8 @@ class AdaptiveRelease(RowSum):
     normal quantiles for one tail and for two. A larger `bias` makes q smaller, because then an
     interval can fail on one side only.
 
-    After a search, rows are clipped to a norm, and a noisy sum of what this removes, up to a norm that is
-    1.4 times larger, is measured. `uncorrected` is the part of this sum that was not added. `bias`
+    After a search, rows are clipped to a norm, and a noisy sum of what this removes, up to a larger
+    norm, is measured. `uncorrected` is the part of this sum that was not added. `bias`
     estimates how far the sum moves if what is removed beyond the larger norm points in one direction
     for all rows. An interval may contain the sum with a smaller probability than asked for if there
     are a few very long rows that the search has not noticed; ``interval(unseen=True)`` allows for
