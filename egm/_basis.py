@@ -1,4 +1,4 @@
-"""Hold an orthonormal basis for the rows of a table, by matrices or by an operator, and multiply rows by it."""
+"""Hold an orthonormal basis for the rows of a table, as a matrix or as a fast transform, and multiply rows by it."""
 
 from __future__ import annotations
 

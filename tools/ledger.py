@@ -229,9 +229,10 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
     """Check the entry `slip` of an error in print, and return a list of messages about fields with wrong values.
 
     The field `weight` says how serious the error is; this field and the list of versions that print the error must have
-    known values. The field `final` must say what the final version of Poulsen's report did with the error or, if only
-    the lecture notes print it, be None. There is also a message if the check of the error finds that the printed text
-    is correct, or does not check the corrected text.
+    known values. The field `final` must say what the final version of Poulsen's report did with the error. If only the
+    lecture notes print the error, it must be None. A cell of a chapter computes whether the printed text and its
+    correction hold. There is also a message if this cell found that the printed text holds, or did not test the
+    correction.
     """
     wrong = [f"there is no version {version}" for version in slip.versions if version not in VERSIONS]
     if slip.weight not in WEIGHTS:

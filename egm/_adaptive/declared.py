@@ -148,9 +148,10 @@ class Declared:
         return least_rho(n, d, self.radius, self._sigma_range[0])
 
     def _least_declared(self, d: int) -> float:
-        """Return the least budget of a search for center and spread, for the declared number of rows of `d` columns.
+        """Return the smallest rho with which the center and spread of rows with `d` columns can be searched.
 
-        If the number of rows is private, the budget includes the cost of a noisy number of rows.
+        It is computed for the number of rows that the user has declared. If the exact number of rows is private, the
+        budget rho also has to pay for a noisy number of rows.
         """
         return self._least(self.n, d) / ((1 - COUNT) * _SURE**2 if self._counted else 1.0)
 

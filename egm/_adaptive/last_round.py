@@ -486,11 +486,12 @@ class _LastRound:
     def bounded(self, windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Find out by further queries where the last of the ranges in `windows` ends, and return the corrected list.
 
-        A shell is a narrow range of norms. A range is a pair (start, stop): it has the shells with indices from start
-        to stop - 1. Because of noise, the last range may end with shells without rows, which makes the clip norm far
-        too large, or lack further shells with few rows. So the method looks for an edge between shells beyond which
-        there are no more rows than noise explains, beginning at the end of the range. If it finds one, the range ends
-        there, and the attribute `ended` is set to true. Otherwise the range can only become longer.
+        A shell is a narrow interval of norms. A range is a pair (start, stop): it has the shells with indices from
+        start to stop - 1. Because of noise, the last range may be too long: if its last shells have no rows, the clip
+        norm becomes far too large. It may also be too short, if further shells have few rows. The method asks how many
+        rows have a norm beyond an edge between two shells, first at the end of the range. If noise explains one of the
+        answers, the range ends at this edge, or at a smaller one that is found by bisection, and the attribute `ended`
+        is set to true. Otherwise the range is kept or becomes longer.
         """
         if not windows:
             return windows

@@ -749,7 +749,7 @@ def _one_of(allowed: Sequence[str], **named: object) -> None:
 
 
 def complete(terms: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return the `terms` of a new budget, a dictionary as `checked` returns it, with defaults in place of None.
+    """Return a dictionary that `checked` has returned, the `terms` of a new budget, with defaults in place of None.
 
     Raise ValueError if neither `rho` nor `epsilon` is given; the text `what` names the budget in the message.
     """

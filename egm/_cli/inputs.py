@@ -398,7 +398,7 @@ def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
     """Return the ranges of the columns that --range declares, by the name of the column, or None without this option.
 
     Raise a `Mistake`, an error for the user, if a column has two ranges, if --range and --radius are both given, or if
-    --radius or --sigma-range is missing without --range.
+    --range is not given and one of --radius and --sigma-range is missing.
     """
     found = dict(args.range or ())
     if len(found) < len(args.range or ()):

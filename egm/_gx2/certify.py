@@ -165,8 +165,8 @@ class _Variable:
     def law(self, mirrored: bool) -> Law:
         """Return the `Law` of (Q - shift) / 2 ** exponent or, if `mirrored` is true, of (shift - Q) / 2 ** exponent.
 
-        Q is the variable that this object describes. A `Law` holds the parameters of a distribution as balls, which are
-        intervals that contain the exact numbers.
+        Q is the variable that this object describes; `shift` and `exponent` are attributes. A `Law` holds the
+        parameters of a distribution as balls, which are intervals that contain the exact numbers.
         """
         bits = ball_arithmetic().ctx.prec
         if (mirrored, bits) not in self.laws:

@@ -124,7 +124,8 @@ class _Axis:
     def log_tail(self, s: float, y: float) -> float:
         """Return the logarithm of the tail at `y` by the saddlepoint formula, an approximation in closed form.
 
-        `s` is the saddle point, the real number at which the derivative of the integrand exp(K(s) - s y) / s is 0.
+        K is the cumulant function of the variable. Its tail is an integral of exp(K(s) - s y) / s over a contour in the
+        complex plane. `s` is the saddle point, the real number at which the derivative of this integrand is 0.
         """
         v = self.law.twice * s / (1 - self.law.twice * s)
         bend = 1 + (self.law.tau * s) ** 2 + self.law.half @ v**2 + self.law.shift @ (2 * v**2 * (1 + v))

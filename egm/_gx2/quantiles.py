@@ -406,13 +406,13 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 def _log_upper_at_mean(law: Law) -> float:
     """Return an estimate of the logarithm of P[Q > mean of Q], at most -0.001 unless all weights are negative.
 
-    `law` holds the parameters of Q, a generalized chi-square variable. A quantile whose upper tail has a larger
-    logarithm than this is searched by its lower tail, because a tail that is close to 1 makes the search inaccurate. If
-    all weights are negative, the result is log(1 - p) with the tail p of -Q, so that the quantiles of Q and of -Q are
-    found by the same search. The tail is computed by the saddlepoint formula or, for less than one degree of freedom,
-    where this formula may be wrong by a factor of two, by an integral. With weights of both signs the integrand falls
-    too slowly at the constant term of Q. If the mean is nearer to this term than `_BESIDE`, the tail at the distance
-    `_BESIDE` is computed instead.
+    `law` holds the parameters of Q, a generalized chi-square variable. The search for a quantile compares the logarithm
+    of its upper tail with this result. If it is larger, the lower tail is used, because a tail that is close to 1 makes
+    the search inaccurate. If all weights are negative, the result is log(1 - p) with the tail p of -Q, so that the
+    quantiles of Q and of -Q are found by the same search. The tail is computed by the saddlepoint formula. With less
+    than one degree of freedom this formula may be wrong by a factor of two, so a contour integral is computed. If the
+    weights have both signs, this takes too long at points near the constant term of Q. So if the mean is nearer to this
+    term than `_BESIDE`, the tail is computed at a point at the distance `_BESIDE`.
     """
     side = law.lower if law.signs == (True, False) else law.upper
     few, y = side.form.k.sum() < 1, side.form.mean

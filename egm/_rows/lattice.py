@@ -122,9 +122,9 @@ class Lattice:
         return np.concatenate([along, total[..., d:]], axis=-1)
 
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
-        """Return the integer vector of each row x of `X`, shape (m, d), as int64.
+        """Return the vector of integers to which each row x of `X` is clipped and rounded, an int64 array (m, d).
 
-        The row is replaced by (x - center) * scaling before it is shortened and rounded.
+        The row is first replaced by (x - center) * scaling. The integers count multiples of the step of this lattice.
         """
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 

@@ -369,8 +369,9 @@ def searches() -> StructuredArray:
       too small; `failures`: how many ended with an exception or a warning.
     - `median` and `most`: median and maximum, over the runs, of the error divided by the forecast.
       `beyond`: in how many runs this ratio was above 5.
-    - `above`: in how many runs the forecast was more than 5 times the root mean square error of all
-      runs, where each of them is first divided by the sampling error of its run.
+    - `above`: in how many runs the forecast was far too large. Error and forecast of each run are
+      first divided by the sampling error of the run. A forecast is far too large if it is more than 5
+      times the root mean square of the errors of all runs.
     - `outside`: how many runs estimated a mean or a standard deviation outside the ranges that the mechanism
       was given, or had a result that is not finite.
     - `coverage`: the share of the entries of the sum that were within their confidence intervals for 95 % (of

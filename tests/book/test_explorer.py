@@ -581,9 +581,10 @@ def points(line):
 def test_gain_is_drawn(page, scaling, alpha):
     """The explorer draws the gain of Lemma 4.1's scaling, and that of the chosen scaling, as curves of 25 points each.
 
-    A scaling multiplies the coordinates before clipping and noise. Its gain is the variance of the noise without
-    scaling over that with scaling, as a function of the exponent `alpha`, with which the standard deviations fall. A
-    ring marks the present setting, and lies on the curve of the chosen `scaling`.
+    The explorer is a page with figures that a reader changes by sliders. A scaling multiplies the coordinates before
+    clipping and noise. Its gain is the variance of the noise without scaling over that with scaling. The gain is drawn
+    as a function of `alpha`: the standard deviation of coordinate j is proportional to j**-alpha. A ring marks the
+    present setting, and lies on the curve of the chosen `scaling`.
     """
     type_in(page, d=5, alpha=alpha)
     page.check(f"#explorer-scaling-{scaling}")

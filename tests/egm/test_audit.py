@@ -265,11 +265,12 @@ LAWS = {
 
 @pytest.mark.parametrize("release", LAWS.values(), ids=LAWS)
 def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
-    """Releases that `audit.replay` makes have the distribution of real ones, whatever calls of a Generator they make.
+    """`audit.replay` makes many releases from a few real ones, and all of them have the same distribution.
 
-    A call may have any mean, size and shape. `replay` makes many releases from few real ones. `release` is a function
-    that draws one release, two numbers, from a Generator. Kolmogorov-Smirnov tests compare each number, and the sum of
-    both, with those of direct calls of `release`.
+    This holds for any method of the Generator that a release calls, and for any arguments of the call, such as the mean
+    of the noise or the shape of the array of noise. `release` is a function that draws one release, two numbers, from a
+    Generator. Kolmogorov-Smirnov tests compare each number, and the sum of both, with those of direct calls of
+    `release`.
     """
     rng = np.random.default_rng(12)
     replayed, direct = audit.replay(release, 20_000, rng), np.array([release(rng) for _ in range(20_000)])

@@ -546,9 +546,10 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
     ],
 )
 def test_estimated_error_covers_a_certified_one(x, form):
-    """The upper tail at `x` from `gx2.sf` is not farther than its estimated error from the interval of `gx2.certify`.
+    """The error of the upper tail `gx2.sf` at `x` is at most the estimated error, as `gx2.certify` shows.
 
-    This interval is proven to contain the tail. `form` has the parameters of the distribution.
+    `gx2.certify` returns an interval that is proven to contain the tail; its distance from the result counts. `form`
+    has the parameters of the distribution.
     """
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)

@@ -151,8 +151,8 @@ GROUPS = {  # (values of --keys, the keys as they are written, the sums of the g
 def egm(tmp_path, silent, monkeypatch, capsys):
     """Return a function that runs the program egm without noise, and returns (exit code, output, standard error).
 
-    Its arguments are further options of the program, the `command` "sum" or "mean", and the name `data` of a
-    Parquet file. The default file has the column x, which is summed, and the columns of labels in COLUMNS.
+    The arguments of this function are further options of the program, the `command` "sum" or "mean", and the name
+    `data` of a Parquet file. The default file has the column x, which is summed, and the columns of labels in COLUMNS.
     """
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"x": [1.0, 2.0, 4.0, 8.0], **COLUMNS}), "t.parquet")

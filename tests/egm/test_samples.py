@@ -582,7 +582,8 @@ FORMS = {  # functions of a data frame, and of a folder for files, that return t
 def test_persons_are_kept_as_a_whole(form, tmp_path):
     """Either all rows of a person are in a sample or none, in each `form` of data, such as a list or a file.
 
-    The number of persons in a sample is within 6 standard deviations of its mean, for the probability 0.3.
+    Each person is in the sample with the probability 0.3. The number of persons in the sample is within 6 standard
+    deviations of its mean.
     """
     X, person = FORMS[form](people_and_rows(), tmp_path)
     persons = people_and_rows().who.to_numpy()
