@@ -104,12 +104,12 @@ class AdaptiveRelease(RowSum):
 
     ``benchmarks.intervals`` simulates 400 releases for each of fifty distributions, with two
     columns and :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval
-    contains 97 to 100 percent of the means of the rows, and is 1.3 to 5.2 times as long as
+    contains 95 to 100 percent of the means of the rows, and is 1.4 to 5.2 times as long as
     necessary (1.5 times for normal rows, 1.8 in the median). For the other four, which have few
-    rows far from all others, it contains 53 to 88 percent. The interval for the mean of the
-    population contains this mean in 95.4 to 100 percent of the releases for 48 distributions, and
-    in 52 and 78 percent for two of those four. Intervals with ``unseen=True`` contain both means in
-    98.1 percent or more for each of the fifty distributions.
+    rows far from all others, it contains 50 to 88 percent. The interval for the mean of the
+    population contains this mean in 94.9 to 100 percent of the releases for 48 distributions, and
+    in 50 and 75 percent for two of those four. Intervals with ``unseen=True`` contain both means in
+    98.6 percent or more for each of the fifty distributions.
 
     Intervals are longer than necessary because of `bias`, since what is removed seldom points in one
     direction, and because of the noise in the number of long rows and in what was measured.
