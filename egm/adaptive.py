@@ -294,7 +294,7 @@ class AdaptiveDataMechanism(Declared):
         >>> mechanism = AdaptiveDataMechanism(10_000, rho=0.024, radius=1e4, sigma_range=(1, 1e4))
         >>> forecast = mechanism.forecast([18, 1200, 3], center=[40, 2500, 4])
         >>> print(f"{forecast.error.total ** 0.5:.1e}")  # expected error of the sum
-        3.0e+04
+        2.9e+04
         """
         rows = expected_rows(self, sigma, center, covariance)
         result = outcome(self, rows)

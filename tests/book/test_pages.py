@@ -253,13 +253,13 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
 
     Let G be the squared error that `GaussianDataMechanism`, which needs the guesses, forecasts if they are exact. The
     squared error that `AdaptiveDataMechanism` forecasts for rows with the guessed center and spread is 5 to 15 G for
-    1000 rows, and 0.5 to 1 G for 100 000 rows. Of fifteen releases of 100 000 rows by `AdaptiveDataMechanism`, at most
+    1000 rows, and 0.4 to 1 G for 100 000 rows. Of fifteen releases of 100 000 rows by `AdaptiveDataMechanism`, at most
     two state a forecast above 2 G, and none states one above 4.5 times the forecast for the true center and spread.
     """
     assert "so here the search is the better way" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL
     sigma, center = [18, 1200, 3], [45, 2500, 5]
-    for n, least, most in ((1000, 5, 15), (100_000, 0.5, 1)):
+    for n, least, most in ((1000, 5, 15), (100_000, 0.4, 1)):
         known = GaussianDataMechanism(sigma, n, 1, 1e-6, center=center).error().total
         it = egm.AdaptiveDataMechanism(n, zcdp_rho(1.0, 1e-6), radius=10_000, sigma_range=(0.1, 10_000))
         assert least < it.forecast(sigma, center).error.total / known < most
