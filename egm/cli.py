@@ -222,7 +222,7 @@ def _plan(args: Namespace) -> None:
 
 
 def _plan_adaptive(args: Namespace) -> None:
-    """Forecast a release by `egm adaptive` for normal rows, and write the result.
+    """Forecast the error of a release by `egm adaptive` for normal rows, and write the forecast.
 
     The rows are assumed to have the standard deviations of --sigma and the means of --center. Without --center, the
     means are the middles of the ranges.

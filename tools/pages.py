@@ -177,7 +177,8 @@ def list_failures(ledger: Ledger) -> str:
 def list_numbered(ledger: Ledger) -> str:
     """Return a Markdown table of the statements, figures and equations that have a number in Poulsen's report.
 
-    Each row has the number, a link to the place in the book, and the result of the check that `ledger` has.
+    Each row has the number, a link to the place in the book, and whether the book confirmed the statement. This result
+    is in `ledger`.
     """
     rows = []
     for kind in NUMBERED:

@@ -291,8 +291,8 @@ class _LastRound:
     def error(self, clip_norm: float, one_sided: float) -> float:
         """Return the expected squared error of the sum for rows clipped to `clip_norm`, in the units of the data.
 
-        It is the squared error due to noise, plus the square of a bias. `one_sided` is the bias in the units of the
-        scaled rows: the distance by which clipping is assumed to move their sum.
+        It is the squared error due to noise, plus the square of a bias. `one_sided` is this bias, the distance by which
+        clipping is assumed to move the sum of the scaled rows, in their units.
         """
         noise = self.noise(self.search.account.left) * min(clip_norm, 1e150)
         return _square(noise) + _square(self.unit * one_sided)

@@ -226,7 +226,11 @@ class Budget:
 
     @property
     def rule(self) -> Rule | None:
-        """Rule by which costs are added up; None for a total rho, and before the first release if no rule was given."""
+        """Rule by which costs are added up, or None.
+
+        It is None if the total is a rho, because such costs are simply added, and before the first release if no rule
+        was given.
+        """
         return self._terms.rule_for(self.history)
 
     @property

@@ -801,12 +801,12 @@ def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Arr
 
 @compiled()
 def _recenter(cluster: Array, order: int) -> None:
-    """Move the center of `cluster`, a row of the result of `gather`, to the mean of its weights; update its sums.
+    """Move the center of `cluster`, a row of the result of `gather`, to the mean of the weights in the cluster.
 
-    In this mean the weight j counts dof_j + nc_j times. A saddle point is found as if all weights of a cluster were
-    equal to its center, and the mean represents them best. If t is the relative distance of the new center from the old
-    one, and e that of a weight, the weight is at (e - t) / (1 + t) from the new center. `order` is the largest power of
-    e in the sums.
+    In this mean, the weight j counts dof_j + nc_j times. The search for a saddle point takes all weights of a cluster
+    as equal to its center, and the mean represents them best. The row also has sums of powers of e, the relative
+    distances of the weights from the center, up to the power `order`. These sums are computed again: if the relative
+    distance of the new center from the old one is t, the distance e of a weight becomes (e - t) / (1 + t).
     """
     old = cluster[1]
     cluster[1] = old * (1 + (cluster[5] + cluster[5 + order]) / (cluster[3] + cluster[4]))

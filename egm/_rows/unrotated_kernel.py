@@ -204,10 +204,10 @@ def _add_held(
 
 @compiled()
 def _scale(row: Array, center: Array, alpha: float) -> bool:
-    """Replace `row` by y = alpha * (row - center), in place; return whether an entry of y is above 2**40 in size.
+    """Replace `row` by y = alpha * (row - center), in place, and return False, if no |entry| of y is above 2**40.
 
-    A row with such an entry is surely clipped, so only its direction matters. Then `row` becomes row - center instead,
-    divided by the size of its largest entry; entries above 1e290 in size are cut to 1e290 before.
+    Otherwise return True. The row is then surely clipped, so only its direction matters, and `row` becomes row - center
+    divided by its largest |entry|. Entries beyond 1e290 are cut to this size before.
     """
     largest = 0.0
     for j in range(row.size):

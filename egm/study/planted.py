@@ -255,8 +255,8 @@ def _noisy_mean(epsilon: float, delta: float) -> Draw:
 def _ranks() -> tuple[Array, Array]:
     """Return two neighboring data sets of two values each, whose private medians in the range [0, 10] differ the most.
 
-    In this range, each point from 0 to 1 is a median of the first data set (-5 and 1), and each point from 1 to 10 is
-    a median of the second (15 and 1).
+    Each point between the two values of a data set is a median. So in this range, the medians of the first data set (-5
+    and 1) are the points from 0 to 1, and those of the second (15 and 1) are the points from 1 to 10.
     """
     return np.array([-5.0, 1.0]), np.array([15.0, 1.0])
 

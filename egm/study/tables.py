@@ -158,11 +158,12 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Stru
     Returns
     -------
     ndarray, shape (3 * d,)
-        Structured array with the columns `scaling`, which is "none", "expected_norm" (Lemma 4.1) or
-        "optimal"; `j`, the number of the coordinate from 1 to d; `sigma`, the standard deviation of the
-        data in this coordinate, where the standard deviations of all coordinates sum to 1; `b`, the
-        number by which the scaling multiplies the coordinate; and `noise_std`, the standard deviation of
-        the noise in this coordinate of the released sum, in the unit of `sigma`.
+        Structured array with the columns `scaling`, which is "none", "expected_norm" (Lemma 4.1 of
+        Poulsen's report) or "optimal"; `j`, the number of the coordinate from 1 to d; `sigma`, the
+        standard deviation of the data in this coordinate, where the standard deviations of all
+        coordinates sum to 1; `b`, the number by which the scaling multiplies the coordinate; and
+        `noise_std`, the standard deviation of the noise in this coordinate of the released sum, in the
+        unit of `sigma`.
 
     Raises
     ------

@@ -652,9 +652,9 @@ def test_page_answers_while_it_computes(page):
 
 
 def test_works_without_a_worker(book, browser):
-    """In a browser without workers (threads), the explorer shows the total error that the package computes, too.
+    """Also in a browser without workers (threads), the explorer shows the total error that the package computes.
 
-    Some browsers allow no worker to a page that is opened from a file. The error agrees to six digits.
+    Some browsers do not let a page that is opened from a file start a worker. The errors agree to six digits.
     """
     page = browser.new_page()
     page.add_init_script("delete window.Worker")

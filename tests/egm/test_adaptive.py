@@ -1,8 +1,8 @@
 """Test AdaptiveDataMechanism, which releases the sum of rows whose center and spread are not known.
 
-The tests are about the privacy budget, forecasts of the error, confidence intervals, and unusual data. A row is called
-long if it is far from the center. The noise of a release is either secure, or simulated by a generator with a known
-seed.
+The tests are about the privacy budget, forecasts of the error, confidence intervals, and unusual data. In names of
+tests, a long row is one that is far from the center. The noise of a release is either secure, or simulated by a
+generator with a known seed.
 """
 
 import itertools

@@ -1440,8 +1440,8 @@ def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
 def test_ranges_in_the_place_of_estimates_are_told(egm, form, command):
     """`egm` warns in one line if it reads center and sigma from an adaptive release that did not estimate them.
 
-    With a small budget, they are only the middle and half of each declared range. `command` reads them, and `form` is
-    the format of the release's file.
+    If the budget is too small to estimate them, the release has the middle of each declared range as center, and half
+    of the width as sigma. `command` reads them, and `form` is the format of the release's file.
     """
     ranges = [text for name in NAMES for text in ("--range", f"{name}=-60:60")]
     options = ("--sigma", f"found.{form}", "--center", f"found.{form}", *BUDGET, "--rows", "400")

@@ -200,10 +200,11 @@ def test_a_search_that_disagrees_with_the_first_mean_is_not_believed(monkeypatch
 
 @pytest.mark.parametrize("seed", [0, 1, *slow(*range(2, 8))])
 def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
-    """A release with ranges succeeds within its budget, even if all its noisy results are random numbers.
+    """A release succeeds within its budget, even if all its noisy results are random numbers.
 
-    `seed` chooses these numbers, which do not depend on the data or are far from the exact results. The estimates
-    are within the ranges, and all other numbers are finite.
+    The columns have declared ranges. `seed` chooses the random numbers: indices of quantiles are drawn without regard
+    to the data, and sums get noise that is up to a thousand times too large. The estimates are within the ranges, and
+    all other numbers are finite.
     """
     rng = np.random.default_rng(seed)
     monkeypatch.setattr(samplers, "secure_index", lambda scores, eps: int(rng.random() * len(scores)))
@@ -386,7 +387,7 @@ def small_blocks(monkeypatch):
 
 @functools.cache
 def released(mode):
-    """Release 4000 random rows by a mechanism with the options MODES[`mode`], simulated, and return the release."""
+    """Return a release, with simulated noise, of 4000 random rows by a mechanism with the options MODES[`mode`]."""
     return mechanism(**MODES[mode]).release(people(), rng=np.random.default_rng(2))
 
 

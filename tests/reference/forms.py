@@ -1,8 +1,10 @@
-"""Read the chi-square sums sum_j w_j chi2(k_j, nc_j) in gx2.json, as lists of the doubles that NumPy would use.
+"""Read the chi-square sums sum_j w_j chi2(k_j, nc_j) in gx2.json, as lists of floats.
 
-The weights w_j are stored as {"weights": [...]}, as {"power": {"d": d, "alpha": "a"}} for j^-a with j = 1, ..., d, or
-as {"halving": d} for 1, 1/2, 1/4, ... with d terms. "dof" has the degrees of freedom k_j and "nc" the noncentralities
-nc_j, each as a number for all terms or as a list; the defaults are 1 and 0. Only the standard library is needed.
+The weights w_j are stored in one of three forms: {"weights": [...]} has the weights themselves; {"power": {"d": d,
+"alpha": "a"}} stands for j^-a with j = 1, ..., d, where the exponent is text such as "0.1"; and {"halving": d} stands
+for the d numbers 1, 1/2, 1/4, ... Each weight becomes the nearest double. "dof" has the degrees of freedom k_j and "nc"
+the noncentralities nc_j, each as a number for all terms or as a list; the defaults are 1 and 0. Only the standard
+library is needed.
 """
 
 from decimal import Decimal, localcontext

@@ -1,4 +1,4 @@
-"""Test the checks of a notebook's parameters, and of statements in its text: messages name what is wrong."""
+"""Test the functions that check the parameters of a notebook, and whether sentences of its text are true for them."""
 
 import pytest
 
