@@ -135,12 +135,22 @@ def readable(log: str, stage: Path) -> str:
     return re.sub(r"(\.ipynb):(\d+)(\d{4}):", lambda at: f"{at[1]}, cell {at[2]}, line {int(at[3])}:", plain)
 
 
+def gather(root: Path) -> Path:
+    """Execute the chapters that have changed, and return the folder `_build/stage` with all sources of the book.
+
+    HTML and LaTeX are made from this one folder, because both can use what Sphinx has read. `root` is the main folder
+    of the project.
+    """
+    stage = root / "_build" / "stage"
+    lay_out(stage, execute_all(root), root)
+    return stage
+
+
 def build(root: Path = ROOT) -> Path:
     """Build the book of the project in the folder `root` as HTML, and return the path of its landing page."""
-    finished, stage = root / "_build" / "html", root / "_build" / "stage"
+    finished = root / "_build" / "html"
     shutil.rmtree(finished, ignore_errors=True)
-    lay_out(stage, execute_all(root), root)
-    os.replace(run_jupyter_book(stage, root), finished)
+    os.replace(run_jupyter_book(gather(root), root), finished)
     return finished / "index.html"
 
 

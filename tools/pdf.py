@@ -3,7 +3,8 @@
     python -m tools.pdf          the whole book, `_build/egm.pdf`
     python -m tools.pdf paper    the page "The paper" as an article, `_build/paper.pdf`
 
-The sources are those from which `tools.build` makes the HTML pages. The finished file is removed before a build starts
+The sources are those from which `tools.build` makes the HTML pages, in the same folder, so that Sphinx does not read them
+again. The finished file is removed before a build starts
 and appears only when the build has ended without a warning of Sphinx or of LaTeX, so what is there is always complete
 and current.
 """
@@ -17,8 +18,8 @@ import tomllib
 from pathlib import Path
 
 from tools import provenance
-from tools.build import BookError, environment, lay_out, report, run_jupyter_book
-from tools.execute import ROOT, execute_all, tail
+from tools.build import BookError, environment, gather, report, run_jupyter_book
+from tools.execute import ROOT, tail
 
 PROGRAMS = ("xelatex", "latexmk")
 PACKAGES = Path(__file__).with_name("pdf-packages.txt").read_text().replace("\n", " ").strip()
@@ -86,13 +87,17 @@ def typeset(folder: Path, root: Path) -> Path:
 
 
 def build(root: Path = ROOT, name: str = "egm") -> Path:
-    """Build the whole book (`name` is "egm") or the article (`name` is "paper") as PDF, and return its path."""
-    finished, stage = root / "_build" / f"{name}.pdf", root / "_build" / f"stage-{name}"  # both may be built at once
+    """Build the whole book (`name` is "egm") or the article (`name` is "paper") as PDF, and return its path.
+
+    The LaTeX sources and LaTeX's own files stay in the folder `_build/latex-<name>`.
+    """
+    finished, latex = root / "_build" / f"{name}.pdf", root / "_build" / f"latex-{name}"
     finished.unlink(missing_ok=True)
     require_tex()
-    lay_out(stage, execute_all(root), root)
-    folder = run_jupyter_book(stage, root, "latex", BOOK_RELEASE=version(root), BOOK_DOCUMENT=name)
-    os.replace(typeset(folder, root), finished)
+    stage = gather(root)
+    shutil.rmtree(latex, ignore_errors=True)
+    os.replace(run_jupyter_book(stage, root, "latex", BOOK_RELEASE=version(root), BOOK_DOCUMENT=name), latex)
+    os.replace(typeset(latex, root), finished)
     return finished
 
 

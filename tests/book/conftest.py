@@ -131,8 +131,11 @@ def typeset(book, once, xelatex):
 
 
 @pytest.fixture(scope="session")
-def article(book, once, xelatex):
-    """Build the PDF of the paper, a page of the book, as `make paper` does, only once, and return its path."""
+def article(typeset, once):
+    """Build the PDF of the paper, a page of the book, as `make paper` does, only once, and return its path.
+
+    The PDF of the book (`typeset`) is built before, because both are made in one folder.
+    """
     return once(pdf.paper)
 
 

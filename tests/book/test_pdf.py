@@ -58,7 +58,7 @@ def pages(book):
 @pytest.fixture(scope="module")
 def latex(typeset):
     """Return the folder in which XeLaTeX has made the PDF of the book, with its log and auxiliary files."""
-    return typeset.parent / "stage-egm" / "_build" / "latex"
+    return typeset.parent / "latex-egm"
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from sphinx import addnodes
 from sphinx.builders.latex.nodes import thebibliography
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.math import wrap_displaymath
+from sphinx.util.texescape import escape
 from sphinx.writers.latex import LaTeXTranslator
 from sphinx_proof.nodes import NODE_TYPES, unenumerable_node
 
@@ -302,7 +303,6 @@ def configure(app, config):
         "fontpkg": "",
         "fncychap": "",
         "cmappkg": "",  # for another engine
-        "releasename": "Version",
         "preamble": "",
         "maketitle": "\\booktitlepage",
         "printindex": "",
@@ -313,8 +313,9 @@ def configure(app, config):
     if is_paper():
         config.latex_documents = [(PAPER, "egm.tex", config.project, config.author, "howto")]
         config.latex_elements |= {"extraclassoptions": "", "maketitle": "\\papertitle", "tableofcontents": ""}
-    config.latex_elements["preamble"] += f"\n\\usepackage{{{style}}}\n" + macros(config)
-    config.release = os.environ.get("BOOK_RELEASE", "")
+    # not `config.release`: after a change of it Sphinx would read all pages again
+    version = f"\\newcommand{{\\bookversion}}{{Version {escape(os.environ.get('BOOK_RELEASE', ''), 'xelatex')}}}"
+    config.latex_elements["preamble"] += f"\n{version}\n\\usepackage{{{style}}}\n" + macros(config)
     config.today_fmt = "%d %B %Y"
     config.latex_additional_files = [str(STYLES[name]) for name in ("base", style)]
     config.latex_domain_indices = False
