@@ -135,14 +135,17 @@ class _Shift(NamedTuple):
 class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
-    `norm` is the clip norm; rows longer than the smaller norm `inner` are divided into pairs of vectors. `one_sided`
-    and `shift` estimate the distance by which the sum moves if what clipping removes points in one direction for all
-    rows. If `tail` is None, the norms of the rows look like those of normal rows. Then `one_sided` is this distance for
-    normal rows, and `shift` estimates the further distance due to rows that are longer than normal ones. Otherwise
-    `tail` is a model of the norms of the rows, and `shift` estimates the whole distance. Then `one_sided` is the lower
-    or the upper estimate in `shift`, and decides whether the search is given up. If `norm` is the clip norm of least
-    error for `tail`, `second` has the sums, over all rows, of the squared lengths of what clipping to `inner` and to
-    `norm` removes; otherwise it has zeros.
+    `norm` is the clip norm. Rows longer than the smaller norm `inner` are divided into pairs of vectors, as
+    `egm._adaptive.pairs` says. `tail` is None if the norms of the rows look like those of normal rows; otherwise it is
+    a model of the norms. The next two attributes are distances by which the sum moves if what clipping removes points
+    in one direction for all rows. If `tail` is None, `one_sided` is this distance for normal rows, and `shift`
+    estimates the further distance due to rows that are longer than normal ones. If `tail` is a model, `shift` estimates
+    the whole distance. Then `one_sided` is the attribute ``shift.surely`` or ``shift.at_most``, whichever is to decide
+    whether the search is given up.
+
+    `second` is used only if `tail` is a model and `norm` is the clip norm of least error for it; otherwise it has
+    zeros. Its two numbers are sums of squares over all rows: of the lengths of what clipping to `inner` removes from
+    each row, and of what clipping to `norm` removes.
     """
 
     norm: float
@@ -194,8 +197,9 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
     """Check the norms of the rows, choose the clip norm, release the mean, and return it with a forecast of its error.
 
     `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
-    budget that is left. All of this part is spent here. Before the sum, the share `unseen` of what is still left is
-    spent on noisy numbers of long rows, from which the attribute `unseen` of the result, a `LastRound`, is computed.
+    budget that is left. All of this part is spent here. Before the sum, the share `unseen` of what is still left then
+    is spent on noisy numbers of long rows. From these the attribute `unseen` of the result, a `LastRound`, is computed:
+    bounds on what clipping took from the sum.
     """
     it, seen = _looked(search)
     return it.run(it.clip(seen), unseen)
@@ -410,7 +414,7 @@ class _LastRound:
         return self.search.account.left - cost > KEPT * self.search.rho
 
     def share(self, length: float) -> float:
-        """Return the probability that 1.05 times the norm of a scaled row is larger than `length`, for normal rows.
+        """Return the probability that a scaled row is longer than `length` / 1.05, for normal rows.
 
         The rows have the center and the standard deviations that the search has found. The factor 1.05 allows for
         errors of the estimated standard deviations.
@@ -545,19 +549,21 @@ class _LastRound:
     def by_model(self) -> _Clip | None:
         """Return a `_Clip` with a clip norm for normal rows, or None if many real rows are longer than all norms tried.
 
-        A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. At first, C / 1.4 is the
-        norm of least forecast error for normal rows or, if clipping to C could move their sum by more than half of the
-        noise (a tenth with a small budget), a larger one. What is removed below C is measured, and so needs no limit.
-        With a small budget and few columns, C is also so large that noise moves the sum at least as far as those normal
-        rows could that are longer than C. Then C is increased until a noisy number shows that few rows are longer. If
-        the first such number is too large, the rows are counted again, and the mean of both numbers decides, because
-        noise alone would otherwise too often make C too large. If C is not increased, the norm above which rows are
-        divided into pairs is that of least expected error for normal rows; otherwise it is C / 1.4.
+        A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. The budget is small if n
+        sqrt(rho) is below 424. The first C that is tried is 1.4 times the norm of least forecast error for normal rows.
+        It is larger if clipping normal rows to C could otherwise move their sum by more than half of the noise (a tenth
+        with a small budget). With a small budget and few columns, it is also so large that at most as many normal rows
+        are longer than C as would move the sum by the root mean square of the noise, if each lost the length C.
 
-        The sum is assumed to be moved only by the rows longer than C that exceed the number expected of normal rows. A
-        lower estimate of the distance is computed from this excess minus one standard deviation of its noise or, with a
-        small budget, from the whole excess. With a small budget and few columns, None is never returned: the last norm
-        is taken even if many rows are longer, and these rows are assumed to be very long.
+        Then C is increased until a noisy number shows that few rows are longer. If the first such number is too large,
+        the rows are counted again, and the mean of both numbers decides, because noise alone would otherwise too often
+        make C too large. If C was not increased, the norm above which rows are divided into pairs (see
+        `egm._adaptive.pairs`) is that of least expected error for normal rows; otherwise it is C / 1.4.
+
+        The sum is assumed to be moved only by the excess of rows longer than C over the number expected of normal rows.
+        A lower estimate of the distance is computed from this excess minus one standard deviation of its noise or, with
+        a small budget, from the whole excess. With a small budget and few columns, None is never returned: the last
+        norm is taken even if many rows are longer, and these rows are assumed to be very long.
         """
         search, n, little = self.search, self.n, self.little
         cost = (_BEYOND[0] / self.effective + _BEYOND[1]) * search.rho
@@ -591,8 +597,9 @@ class _LastRound:
     def inner(self, norm: float) -> float:
         """Return the norm C of least expected error for normal rows that are clipped to `norm` and divided into pairs.
 
-        Rows longer than C are divided. The error is that of the sum of the first vectors of all pairs, to which the
-        best share of the noisy sum of the second vectors is added in each coordinate. C is at least half of `norm`.
+        A row longer than C is divided into a pair of vectors, as `egm._adaptive.pairs` says. The error is that of the
+        sum of the first vectors of all pairs, to which the best share of the noisy sum of the second vectors is added
+        in each coordinate. C is at least half of `norm`.
         """
         back = 1 / self.b / math.sqrt(float(np.sum(1 / self.b**2)))
         noise, errors = self.noise(self.search.account.left) * back, []
@@ -605,9 +612,10 @@ class _LastRound:
     def chance(self, inner: float, outer: float) -> Array:
         """Return the standard deviation, in each entry, of what the sum of normal rows loses if rows are divided.
 
-        The rows are clipped to the norm `outer`, and those longer than `inner` are divided into pairs of vectors. The
-        sum of the first vectors lacks a random part, and a share of the distance between the center and the mean of the
-        rows. The result is in the units of the data.
+        The rows are clipped to the norm `outer`, and those longer than `inner` are divided into pairs of vectors, as
+        `egm._adaptive.pairs` says. In the sum of the first vectors two things are missing, which are added as
+        independent errors: a random part, because different rows lose different vectors, and a share of the distance
+        between the center and the mean of the rows. The result is in the units of the data.
         """
         share, square = self.radial.removed(inner, outer)
         varied = np.sqrt(self.n * square) * self.unit * self.spread / math.sqrt(float(np.sum(self.spread**2)))
@@ -621,7 +629,7 @@ class _LastRound:
         mean square of the norm of the noise in the sum for the clip norm 1. The first result is a list with, for each
         norm that was tried, the norm, the noisy number of longer rows, and the standard deviation of the noise. The
         second one is whether only few rows are longer than the last norm. It can be false, because the budget and the
-        number of tries are limited. The third result says how far clipping these rows moves the sum.
+        number of tries are limited. The third result estimates how far clipping to the last norm moves the sum.
         """
         found: list[tuple[float, float, float]] = []
         rho, sure = max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]

@@ -103,7 +103,7 @@ def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, f
 def expected_rows(
     declared: Declared, sigma: Named | None, center: Named | None, covariance: ArrayLike | None
 ) -> ExpectedRows:
-    """Return an object that a forecast asks in the place of data; its answers are those expected for normal rows.
+    """Return an object that answers the queries of a forecast, in place of real rows, as expected for normal rows.
 
     `sigma`, `center` and `covariance` are the arguments of `egm.AdaptiveDataMechanism.forecast`, which says what errors
     are raised. `declared` has what the user declared about the rows.

@@ -55,10 +55,11 @@ class Tail:
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge, or beyond the last edge if i
         is the last index. `std` is the standard deviation of the noise in each number. `last` is the largest i for
         which counts[i] is clearly above the noise. Beyond the last edge of the model, the number of rows is
-        proportional to t**(-power). If the numbers fall clearly up to edges[last], the `power` is fitted to this fall.
-        Otherwise it is that of a fall, from edges[last] to the next edge, down to the number of rows that noise can
-        hide. If `ends` is true, a further query has shown that few rows are beyond edges[last + 1]; then the larger of
-        both powers is taken. Each power is limited.
+        proportional to t**(-power), and the `power` is found in one of two ways. If the numbers fall clearly up to
+        edges[last], the power of this fall is taken. Otherwise the power is that with which, from edges[last] to the
+        next edge, the number of rows would fall to the largest number that noise can hide. If `ends` is true, a further
+        query has shown that few rows are beyond edges[last + 1]; then the larger of these two powers is taken. Each
+        power is limited to a fixed range.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -76,10 +77,10 @@ class Tail:
         """Return this model with new noisy counts: counts[i] rows are longer than lengths[i], and the lengths ascend.
 
         `std` is the standard deviation of the noise in each count. Edges of the model below the first length are kept,
-        and the lengths become edges. If a count is not clearly above the noise, the first such length is the last edge
-        of the new model. Otherwise the edges beyond the last length are kept, too. The `power` is fitted to the new
-        numbers of rows, unless there are edges beyond the last length, or the first count is not clearly above the
-        noise; then it does not change.
+        and the lengths become edges. If a count is not clearly above the noise, the first length with such a count is
+        the last edge of the new model. Otherwise the edges beyond the last length are kept, too. The `power` with which
+        the number of rows falls beyond the last edge is fitted to the new numbers of rows. It does not change if there
+        are edges beyond the last length, or if the first count is not clearly above the noise.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
