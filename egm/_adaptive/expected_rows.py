@@ -180,10 +180,11 @@ class ExpectedRows:
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean over the rows of matrices y y^T, and the standard deviation of its noise.
 
-        The vector y is (x - center) / spread for a row x. A private answer shortens y to `clip_norm`, which determines
-        the noise. Here y is not shortened, and the noise is drawn with a fixed seed. The second result is the standard
-        deviation of the noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is
-        recorded under `step`, the name of a step of the search for center and spread.
+        The vector y is (x - center) / spread for a row x; `center` and `spread` have one entry for each column. A
+        private answer shortens y to `clip_norm`, which determines the noise. Here y is not shortened. The noise is
+        drawn with a fixed seed, so that equal forecasts have equal results. The second result is the standard deviation
+        of the noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
+        under `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         covariance = self._second_moments()

@@ -193,10 +193,10 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` (an error of the user) if the rows of `table` are not sorted by person, which a release needs.
 
     The option --person names the column that says to whom each row belongs; without it, nothing is checked. If the
-    number of persons is public and the option --by, for groups, is not given, raise a `Mistake` also unless `n` is this
-    number. The check comes before a budget records the cost of the release. This reveals nothing private, because the
-    order of the rows counts as public. An entry of the column that is missing or otherwise wrong is private: the check
-    passes over it, and the release raises the error for it, after the cost is recorded.
+    number of persons is public and the option --by, for groups, is not given, this number must be `n`, and otherwise a
+    `Mistake` is raised, too. The check comes before a budget records the cost of the release. This reveals nothing
+    private, because the order of the rows counts as public. An entry of the column that is missing or otherwise wrong
+    is private: the check passes over it, and the release raises the error for it, after the cost is recorded.
     """
     if args.person is None or table.labels is None:
         return
