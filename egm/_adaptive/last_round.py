@@ -410,7 +410,7 @@ class _LastRound:
         return float(both[0]), float(both[1]) + further + found.missed
 
     def affords(self, cost: float) -> bool:
-        """Return whether, after a query of the cost `cost`, more budget is left than is reserved for the final sum."""
+        """Return whether, after a query of the privacy cost `cost`, more budget is left than the final sum needs at least."""
         return self.search.account.left - cost > KEPT * self.search.rho
 
     def share(self, length: float) -> float:
@@ -688,9 +688,10 @@ class _LastRound:
         """Compare the last change of the center with what noise and the error of the old center explain.
 
         `step` is the vector by which the released mean differs from the old center. `noise_std` is the standard
-        deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
-        its expectation if clipping has no bias. The second result is the largest such difference that chance explains:
-        four standard deviations. A larger first result shows that clipping has biased the sum.
+        deviation of the noise in each entry of the sum of the n rows. The first result is the squared norm of n times
+        `step`, minus its expectation if clipping has no bias. The second result is the largest such difference that
+        chance explains: four standard deviations. If the first result is larger than the second one, clipping has
+        biased the sum.
         """
         return unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, _MOVED)
 

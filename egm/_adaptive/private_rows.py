@@ -155,11 +155,14 @@ class _Coordinates:
 
     @property
     def given(self) -> bool:
-        """Return whether the coordinates of a row are its entries, only cut to 1e150 where they are larger in size."""
+        """Return whether queries are answered for the rows as they are, without standardizing them and without a basis.
+
+        Only entries beyond 1e150 in size are cut to this size.
+        """
         return self.middle is None and self.basis is None
 
     def __call__(self, block: Array) -> Array:
-        """Return the coordinates of a `block` of rows as a new array of the same shape."""
+        """Return the coordinates of a `block` of rows in which queries are answered, as a new array of the same shape."""
         if self.middle is not None and self.half is not None:
             block = (block - self.middle) / self.half
         block = np.clip(block, -_LARGEST, _LARGEST)

@@ -142,7 +142,7 @@ class Tail:
         return float(self.edges[0] ** 2 * (1 + np.trapezoid(2 * t * share, t)))
 
     def longer(self, length: float) -> float:
-        """Return the number of rows with a norm above `length`."""
+        """Return the number of rows with a norm above `length` in this model of the norms."""
         t, rows = self._fine()
         return float(np.interp(length / self.edges[0], t, rows))
 

@@ -25,7 +25,7 @@ class Unseen(NamedTuple):
     square: Array
 
     def times(self, half: Floats) -> Unseen:
-        """Return the bounds for the case that each column is multiplied by `half`.
+        """Return these bounds on what clipping takes from a sum, for the case that each column is multiplied by `half`.
 
         `half` is a number or an array of the shape (d,).
         """

@@ -445,10 +445,10 @@ class Terms:
         return ", ".join(f"{name}={value!r}" for name, value in given if value not in (None, False))
 
     def rule_for(self, charges: Charges) -> Rule | None:
-        """Return the rule by which costs are added up: `self.rule` or, if this is None, what the first release implies.
+        """Return the rule by which the costs of releases are added up to the total of a budget.
 
-        `charges` are the costs of the releases so far. The result is None if the total is `rho`, or if there is neither
-        a rule nor a release.
+        It is `self.rule` or, if this is None, what the first release implies. `charges` are the costs of the releases
+        so far. The result is None if the total is `rho`, or if there is neither a rule nor a release.
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule
@@ -457,13 +457,17 @@ class Terms:
         return "gaussian" if charges[0].mu_squared < math.inf and self._reserve < self.delta / 2 else "zcdp"
 
     def grants(self, charges: Charges, asked: Charge) -> bool:
-        """Return whether a release of the cost `asked` fits into the total after releases with the costs `charges`."""
+        """Return whether a release of the cost `asked` fits into the total of the budget.
+
+        `charges` are the costs of the releases before it.
+        """
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
     def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
-        """Return a `BudgetExceeded` for a release of the cost `asked`; it holds the largest cost that would fit.
+        """Return the exception for a release whose cost `asked` does not fit into the total of the budget.
 
-        `charges` are the costs of the releases before.
+        `charges` are the costs of the releases before. The exception, a `BudgetExceeded`, holds `asked` and the largest
+        cost that would fit.
         """
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
@@ -528,7 +532,7 @@ class Terms:
         return low
 
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
-        """Return whether releases with the costs `charges` are together within the total.
+        """Return whether releases with the costs `charges` are together within the total of the budget.
 
         For a total (epsilon, delta) and several releases, the standard deviation of Gaussian noise that egm draws is
         counted as larger by the factor 1 + `excess`, so that rounding errors do not refuse releases that just fit (see
@@ -660,7 +664,10 @@ class Terms:
         return composed_epsilon(tuple(sorted(steps)), _up(mu_squared), tuple(sorted(private)), _up(_sum(others)), delta)
 
     def _by_zcdp(self, charges: Charges) -> float:
-        """Return the epsilon, at the total delta, of releases with the costs `charges`, from the sum of their rho."""
+        """Return the epsilon of releases with the costs `charges` together, from the sum of their rho.
+
+        The delta that goes with this epsilon is that of the total of the budget.
+        """
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
             return 0.0
@@ -705,7 +712,10 @@ def _is_sampled(charge: Charge) -> bool:
 
 
 def _basic(charges: Charges) -> tuple[Cost, Cost]:
-    """Return the sum of the epsilons and the sum of the deltas of releases with the costs `charges`, as a pair."""
+    """Return the sum of the epsilons and the sum of the deltas of releases with the costs `charges`, as a pair.
+
+    All these releases together are private for this epsilon and delta.
+    """
     return _sum(charge.epsilon for charge in charges), _sum(charge.delta for charge in charges)
 
 

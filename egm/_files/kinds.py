@@ -105,7 +105,10 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def _raise(error: OSError) -> None:
-    """Raise `error`; without this function `os.walk` would leave out a folder that it cannot read."""
+    """Raise `error`, which `os.walk` passes to this function when it cannot read a folder.
+
+    Without such a function, `os.walk` would leave out the folder and go on.
+    """
     raise error
 
 
