@@ -131,7 +131,10 @@ class Declared:
 
     @property
     def _counted(self) -> bool:
-        """Return whether the number of rows is private, as for neighbors "add_remove"; then a noisy number is released."""
+        """Return whether the number of rows is private, as for neighbors "add_remove".
+
+        If it is private, a noisy number of rows is released.
+        """
         return self.neighbors == "add_remove"
 
     @property

@@ -223,7 +223,7 @@ class ExpectedRows:
         return np.diag(self.sigma**2) if self.covariance is None else self.covariance
 
     def _radial(self, center: Array, b: Floats) -> Radial:
-        """Return a `Radial`, which approximates the distribution of ||b (x - center)|| for the normal rows x.
+        """Return a `Radial`, an approximation of the distribution of ||b (x - center)|| for the normal rows x.
 
         `center` has one entry for each column, and `b` has one factor for each column or is a single factor.
         """

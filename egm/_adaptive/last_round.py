@@ -122,8 +122,9 @@ class LastRound:
 class _Shift(NamedTuple):
     """Estimate, from a noisy number of long rows, how far clipping these rows moves the sum of the scaled rows.
 
-    `surely` is a lower estimate of this distance, and >= 0. `at_most` estimates the distance if all long rows point in
-    one direction; because of its noise, with the standard deviation `doubt`, it may be negative.
+    `surely` is a lower estimate of this distance, and >= 0. `at_most` estimates the distance if what clipping removes
+    points in one direction for all long rows; it may be negative because of noise, and `doubt` is the standard
+    deviation of this noise.
     """
 
     surely: float = 0.0
@@ -410,7 +411,7 @@ class _LastRound:
         return float(both[0]), float(both[1]) + further + found.missed
 
     def affords(self, cost: float) -> bool:
-        """Return whether, after a query of the privacy cost `cost`, more budget is left than the final sum needs at least."""
+        """Return whether a query of the privacy cost `cost` leaves more budget than is reserved for the final sum."""
         return self.search.account.left - cost > KEPT * self.search.rho
 
     def share(self, length: float) -> float:
@@ -424,11 +425,11 @@ class _LastRound:
     # Tail -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> Tail | None:
-        """Return a `Tail` fitted to the numbers of rows if there are too many long rows; otherwise return None.
+        """Return a `Tail` fitted to the numbers of rows if more rows are long than is usual for normal rows, else None.
 
-        There are too many if chance and noise do not explain their number for normal rows. To find this out, the search
-        asks how many rows have norms in each of many ranges, and gets noisy answers. A `Tail` is a model of the number
-        of rows with a norm above t, for each t.
+        A `Tail` is a model of the number of rows with a norm above t, for each t. The search asks how many rows have
+        norms in each of many ranges, and gets noisy answers. The model is returned if more rows are long than chance
+        and noise explain.
         """
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
@@ -610,12 +611,12 @@ class _LastRound:
         return float(norm / _TRIED_RATIOS[np.argmin(errors)])
 
     def chance(self, inner: float, outer: float) -> Array:
-        """Return the standard deviation, in each entry, of what the sum of normal rows loses if rows are divided.
+        """Return the root mean square, in each entry, of the sum of what normal rows lose if they are divided.
 
-        The rows are clipped to the norm `outer`, and those longer than `inner` are divided into pairs of vectors, as
-        `egm._adaptive.pairs` says. In the sum of the first vectors two things are missing, which are added as
-        independent errors: a random part, because different rows lose different vectors, and a share of the distance
-        between the center and the mean of the rows. The result is in the units of the data.
+        The rows are clipped to the norm `outer`. Then a row longer than `inner` is divided into a pair of vectors, as
+        `egm._adaptive.pairs` says, and loses what the first vector lacks. These losses do not cancel in the sum for two
+        reasons: the rows are random, and the center, away from which they are measured, is not exactly the mean of the
+        rows. The result is in the units of the data.
         """
         share, square = self.radial.removed(inner, outer)
         varied = np.sqrt(self.n * square) * self.unit * self.spread / math.sqrt(float(np.sum(self.spread**2)))

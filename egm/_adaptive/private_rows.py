@@ -162,7 +162,7 @@ class _Coordinates:
         return self.middle is None and self.basis is None
 
     def __call__(self, block: Array) -> Array:
-        """Return the coordinates of a `block` of rows in which queries are answered, as a new array of the same shape."""
+        """Return the coordinates of a `block` of rows, in which queries are answered, as a new array of equal shape."""
         if self.middle is not None and self.half is not None:
             block = (block - self.middle) / self.half
         block = np.clip(block, -_LARGEST, _LARGEST)

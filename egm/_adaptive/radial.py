@@ -98,9 +98,11 @@ class Radial:
 
     @functools.cached_property
     def _tried(self) -> tuple[Array, Array, Array, Array]:
-        """Return the clip norms that `best` compares, and three moments of what clipping to each of them removes.
+        """Return the clip norms that the method `best` compares, and three moments of what clipping to each norm removes.
 
-        The moments are those that `excess` returns. The results are four vectors.
+        These are four vectors with an entry for each norm. The moments are those that `excess` returns: the mean length
+        of what is removed, the mean of its square, and the share of the distance from the center to the mean of the
+        rows that is lost.
         """
         C = _CLIP_NORMS * self._norm(5.0)
         return C, *self.excess(C)

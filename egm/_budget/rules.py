@@ -675,9 +675,10 @@ class Terms:
 
 
 def _show(cost: Spent, rho: float | None = None) -> str:
-    """Return `cost`, a `Loss` or a number rho, as text for a message.
+    """Return a privacy `cost`, a `Loss` or a number rho, as text for a message.
 
-    For a `Loss` whose epsilon is infinite, the argument `rho` is written instead, if it is given.
+    If the epsilon of a `Loss` is infinite, which means that it is not known, the argument `rho` is shown instead, if it
+    is given.
     """
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"

@@ -424,8 +424,8 @@ def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
 def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) -> AdaptiveDataMechanism:
     """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns called `names`.
 
-    If a budget of epsilon and delta is too small, raise a `Mistake`, an error for the user, that names a sufficient
-    number of rows and, if there is one, a sufficient epsilon.
+    If the budget is given as epsilon and delta and is too small, raise a `Mistake`, an error for the user. The message
+    names a sufficient number of rows and, if there is one, a sufficient epsilon.
     """
     people: dict[str, Any] = {"per_person": getattr(args, "per_person", None), "neighbors": args.neighbors}
     people["missing"] = getattr(args, "missing", "error")
@@ -448,7 +448,8 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
     """Return the least number of rows of `d` columns for which the budget of `mechanism` is enough.
 
-    The mechanism is an AdaptiveDataMechanism, whose budget must pay for a private search for center and spread.
+    The budget of an AdaptiveDataMechanism must pay for a private search for center and spread, which needs less of it
+    the more rows there are.
     """
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 

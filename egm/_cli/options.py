@@ -454,12 +454,12 @@ def require_options_that_fit(args: Namespace) -> None:
 
 
 def _solved(args: Namespace) -> tuple[str, ...]:
-    """Return the names of the options of `egm plan` that must be left out, because their values are to be found.
+    """Return the names of the options of `egm plan` whose values are to be found, and which must therefore be left out.
 
-    With the option --target-error, they are "epsilon" and "rho" if --solve-for is "epsilon", which is the default, and
-    "rows" if it is "rows". The defaults of --solve-for and --measure are set in `args` if these options are missing. A
-    `Mistake` (an error for the user) is raised if one of the returned options is given. Without --target-error the
-    result is empty, and a `Mistake` is raised if --solve-for, --measure or --column is given.
+    With the option --target-error, the budget is to be found (the options "epsilon" and "rho") or, for "--solve-for
+    rows", the number of rows (the option "rows"). The options --solve-for and --measure get their defaults in `args` if
+    they are missing, and a `Mistake` (an error for the user) is raised if one of the returned options is given. Without
+    --target-error the result is empty, and a `Mistake` is raised if --solve-for, --measure or --column is given.
     """
     if args.target_error is None:
         for name in _ONLY_WITH_TARGET:

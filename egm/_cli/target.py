@@ -70,9 +70,10 @@ def _enough(
 
     `least` is the least budget that meets the target, as `egm.planning.solve` has found it, and `budget` says whether
     it is the "epsilon" or the "rho" of `mechanism`. If it is a rho, and `args` has a delta, it is converted to an
-    epsilon. Then it is rounded up to three digits. A larger budget may have a larger error. So if the error is too
-    large after rounding, more digits are kept. `question` has further arguments of `egm.planning.curve`, which computes
-    the error. Return a dictionary with the budget by its name, and the error with this budget.
+    epsilon. Then it is rounded up to three digits. In rare cases this makes the error larger than the target, because
+    the error may rise where the budget rises. Then more digits are kept. `question` has further arguments of
+    `egm.planning.curve`, which computes the error. Return a dictionary with the budget by its name, and the error with
+    this budget.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
     enough = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least

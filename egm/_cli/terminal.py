@@ -92,7 +92,11 @@ def in_csv(name: str) -> str:
 
 
 def from_csv(cell: str) -> str:
-    """Return the name for which `in_csv` returns the text `cell`."""
+    """Return the name that the text `cell` of a CSV file stands for, if the function `in_csv` has made this text.
+
+    `in_csv` adds an apostrophe to some names, doubles backslashes and escapes unprintable characters; all of this is
+    undone.
+    """
     return re.sub(_ESCAPES, lambda found: found[0].encode().decode("unicode_escape"), cell.removeprefix("'"))
 
 
