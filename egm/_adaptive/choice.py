@@ -77,7 +77,10 @@ def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
 
 
 def _cost(n: int) -> float:
-    """Return the cost rho, in zCDP, of the noisy median of the distances of `n` rows from a center."""
+    """Return the cost rho, in zCDP, of the private median of the distances of `n` rows from a center.
+
+    The median is drawn with an epsilon so large that it is reliable.
+    """
     return (SURE / n) ** 2 / 8
 
 
@@ -162,7 +165,7 @@ def _differ(mean: Array, other: Array, std: Array, p: float) -> bool:
     """Return whether the vectors `mean` and `other` differ by more than noise explains.
 
     `std` has the standard deviations of the noise in the entries of their difference. If the vectors differ by noise
-    alone, the result is true with the probability `p`.
+    alone, the result is True with the probability `p`: this is a chi-square test of the level `p`.
     """
     return bool(np.sum(((mean - other) / std) ** 2) > chdtri(mean.size, p))
 

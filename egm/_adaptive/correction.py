@@ -67,15 +67,18 @@ class Correction:
 
     @property
     def rest(self) -> Array:
-        """Return the part of the noisy sum of what clipping removes that is not added to the sum of clipped rows."""
+        """Return what is measured and not added: the noisy sum of what clipping removes, minus the part of it that is added.
+
+        The part is added to the sum of the clipped rows, to correct it.
+        """
         return (1 - self.kept) * self.parts
 
     @property
     def unknown(self) -> Array:
         """Return how much noise the corrected sum would gain in each entry if all that was measured were added to it.
 
-        The corrected sum contains only a part of the noisy sum of what clipping removes. The gain is the square root of
-        the increase of the variance.
+        Measured is the noisy sum of what clipping removes, and the corrected sum contains only a part of it. The gain
+        is the square root of the increase of the variance.
         """
         return np.sqrt(1 - self.kept**2) * self.noise
 

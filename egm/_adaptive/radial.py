@@ -98,7 +98,7 @@ class Radial:
 
     @functools.cached_property
     def _tried(self) -> tuple[Array, Array, Array, Array]:
-        """Return the clip norms that the method `best` compares, and three moments of what clipping to each norm removes.
+        """Return the clip norms that the method `best` compares, and three moments of what clipping to each removes.
 
         These are four vectors with an entry for each norm. The moments are those that `excess` returns: the mean length
         of what is removed, the mean of its square, and the share of the distance from the center to the mean of the

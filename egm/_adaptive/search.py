@@ -296,7 +296,7 @@ class Search:
         Locating moves the center to the rows by several noisy means of clipped rows. Such a mean lies between the old
         center and the mean of the rows, and so the new center stays behind the rows by a little. The result has one
         entry for each coordinate. It is what clipping removes from the mean of normal rows with the standard deviations
-        `sigma`, if the distance of their mean from the old center is the length of the last step.
+        `sigma`, if their mean differs from the old center by as much as the new center does.
         """
         step, clip_norm = self.last_step
         step = step if self.basis is None else self.basis.forward(step)

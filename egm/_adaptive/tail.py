@@ -175,10 +175,11 @@ class Tail:
         return float(np.exp(np.interp(math.log(max(rows, 1e-300)), *logs)))
 
     def clip_norm(self, noise: float) -> float:
-        """Return the clip norm C of least squared error of the sum, estimated as noise * C**2 + first**2 + second.
+        """Return the clip norm C for which the expected squared error of the sum of the rows is least.
 
-        Here first is the sum of max(r - C, 0) over all rows, where r is the norm of a row, and second is the sum of the
-        squares of these numbers; `noise` is the squared error due to noise for C = 1.
+        The error is estimated as noise * C**2 + first**2 + second. Here `noise` is the squared error due to noise for C
+        = 1. With the norm r of a row in this model, first is the sum of max(r - C, 0) over all rows, and second is the
+        sum of the squares of these numbers.
         """
         t, first, second = self._excesses()
         return float(self.edges[0] * t[np.argmin(noise * t**2 + first**2 + second)])
