@@ -67,9 +67,9 @@ class Correction:
 
     @property
     def rest(self) -> Array:
-        """Return what is measured and not added: the noisy sum of what clipping removes, minus the part of it that is added.
+        """Return that part of the noisy sum of what clipping removes which is not added to the sum of the clipped rows.
 
-        The part is added to the sum of the clipped rows, to correct it.
+        The other part is added, to correct the sum of the clipped rows.
         """
         return (1 - self.kept) * self.parts
 

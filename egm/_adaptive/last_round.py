@@ -655,13 +655,16 @@ class _LastRound:
     def unseen(self, clip: _Clip, cost: float) -> Unseen:
         """Ask how many rows are longer than the clip norm C, and than a larger norm E; return what clipping may take.
 
-        Let a be E - C in the units of a column. Clipping to C takes at most a from a row whose length is at most E.
-        From a longer row it takes at most D, the distance from the center to the end of the declared range. So it takes
-        at most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. (A shorter row
-        may also lose something, but this is measured, and confidence intervals take it into account.) The result has
-        the bound for the noisy numbers N and M, the standard deviation of its noise, and an upper estimate of the sum
-        of the squares of what is taken from single rows. E is chosen so that the bound is small, and the privacy cost
-        `cost` is divided between the two queries so that the noise in the bound is least.
+        The result bounds what clipping takes from each entry j of the sum. Let a be (E - C) / b_j, the difference of
+        the norms in the units of column j, and D the distance from the center to the end of the declared range of
+        column j. Clipping to C takes at most a from a row whose length is at most E, and at most D from a longer row.
+        So it takes at most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. (A row
+        shorter than C may lose something, too, because it is clipped to a smaller norm, but this is measured, and
+        confidence intervals take it into account.)
+
+        The result, an `Unseen`, has the bound for the noisy numbers N and M, the standard deviation of its noise, and
+        an upper estimate of the sum of the squares of what is taken from single rows. E is chosen so that the bound is
+        small, and the privacy cost `cost` is divided between the two queries so that the noise in the bound is least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)

@@ -331,9 +331,9 @@ class Search:
     def of_columns(self, std: Array) -> Array:
         """Return the standard deviations of the columns, for noise with the standard deviations `std` along the basis.
 
-        The noise has independent coordinates along the basis. The formula has a second use: if `std` has the half-axes
-        of an ellipsoid along the basis, the result has the largest value of each column over the points of the
-        ellipsoid. Without a basis, the result is `std`.
+        The noise has independent coordinates along the basis. Without a basis, the result is `std`. The formula has a
+        second use: if `std` has the half-axes of an ellipsoid along the basis, entry j of the result is the largest
+        value of column j in the ellipsoid.
         """
         return of_columns(self.basis, std)
 

@@ -517,10 +517,10 @@ class Terms:
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
     def _largest_epsilon(self, charges: Charges, parts: int) -> float:
-        """Return the largest epsilon with which `parts` more Gaussian mechanisms fit into the budget, found by bisection.
+        """Return the largest epsilon with which `parts` more Gaussian mechanisms fit into the budget.
 
-        Each of these mechanisms has this epsilon and the delta of the total, and `charges` are the costs of the
-        releases before.
+        It is found by bisection. Each of these mechanisms has this epsilon and the delta of the total, and `charges`
+        are the costs of the releases before.
         """
         low, high = 0.0, self.epsilon
         for _ in range(40):

@@ -55,7 +55,10 @@ def require_allowed(given: Given) -> None:
 
 
 def _require_mark(name: str, mark: object) -> None:
-    """Raise a ValueError unless `mark`, the argument `name`, is one character that can separate cells or digits."""
+    """Raise a ValueError unless `mark` is one character that can separate cells or digits.
+
+    `mark` is the value of the argument of `egm.files.rows` that is called `name`, such as "delimiter".
+    """
     if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in _NO_DELIMITER:
         raise ValueError(f"{name} must be one character that is no letter, digit, sign or quote, got {mark!r}")
 
