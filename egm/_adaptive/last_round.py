@@ -321,7 +321,10 @@ class _LastRound:
         )
 
     def least_error(self, tail: Tail) -> float:
-        """Return the expected squared error of the sum for the best clip norm; `tail` models the norms of the rows."""
+        """Return the expected squared error of the sum of the rows for the best clip norm.
+
+        `tail` is a model of the norms of the rows.
+        """
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         return self.error(clip_norm, tail.excess(clip_norm)[0])
 

@@ -325,7 +325,7 @@ class Search:
         return self.vector_of_columns(self.center)
 
     def vector_of_columns(self, vector: Array) -> Array:
-        """Return `vector` in the coordinates of the columns; it is given along the basis if there is one."""
+        """Return `vector`, which has coordinates along the basis if there is one, in the coordinates of the columns."""
         return vector if self.basis is None else self.basis.inverse(vector)
 
     def of_columns(self, std: Array) -> Array:

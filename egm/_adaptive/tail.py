@@ -164,7 +164,7 @@ class Tail:
         return max(float(t[np.argmin(bound)]), clip_norm)
 
     def length(self, rows: float) -> float:
-        """Return the length t for which `rows` is the number of rows with a norm above t.
+        """Return the length t for which this model has a given number `rows` of rows with a norm above t.
 
         The result is never below the first of the `edges` or above the last one.
         """

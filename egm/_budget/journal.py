@@ -340,7 +340,7 @@ class Journal:
 def _require(process: int) -> None:
     """Raise a RuntimeError if the present process was forked from another one while the file of a budget was in use.
 
-    `process` is the id of the process that used the file.
+    `process` is the id of the process that used the file. A connection to an SQLite file must not be used after a fork.
     """
     if os.getpid() != process:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")
