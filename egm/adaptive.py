@@ -285,8 +285,8 @@ class AdaptiveDataMechanism(Declared):
         The steps of the search are computed with the expected answers to its queries, without
         data. These are the answers for normal rows with the mean `center`, and either the standard
         deviations `sigma` and independent coordinates, or the covariance matrix `covariance`. With
-        `ranges` there is no search unless it promises a far smaller error. Without one, the forecast is
-        the variance of the noise, which is exact if the data lie in the ranges.
+        `ranges` there is no search unless it promises a far smaller error. Without a search, the forecast
+        is the variance of the noise, which is the exact error if the data lie in the ranges.
 
         Examples
         --------

@@ -1,16 +1,19 @@
 """Choose between a search for center and spread and a sum of rows clipped to declared ranges, for `egm.adaptive`.
 
-The rows are standardized: an entry within its declared range is between -1 and 1. If each entry is cut to [-1, 1], the
-sum of these clipped rows has noise that depends on the budget and on the number of columns alone. A search has far less
-noise if the rows are near each other, more if they are not, and a bias if many rows are far from the others.
+A search is a sequence of private queries for the center and the standard deviations of the rows; after it, the rows are
+clipped around this center and summed. The rows are standardized: an entry within its declared range is between -1 and
+1. If each entry is cut to [-1, 1], the sum of these clipped rows has noise that depends on the budget and on the number
+of columns alone. The sum after a search has far less noise if the rows are near each other, more if they are not, and a
+bias if many rows are far from the others.
 
 1. If the budget is too small for a search (the function `least`), all of it goes into the sum of the clipped rows.
 2. Otherwise a quarter of the budget buys a first mean of the clipped rows, and a little more buys the median of the
-   distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If it is
-   not much smaller than that of the clipped sum, the rest of the budget goes into another mean of the clipped rows, and
-   both means are averaged. Then only the cost of the median is lost.
+   distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If this
+   error is not much smaller than that of the sum of the clipped rows, no search is made: the rest of the budget goes
+   into another mean of the clipped rows, and both means are averaged. Then only the cost of the median is lost.
 3. Now the rows are clipped around the first mean, to the norm that the search would choose. If their noisy mean differs
-   from the first one by more than noise explains, many rows are far from the others, and the sum is made as in step 2.
+   from the first one by more than noise explains, many rows are far from the others. Then no search is made, and the
+   rest of the budget is used as in step 2.
 4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks how
    many rows are longer than normal rows would be. If they are many, the expected error assumes that all of them point
    in one direction. The search is given up, and the clipped rows are summed as in step 2, if this error is above 0.6
@@ -62,7 +65,7 @@ Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the no
 
 
 def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
-    """Return the least budget rho for which a search is considered for `n` rows with `d` columns.
+    """Return the least budget rho for which a search for center and spread is considered, for `n` rows of `d` columns.
 
     With a smaller budget, center and spread of the rows are not searched for: the entries are only cut to the declared
     ranges, and the rows are summed. The least budget pays for the search and for three private queries before it: a
@@ -74,7 +77,10 @@ def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
 
 
 def _cost(n: int) -> float:
-    """Return the cost rho, in zCDP, of the noisy median of the distances of `n` rows from a center."""
+    """Return the cost rho, in zCDP, of the private median of the distances of `n` rows from a center.
+
+    The median is drawn with an epsilon so large that it is reliable.
+    """
     return (SURE / n) ** 2 / 8
 
 
@@ -89,9 +95,10 @@ def released(
 
     The object `rows` answers private queries. The search finds center and spread of the rows by such queries, so that
     the mean needs less noise. The result is a `LastRound`, which has the mean and describes its error. `sigma_range` is
-    the range of the standard deviations of the columns, `public` is a public basis or None, and `learn` says whether a
-    basis is found privately. After a search, the share `unseen` of the remaining budget pays for noisy numbers of long
-    rows, which bound what clipping takes from the sum. The rest of the budget pays for the mean.
+    the range of the standard deviations of the columns. `public` is a public basis for correlated columns or None, and
+    `learn` says whether such a basis is found by private queries. After a search, the share `unseen` of the remaining
+    budget pays for noisy numbers of long rows, which bound what clipping takes from the sum. The rest of the budget
+    pays for the mean.
     """
     rho, account = rows.account.base, rows.account
     if rho < least(rows.n, rows.d, sigma_range):
@@ -119,11 +126,11 @@ def clipped(rows: Answers) -> LastRound:
 
 
 def _error(rows: Answers) -> float:
-    """Return the expected squared error of the sum of rows that are clipped to the declared ranges of the columns.
+    """Return the expected squared error of the sum of the rows if their entries are only cut to the declared ranges.
 
     The unit of each column is half of its range, and the object `rows` answers private queries. The sum is computed
-    from the weighted average of two noisy means of the clipped rows. The first one has been asked for already, and the
-    second one is assumed to cost all that is left of the budget.
+    from the weighted average of two noisy means of the rows with cut entries. The first mean has been asked for
+    already, at a quarter of the budget, and the second one is assumed to cost all that is left of the budget.
     """
     return rows.diameter**2 / 2 * rows.d**2 / (rows.account.left + _FIRST * rows.account.base)
 
@@ -131,12 +138,12 @@ def _error(rows: Answers) -> float:
 def _pays(search: Search, first: Mean, radius: float) -> bool:
     """Return whether a private search for center and spread is worth its cost, and a second mean agrees with `first`.
 
-    The result is True only if both hold; then the center of `search` has moved to the second mean. `first` is the noisy
-    mean of the rows with entries cut to their ranges, at which the search begins. The search is worth its cost if its
-    forecast error is far smaller than that of a release without a search, which is a mean of rows with cut entries. The
-    forecast is for normal rows whose distances from `first` have the noisy median `radius`. The second mean is that of
-    the rows clipped to a ball around `first`, whose radius is the best clip norm for normal rows. It agrees with
-    `first` if noise explains the distance between the two.
+    `first` is the noisy mean of the rows with entries cut to their ranges, at which the search begins. The search is
+    worth its cost if its forecast error is at most 0.4 times the error of a release without a search, which is a mean
+    of rows with cut entries. The forecast is for normal rows whose distances from `first` have the noisy median
+    `radius`. If the search is worth its cost, a second mean is asked for: that of the rows clipped to a ball around
+    `first`, whose radius is the best clip norm for normal rows. The center of `search` moves to this second mean, which
+    agrees with `first` if noise explains the distance between the two means.
     """
     rows, n, d, rho = search.rows, search.n, search.d, search.account.base
     variance = max(radius**2 / d - first[1] ** 2, (_LEAST_PART * radius) ** 2 / d)
@@ -158,7 +165,7 @@ def _differ(mean: Array, other: Array, std: Array, p: float) -> bool:
     """Return whether the vectors `mean` and `other` differ by more than noise explains.
 
     `std` has the standard deviations of the noise in the entries of their difference. If the vectors differ by noise
-    alone, the result is true with the probability `p`.
+    alone, the result is True with the probability `p`: this is a chi-square test of the level `p`.
     """
     return bool(np.sum(((mean - other) / std) ** 2) > chdtri(mean.size, p))
 

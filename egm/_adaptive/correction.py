@@ -42,9 +42,10 @@ class Correction:
     coordinate. `parts` is the noisy sum of what clipping removes from the rows up to a second, larger clip norm, and
     `noise` has the standard deviations of its noise, both in the units of the sum. The vector `kept` * `parts` is added
     to the sum of the clipped rows; the entries of `kept` are between 0 and 1. Three estimates describe what the
-    corrected sum still lacks. `missed` is the expected squared norm of what was measured and is not added, apart from
-    noise. Each entry of `beyond` is the expected amount that clipping removes beyond the larger norm, where it is not
-    measured, and `hidden` is an upper estimate of `beyond`.
+    corrected sum still lacks. `missed` is the expected squared norm of the vector (1 - `kept`) * `parts`, which is not
+    added, after the expected square of its noise has been subtracted. Each entry of `beyond` is the expected amount
+    that clipping removes beyond the larger norm, where it is not measured, and `hidden` is an upper estimate of
+    `beyond`.
     """
 
     parts: Array
@@ -66,15 +67,18 @@ class Correction:
 
     @property
     def rest(self) -> Array:
-        """Return the part of the noisy sum of what clipping removes that is not added to the sum of clipped rows."""
+        """Return that part of the noisy sum of what clipping removes which is not added to the sum of the clipped rows.
+
+        The other part is added, to correct the sum of the clipped rows.
+        """
         return (1 - self.kept) * self.parts
 
     @property
     def unknown(self) -> Array:
         """Return how much noise the corrected sum would gain in each entry if all that was measured were added to it.
 
-        The corrected sum contains only a part of the noisy sum of what clipping removes. The gain is the square root of
-        the increase of the variance.
+        Measured is the noisy sum of what clipping removes, and the corrected sum contains only a part of it. The gain
+        is the square root of the increase of the variance.
         """
         return np.sqrt(1 - self.kept**2) * self.noise
 
@@ -82,13 +86,17 @@ class Correction:
 def correct(parts: Array, noise: Array, chance: Array, beyond: float = 1.0) -> Correction:
     """Choose which share of a noisy sum of what clipping removes is added to each entry of the sum of the clipped rows.
 
-    The vector `parts` is the noisy sum of what clipping removes, and `noise` has the standard deviations of its noise.
-    If the rows are normal, with a center that is known only approximately, the sum without noise has the mean 0 and the
-    standard deviations `chance`. Then the best share is chance**2 / (chance**2 + noise**2), and no smaller share is
-    chosen. An entry of `parts` that is larger than two of these standard deviations shows that the column is skewed.
-    Then some rows are probably longer than the second clip norm, up to which `parts` is measured, and lose still more.
-    How much more is estimated for a second norm that is 1.4 times the first one, and multiplied by `beyond`. The
-    result, a `Correction`, has the shares, from 0 to 1, and estimates of what is still missing.
+    The vector `parts` is the noisy sum of what clipping removes from the rows up to a second, larger clip norm, and
+    `noise` has the standard deviations of its noise. If the rows are normal, with a center that is known only
+    approximately, the sum without noise has the mean 0 and the standard deviations `chance`. Then the best share is
+    chance**2 / (chance**2 + noise**2), and no smaller share is chosen.
+
+    An entry of `parts` that is larger than two of the standard deviations in `chance` shows that the column is skewed.
+    Then some rows are probably longer than the second clip norm and lose still more, which `parts` does not contain.
+    What they lose is estimated as a fixed share of the entry, if the second clip norm is 1.4 times the first one. For
+    another ratio, the entry is first multiplied by `beyond`, the share of `parts` that normal rows would have for the
+    ratio 1.4. The result, a `Correction`, has the shares that are added, from 0 to 1, and estimates of what is still
+    missing.
     """
     deviations = max(_CLEAR[0], math.sqrt(2 * math.log(parts.size)) + _CLEAR[1])
     clear = np.abs(parts) > deviations * noise

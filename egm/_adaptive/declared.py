@@ -100,7 +100,10 @@ class Declared:
 
     @property
     def _bounds(self) -> tuple[Any, Any]:
-        """Return the bounds of the means of the columns: two numbers, or two arrays with an entry for each column."""
+        """Return the declared bounds of the means of the columns, the lower and the upper ones.
+
+        Each of the two results is a number or an array with an entry for each column.
+        """
         if self.ranges is None:
             return -self.radius, self.radius  # type: ignore[operator]  # one of both is given
         return tuple(np.array(self.ranges).T)
@@ -128,12 +131,15 @@ class Declared:
 
     @property
     def _counted(self) -> bool:
-        """Return whether the number of rows is private, so that a noisy one is released."""
+        """Return whether the number of rows is private, as for neighbors "add_remove".
+
+        If it is private, a noisy number of rows is released.
+        """
         return self.neighbors == "add_remove"
 
     @property
     def _gaps(self) -> bool:
-        """Return whether rows with missing entries are left out."""
+        """Return whether rows with missing entries are left out, as the mechanism's argument `missing` says."""
         return self.missing == "drop_row"
 
     @property
@@ -157,7 +163,7 @@ class Declared:
 
     @property
     def _named(self) -> bool:
-        """Return whether ranges or names of the columns are declared."""
+        """Return whether ranges or names of the columns are declared, so that the number of columns is known."""
         return self.ranges is not None or self.columns is not None
 
     def _require_columns(self, d: int, name: str) -> None:
@@ -185,7 +191,7 @@ class Declared:
         return mean
 
     def _basis(self, d: int) -> BasisLike | None:
-        """Return the public basis for `d` columns; None if there is none, or if it is to be learned."""
+        """Return the public basis for `d` columns, or None if none is declared or a basis is to be found privately."""
         return None if self.basis is None or self._learns else as_basis(self.basis, d)
 
     def _require_enough(self, d: int) -> None:

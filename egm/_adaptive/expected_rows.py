@@ -27,13 +27,14 @@ class ExpectedRows:
 
     A forecast uses these answers in place of private ones. `sigma` has the standard deviations of the columns. The
     columns are independent, unless their covariance matrix `covariance` or `along` is given. If `along` is given, the
-    coordinates along the basis that `turn` gets are independent, and `along` has their standard deviations.
+    coordinates along the basis that is passed to the method `turn` are independent, and `along` has their standard
+    deviations.
 
-    Each public method except `turn` and `standardize` is a query. Its cost, a number of zero-concentrated differential
-    privacy, is recorded under the name of a step of the search for the center and the spread of the rows. All queries
-    together may cost at most the budget `rho`. The attribute `failure` is an upper bound of the probability that some
-    answer about real rows would be so wrong that the search fails. The attribute `diameter` is the largest change of
-    the sum of vectors of norm 1: 2 if a row is replaced, and 1 if a row is added or removed.
+    Each public method except `turn` and `standardize` is a query. Its cost, a number rho of zero-concentrated
+    differential privacy, is recorded under the name of a step of the search for the center and the spread of the rows.
+    All queries together may cost at most the budget `rho`. The attribute `failure` is an upper bound of the probability
+    that some answer about real rows would be so wrong that the search fails. The attribute `diameter` is the largest
+    change of the sum of vectors of norm at most 1: 2 if a row is replaced, and 1 if a row is added or removed.
     """
 
     def __init__(
@@ -122,8 +123,9 @@ class ExpectedRows:
         So the entry is wrong by a typical amount.
 
         The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
-        of the search for center and spread. If `step` is "locate", the probability that the noise ends this step too
-        early is added to the attribute `failure`.
+        of the search for center and spread. In the step "locate", the center moves to the rows by several means. If
+        `step` is "locate", the probability that the noise in this mean ends these moves too early is added to the
+        attribute `failure`.
         """
         self.account.spend(step, rho)
         self.failure += APART if step == "locate" else 0.0
@@ -153,23 +155,23 @@ class ExpectedRows:
     def within(self, step: str, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean of rows with entries cut to [-1, 1], and the standard deviation of its noise.
 
-        Cutting the entries of single rows is not modeled: the mean of the uncut rows is cut to [-1, 1], and this
-        standard deviation is subtracted from each entry, so that the entry is wrong by a typical amount. The privacy
-        cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the
-        search for center and spread.
+        Cutting the entries of single rows is not modeled. Instead, the mean of the uncut rows is cut to [-1, 1]. Then
+        the standard deviation of the noise is subtracted from each entry, so that the entry is wrong by a typical
+        amount. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of
+        a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         std = self.diameter * math.sqrt(self.d / (2 * rho)) / self.n
         return np.clip(self.columns, -1.0, 1.0) - std, std
 
     def squares(self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0) -> tuple[Array, float]:
-        """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy an answer would be.
+        """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy a private answer is.
 
         `center` and `spread` have one entry for each column, and so has the mean, which has no noise in it. The second
-        result is the standard deviation of the noise that a private answer would have in each entry. For such an
-        answer, the squares of a row are limited to what is usual for normal rows, times the factor `heavy`, and so the
-        noise is proportional to `heavy`. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
-        under `step`, the name of a step of the search for center and spread.
+        result is the standard deviation of the noise that a private answer would have in each entry. A private answer
+        limits what one row can add, by bounds that suit normal rows, multiplied by `heavy`. So the noise is
+        proportional to `heavy`. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
+        `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         std = squares_std(self.n, self.d, rho, self.diameter) * heavy
@@ -178,10 +180,11 @@ class ExpectedRows:
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
         """Return a typical noisy mean over the rows of matrices y y^T, and the standard deviation of its noise.
 
-        The vector y is (x - center) / spread for a row x. A private answer shortens y to `clip_norm`, which determines
-        the noise. Here y is not shortened, and the noise is drawn with a fixed seed. The second result is the standard
-        deviation of the noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is
-        recorded under `step`, the name of a step of the search for center and spread.
+        The vector y is (x - center) / spread for a row x; `center` and `spread` have one entry for each column. A
+        private answer shortens y to `clip_norm`, which determines the noise. Here y is not shortened. The noise is
+        drawn with a fixed seed, so that equal forecasts have equal results. The second result is the standard deviation
+        of the noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
+        under `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         covariance = self._second_moments()
@@ -191,11 +194,11 @@ class ExpectedRows:
         return covariance / spread / spread[:, None] + np.outer(off, off) + noise + noise.T, std
 
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
-        """Return the expected number of rows from each edge to the next edge, and how noisy a private answer would be.
+        """Return the expected numbers of rows in ranges of distances from `center`, and how noisy private answers are.
 
-        The expected numbers have no noise in them. They are those of normal rows x with ||b (x - center)|| between two
-        neighboring entries of the ascending vector `edges`. The last number is that of the rows beyond the last edge,
-        so that there are as many numbers as edges. `center` and the factors `b` have one entry for each column. The
+        The distance of a normal row x is ||b (x - center)||. Entry i of the first result is the expected number of rows
+        with a distance from edges[i] to the next entry of the ascending vector `edges` or, for the last i, above the
+        last edge. These numbers have no noise in them. `center` and the factors `b` have one entry for each column. The
         second result is the standard deviation of the noise that a private answer would have in each number. The
         privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
         the search for center and spread.
@@ -205,7 +208,7 @@ class ExpectedRows:
         return -np.diff(beyond), min(self.diameter, math.sqrt(2)) / math.sqrt(2 * rho)
 
     def longer(self, step: str, center: Array, b: Array, length: float, rho: float) -> tuple[float, float]:
-        """Return the expected number of rows x with ||b (x - center)|| > length, and how noisy an answer would be.
+        """Return the expected number of rows x with ||b (x - center)|| > length, and how noisy a private answer is.
 
         The expected number has no noise in it. The second result is the standard deviation of the noise that a private
         answer would have. `center` and the factors `b` have one entry for each column, and `length` is a number. The
@@ -220,7 +223,7 @@ class ExpectedRows:
         return np.diag(self.sigma**2) if self.covariance is None else self.covariance
 
     def _radial(self, center: Array, b: Floats) -> Radial:
-        """Return a `Radial`, which approximates the distribution of ||b (x - center)|| for the normal rows x.
+        """Return a `Radial`, an approximation of the distribution of ||b (x - center)|| for the normal rows x.
 
         `center` has one entry for each column, and `b` has one factor for each column or is a single factor.
         """
@@ -234,9 +237,10 @@ class ExpectedRows:
     def _risk(self, rho: float, q: float, intervals: int) -> None:
         """Add to `failure` a bound of the probability that a private q-quantile of n numbers is outside their range.
 
-        The numbers are one for each row: a distance or an absolute difference, which `radius` and `spreads` define. The
-        private quantile is drawn at random. So it can be smaller than the smallest of the numbers, or larger than the
-        largest, and the search may fail. `rho` is the cost of one quantile, and `intervals` the number of intervals
-        from which it is drawn. For several quantiles, each of cost `rho`, the numbers of their intervals are added up.
+        The n numbers, one for each row, are the distances that the method `radius` defines, or the absolute differences
+        that `spreads` defines. The private quantile is drawn at random. So it can be smaller than the smallest of the
+        numbers, or larger than the largest, and the search may fail. `rho` is the cost of one quantile, and `intervals`
+        the number of intervals from which it is drawn. For several quantiles, each of cost `rho`, `intervals` is the
+        total number of their intervals.
         """
         self.failure += intervals * math.exp(-math.sqrt(8 * rho) * self.n * min(q, 1 - q) / 2)

@@ -122,8 +122,9 @@ class LastRound:
 class _Shift(NamedTuple):
     """Estimate, from a noisy number of long rows, how far clipping these rows moves the sum of the scaled rows.
 
-    `surely` is a lower estimate of this distance, and >= 0. `at_most` estimates the distance if all long rows point in
-    one direction; because of its noise, with the standard deviation `doubt`, it may be negative.
+    `surely` is a lower estimate of this distance, and >= 0. `at_most` estimates the distance if what clipping removes
+    points in one direction for all long rows; it may be negative because of noise, and `doubt` is the standard
+    deviation of this noise.
     """
 
     surely: float = 0.0
@@ -135,14 +136,17 @@ class _Shift(NamedTuple):
 class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
-    `norm` is the clip norm; rows longer than the smaller norm `inner` are divided into pairs of vectors. `one_sided`
-    and `shift` estimate the distance by which the sum moves if what clipping removes points in one direction for all
-    rows. If `tail` is None, the norms of the rows look like those of normal rows. Then `one_sided` is this distance for
-    normal rows, and `shift` estimates the further distance due to rows that are longer than normal ones. Otherwise
-    `tail` is a model of the norms of the rows, and `shift` estimates the whole distance. Then `one_sided` is the lower
-    or the upper estimate in `shift`, and decides whether the search is given up. If `norm` is the clip norm of least
-    error for `tail`, `second` has the sums, over all rows, of the squared lengths of what clipping to `inner` and to
-    `norm` removes; otherwise it has zeros.
+    `norm` is the clip norm. Rows longer than the smaller norm `inner` are divided into pairs of vectors, as
+    `egm._adaptive.pairs` says. `tail` is None if the norms of the rows look like those of normal rows; otherwise it is
+    a model of the norms. The next two attributes are distances by which the sum moves if what clipping removes points
+    in one direction for all rows. If `tail` is None, `one_sided` is this distance for normal rows, and `shift`
+    estimates the further distance due to rows that are longer than normal ones. If `tail` is a model, `shift` estimates
+    the whole distance. Then `one_sided` is the attribute ``shift.surely`` or ``shift.at_most``, whichever is to decide
+    whether the search is given up.
+
+    `second` is used only if `tail` is a model and `norm` is the clip norm of least error for it; otherwise it has
+    zeros. Its two numbers are sums of squares over all rows: of the lengths of what clipping to `inner` removes from
+    each row, and of what clipping to `norm` removes.
     """
 
     norm: float
@@ -194,8 +198,9 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
     """Check the norms of the rows, choose the clip norm, release the mean, and return it with a forecast of its error.
 
     `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
-    budget that is left. All of this part is spent here. Before the sum, the share `unseen` of what is still left is
-    spent on noisy numbers of long rows, from which the attribute `unseen` of the result, a `LastRound`, is computed.
+    budget that is left. All of this part is spent here. Before the sum, the share `unseen` of what is still left then
+    is spent on noisy numbers of long rows. From these the attribute `unseen` of the result, a `LastRound`, is computed:
+    bounds on what clipping took from the sum.
     """
     it, seen = _looked(search)
     return it.run(it.clip(seen), unseen)
@@ -316,7 +321,10 @@ class _LastRound:
         )
 
     def least_error(self, tail: Tail) -> float:
-        """Return the expected squared error of the sum for the best clip norm; `tail` models the norms of the rows."""
+        """Return the expected squared error of the sum of the rows for the best clip norm.
+
+        `tail` is a model of the norms of the rows.
+        """
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         return self.error(clip_norm, tail.excess(clip_norm)[0])
 
@@ -406,11 +414,11 @@ class _LastRound:
         return float(both[0]), float(both[1]) + further + found.missed
 
     def affords(self, cost: float) -> bool:
-        """Return whether, after a query of the cost `cost`, more budget is left than is reserved for the final sum."""
+        """Return whether a query of the privacy cost `cost` leaves more budget than is reserved for the final sum."""
         return self.search.account.left - cost > KEPT * self.search.rho
 
     def share(self, length: float) -> float:
-        """Return the probability that 1.05 times the norm of a scaled row is larger than `length`, for normal rows.
+        """Return the probability that a scaled row is longer than `length` / 1.05, for normal rows.
 
         The rows have the center and the standard deviations that the search has found. The factor 1.05 allows for
         errors of the estimated standard deviations.
@@ -420,11 +428,11 @@ class _LastRound:
     # Tail -------------------------------------------------------------------------------------------------------------
 
     def look(self) -> Tail | None:
-        """Return a `Tail` fitted to the numbers of rows if there are too many long rows; otherwise return None.
+        """Return a `Tail` fitted to the numbers of rows if more rows are long than is usual for normal rows, else None.
 
-        There are too many if chance and noise do not explain their number for normal rows. To find this out, the search
-        asks how many rows have norms in each of many ranges, and gets noisy answers. A `Tail` is a model of the number
-        of rows with a norm above t, for each t.
+        A `Tail` is a model of the number of rows with a norm above t, for each t. The search asks how many rows have
+        norms in each of many ranges, and gets noisy answers. The model is returned if more rows are long than chance
+        and noise explain.
         """
         near = np.sqrt([gx2.isf(p, self.weights) for p in _NEAR])
         self.shells = shells = self.ask(near)
@@ -545,19 +553,21 @@ class _LastRound:
     def by_model(self) -> _Clip | None:
         """Return a `_Clip` with a clip norm for normal rows, or None if many real rows are longer than all norms tried.
 
-        A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. At first, C / 1.4 is the
-        norm of least forecast error for normal rows or, if clipping to C could move their sum by more than half of the
-        noise (a tenth with a small budget), a larger one. What is removed below C is measured, and so needs no limit.
-        With a small budget and few columns, C is also so large that noise moves the sum at least as far as those normal
-        rows could that are longer than C. Then C is increased until a noisy number shows that few rows are longer. If
-        the first such number is too large, the rows are counted again, and the mean of both numbers decides, because
-        noise alone would otherwise too often make C too large. If C is not increased, the norm above which rows are
-        divided into pairs is that of least expected error for normal rows; otherwise it is C / 1.4.
+        A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. The budget is small if n
+        sqrt(rho) is below 424. The first C that is tried is 1.4 times the norm of least forecast error for normal rows.
+        It is larger if clipping normal rows to C could otherwise move their sum by more than half of the noise (a tenth
+        with a small budget). With a small budget and few columns, it is also so large that at most as many normal rows
+        are longer than C as would move the sum by the root mean square of the noise, if each lost the length C.
 
-        The sum is assumed to be moved only by the rows longer than C that exceed the number expected of normal rows. A
-        lower estimate of the distance is computed from this excess minus one standard deviation of its noise or, with a
-        small budget, from the whole excess. With a small budget and few columns, None is never returned: the last norm
-        is taken even if many rows are longer, and these rows are assumed to be very long.
+        Then C is increased until a noisy number shows that few rows are longer. If the first such number is too large,
+        the rows are counted again, and the mean of both numbers decides, because noise alone would otherwise too often
+        make C too large. If C was not increased, the norm above which rows are divided into pairs (see
+        `egm._adaptive.pairs`) is that of least expected error for normal rows; otherwise it is C / 1.4.
+
+        The sum is assumed to be moved only by the excess of rows longer than C over the number expected of normal rows.
+        A lower estimate of the distance is computed from this excess minus one standard deviation of its noise or, with
+        a small budget, from the whole excess. With a small budget and few columns, None is never returned: the last
+        norm is taken even if many rows are longer, and these rows are assumed to be very long.
         """
         search, n, little = self.search, self.n, self.little
         cost = (_BEYOND[0] / self.effective + _BEYOND[1]) * search.rho
@@ -591,8 +601,9 @@ class _LastRound:
     def inner(self, norm: float) -> float:
         """Return the norm C of least expected error for normal rows that are clipped to `norm` and divided into pairs.
 
-        Rows longer than C are divided. The error is that of the sum of the first vectors of all pairs, to which the
-        best share of the noisy sum of the second vectors is added in each coordinate. C is at least half of `norm`.
+        A row longer than C is divided into a pair of vectors, as `egm._adaptive.pairs` says. The error is that of the
+        sum of the first vectors of all pairs, to which the best share of the noisy sum of the second vectors is added
+        in each coordinate. C is at least half of `norm`.
         """
         back = 1 / self.b / math.sqrt(float(np.sum(1 / self.b**2)))
         noise, errors = self.noise(self.search.account.left) * back, []
@@ -603,10 +614,11 @@ class _LastRound:
         return float(norm / _TRIED_RATIOS[np.argmin(errors)])
 
     def chance(self, inner: float, outer: float) -> Array:
-        """Return the standard deviation, in each entry, of what the sum of normal rows loses if rows are divided.
+        """Return the root mean square, in each entry, of the sum of what normal rows lose if they are divided.
 
-        The rows are clipped to the norm `outer`, and those longer than `inner` are divided into pairs of vectors. The
-        sum of the first vectors lacks a random part, and a share of the distance between the center and the mean of the
+        The rows are clipped to the norm `outer`. Then a row longer than `inner` is divided into a pair of vectors, as
+        `egm._adaptive.pairs` says, and loses what the first vector lacks. These losses do not cancel in the sum for two
+        reasons: the rows are random, and the center, away from which they are measured, is not exactly the mean of the
         rows. The result is in the units of the data.
         """
         share, square = self.radial.removed(inner, outer)
@@ -621,7 +633,7 @@ class _LastRound:
         mean square of the norm of the noise in the sum for the clip norm 1. The first result is a list with, for each
         norm that was tried, the norm, the noisy number of longer rows, and the standard deviation of the noise. The
         second one is whether only few rows are longer than the last norm. It can be false, because the budget and the
-        number of tries are limited. The third result says how far clipping these rows moves the sum.
+        number of tries are limited. The third result estimates how far clipping to the last norm moves the sum.
         """
         found: list[tuple[float, float, float]] = []
         rho, sure = max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]
@@ -646,13 +658,16 @@ class _LastRound:
     def unseen(self, clip: _Clip, cost: float) -> Unseen:
         """Ask how many rows are longer than the clip norm C, and than a larger norm E; return what clipping may take.
 
-        Let a be E - C in the units of a column. Clipping to C takes at most a from a row whose length is at most E.
-        From a longer row it takes at most D, the distance from the center to the end of the declared range. So it takes
-        at most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. (A shorter row
-        may also lose something, but this is measured, and confidence intervals take it into account.) The result has
-        the bound for the noisy numbers N and M, the standard deviation of its noise, and an upper estimate of the sum
-        of the squares of what is taken from single rows. E is chosen so that the bound is small, and the privacy cost
-        `cost` is divided between the two queries so that the noise in the bound is least.
+        The result bounds what clipping takes from each entry j of the sum. Let a be (E - C) / b_j, the difference of
+        the norms in the units of column j, and D the distance from the center to the end of the declared range of
+        column j. Clipping to C takes at most a from a row whose length is at most E, and at most D from a longer row.
+        So it takes at most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. (A row
+        shorter than C may lose something, too, because it is clipped to a smaller norm, but this is measured, and
+        confidence intervals take it into account.)
+
+        The result, an `Unseen`, has the bound for the noisy numbers N and M, the standard deviation of its noise, and
+        an upper estimate of the sum of the squares of what is taken from single rows. E is chosen so that the bound is
+        small, and the privacy cost `cost` is divided between the two queries so that the noise in the bound is least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)
@@ -680,9 +695,10 @@ class _LastRound:
         """Compare the last change of the center with what noise and the error of the old center explain.
 
         `step` is the vector by which the released mean differs from the old center. `noise_std` is the standard
-        deviation of the noise in each entry of the sum. The first result is the squared norm of n times `step`, minus
-        its expectation if clipping has no bias. The second result is the largest such difference that chance explains:
-        four standard deviations. A larger first result shows that clipping has biased the sum.
+        deviation of the noise in each entry of the sum of the n rows. The first result is the squared norm of n times
+        `step`, minus its expectation if clipping has no bias. The second result is the largest such difference that
+        chance explains: four standard deviations. If the first result is larger than the second one, clipping has
+        biased the sum.
         """
         return unexplained(self.n * step, noise_std**2 + (self.n * self.search.center_std) ** 2, _MOVED)
 

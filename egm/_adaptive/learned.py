@@ -53,10 +53,10 @@ def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> 
     """Return the least allowed unit for the measurement of the variance along each eigenvector, shape (d,).
 
     The columns of `vectors` are the eigenvectors of an estimated covariance matrix. Before the variances along them are
-    measured, the coordinates of the rows are divided by units, guesses of their standard deviations. A guess that noise
-    makes far too small would make rows seem very long. `moments` is a noisy matrix of second moments of `n` rows with
-    standardized columns, `std` is the standard deviation of the noise in an entry above the diagonal, and `spread` has
-    the standard deviations of the columns.
+    measured, the coordinates of the rows are divided by units, which are guesses of their standard deviations. A guess
+    that is far too small because of noise would make rows seem very long, and so no guess may be below the result.
+    `moments` is a noisy matrix of second moments of `n` rows with standardized columns, `std` is the standard deviation
+    of the noise in an entry above the diagonal, and `spread` has the standard deviations of the columns.
     """
     edge = _edge(len(moments), std / _unit(moments, std), n)
     bounds: Array = np.sqrt(_UNKNOWN * edge * np.sum((spread[:, None] * vectors) ** 2, axis=0))
@@ -64,10 +64,11 @@ def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> 
 
 
 def _unit(moments: Array, std: float) -> float:
-    """Return the mean of the diagonal of the noisy `moments`, or its approximate noise if that is more.
+    """Return the mean of the diagonal of the noisy matrix `moments` or, if it is larger, the noise in this mean.
 
-    The mean is the unit of the moments: 1 for exact second moments of standardized columns. Its noise is about `std` /
-    sqrt(d) for d columns.
+    The mean is the unit of the moments: 1 for exact second moments of standardized columns. The standard deviation of
+    its noise is about `std` / sqrt(d) for d columns. The result is never smaller, because noise could make the mean
+    nearly zero or negative, and the moments are divided by the result.
     """
     d = len(moments)
     return max(float(np.trace(moments)), math.sqrt(d) * std) / d
@@ -76,7 +77,8 @@ def _unit(moments: Array, std: float) -> float:
 def _edge(d: int, std: float, n: int) -> float:
     """Return the largest eigenvalue of R - I that is likely if the `d` columns of the data are uncorrelated.
 
-    R is a measured correlation matrix, (d, d). Each entry has the sum of two errors: noise with the standard deviation
-    `std`, and the sampling error of `n` rows, with the standard deviation 1 / sqrt(n).
+    R is a measured correlation matrix, shape (d, d), and I is the identity matrix. Each entry of R has the sum of two
+    errors: noise with the standard deviation `std`, and the sampling error of `n` rows, with the standard deviation 1 /
+    sqrt(n).
     """
     return _EDGE * 2 * math.sqrt(d * (std**2 + 1 / n))

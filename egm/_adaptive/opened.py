@@ -103,8 +103,8 @@ def _passes(X: Any, declared: Declared) -> Passes:
 def _persons(X: Any, person: object, first: Any, declared: Declared) -> Passes:
     """Return one row for each person: the sum or the mean of the rows of this person in `X`.
 
-    `declared.per_person` says which of the two. `person` says to whom each row belongs: an array, or the name of a
-    column. `first` is `X` or, if `X` is an iterator over blocks, the first block; it shows the names of the columns.
+    `declared.per_person` is "sum" or "mean". `person` says to whom each row belongs: an array, or the name of a column.
+    `first` is `X` or, if `X` is an iterator over blocks, the first block; it shows the names of the columns.
     """
     if declared.columns is None:
         labels = people.label_names(X, person=person)

@@ -45,10 +45,12 @@ class Outcome(NamedTuple):
         return np.asarray(self.middle + self.half * self.found.center)
 
     def estimate(self, n: int, bounds: tuple[Any, Any]) -> Array:
-        """Return the estimate of the sum in the units of the data, clipped to what `bounds` of the means allow.
+        """Return the estimate of the sum in the units of the data, clipped to the values that are possible for the sum.
 
-        `n` is the number of rows or, if it is private, the noisy number, but at least 2. The noisy number may be wrong;
-        so the sum is then clipped to what is possible for a number within five standard deviations of it.
+        `bounds` is the pair of the smallest and the largest mean that are declared for each column; n times the bounds
+        are the ends of the possible values. `n` is the number of rows or, if it is private, the noisy number, but at
+        least 2. The noisy number may be wrong; so the sum is then clipped to what is possible for a number within five
+        standard deviations of it.
         """
         if self.of_count is None:
             estimate: Array = n * (self.middle + self.half * self.found.mean)
@@ -103,7 +105,7 @@ def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, f
 def expected_rows(
     declared: Declared, sigma: Named | None, center: Named | None, covariance: ArrayLike | None
 ) -> ExpectedRows:
-    """Return an object that a forecast asks in the place of data; its answers are those expected for normal rows.
+    """Return an object that answers the queries of a forecast, in place of real rows, as expected for normal rows.
 
     `sigma`, `center` and `covariance` are the arguments of `egm.AdaptiveDataMechanism.forecast`, which says what errors
     are raised. `declared` has what the user declared about the rows.

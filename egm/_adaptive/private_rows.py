@@ -107,7 +107,8 @@ def log_intervals(low: float, high: float, step: float) -> Intervals:
 def _squares_norm(d: int) -> float:
     """Return the norm to which the vector of the squares of the `d` entries of a standardized row is clipped.
 
-    It is 1.3 times the root mean square of the norm of a vector of `d` squares of standard normal numbers.
+    For a row of standard normal numbers, the root mean square of the norm of this vector is sqrt(3 d). The result is
+    1.3 times as large.
     """
     return 1.3 * math.sqrt(3 * d)
 
@@ -137,15 +138,15 @@ def _unseen(query: F) -> F:
 
 @dataclass(frozen=True)
 class _Coordinates:
-    """Map rows to the coordinates in which queries are answered, each row by itself, with public numbers only.
-
-    The coordinates of a row are the same to the last bit, whatever the other rows are. Otherwise, if one row were
-    removed, other rows could move from one counted range of distances to the next. Then an answer would change by more
-    than its recorded cost allows.
+    """Map each row to the coordinates in which queries are answered, by a function that depends on public numbers only.
 
     If `middle` and `half` are given, one number for each column, `middle` is subtracted from a row, and the row is
     divided by `half`. Entries beyond 1e150 in size are cut to this size. With a `basis`, the coordinates along its
     vectors are taken.
+
+    The coordinates of a row are equal to the last bit, whatever the other rows are. If they were not, then rounding
+    errors could move other rows from one counted range of distances to the next when one row is removed, and an answer
+    would change by more than its recorded cost allows.
     """
 
     middle: Array | None = None
@@ -154,11 +155,14 @@ class _Coordinates:
 
     @property
     def given(self) -> bool:
-        """Return whether the coordinates of a row are its entries, only cut to 1e150 where they are larger in size."""
+        """Return whether queries are answered for the rows as they are, without standardizing them and without a basis.
+
+        Only entries beyond 1e150 in size are cut to this size.
+        """
         return self.middle is None and self.basis is None
 
     def __call__(self, block: Array) -> Array:
-        """Return the coordinates of a `block` of rows as a new array of the same shape."""
+        """Return the coordinates of a `block` of rows, in which queries are answered, as a new array of equal shape."""
         if self.middle is not None and self.half is not None:
             block = (block - self.middle) / self.half
         block = np.clip(block, -_LARGEST, _LARGEST)
@@ -219,10 +223,10 @@ def _histograms(rows: Array, bounds: Array, center: Array) -> Counts:
 
 
 def _clipped_sum(rows: Array, grid: lattice.Lattice, center: Array, b: Array) -> Whole:
-    """Return the sum of b (x - center) over the rows x, each clipped and rounded to a vector of integers.
+    """Return the sum of the vectors b (x - center) over the rows x, each vector clipped and rounded to integers.
 
-    `grid` defines the clip norm, and the rounding to integer multiples of a small step. `b` has a factor for each
-    column.
+    `grid` defines the clip norm and a small step; an entry is rounded to a number of steps, and the sum counts steps.
+    `b` has a factor for each column.
     """
     return grid.sum(rows, center, b)
 
@@ -232,8 +236,9 @@ def _sum_of_pairs(rows: Array, grid: lattice.Lattice, center: Array, b: Array, o
 
     `egm._adaptive.pairs` says how a vector that is longer than the clip norm of `grid` is divided. A shorter one is the
     first vector of its pair, and the second one is zero. `grid` rounds each pair to a vector of 2 d integers, which
-    count multiples of its step, and shortens it if rounding errors have made it longer than the clip norm. Vectors
-    longer than `outer` are clipped to this norm first, and `b` has a factor for each column.
+    count multiples of its step. If rounding errors have made this vector longer than the clip norm, `grid` shortens it.
+    Vectors b (x - center) longer than `outer` are clipped to this norm before they are divided, and `b` has a factor
+    for each column.
     """
     scaled = (rows - center) * b
     lengths = norms.norms(scaled)
@@ -253,20 +258,20 @@ def _sum_within(rows: Array, grid: lattice.Lattice) -> Whole:
 
 
 def _sum_of_squares(rows: Array, grid: lattice.Lattice, center: Array, spread: Array, cut: float) -> Whole:
-    """Return the sum over the rows x of the vectors min(|x - center| / spread, cut)**2, in integers.
+    """Return the sum over the rows x of the vectors min(|x - center| / spread, cut)**2, as a vector of integers.
 
-    `center` and `spread` have an entry for each column. Each vector is clipped to the norm of `grid`, and rounded to
-    integer multiples of its step.
+    `center` and `spread` have an entry for each column, and `cut` is the largest allowed ratio. Each vector is clipped
+    to the norm of `grid`, and rounded to integer multiples of its step; the result counts these steps.
     """
     return grid.sum(np.minimum(np.abs((rows - center) / spread), cut) ** 2)  # cut first: an overflow reveals a long row
 
 
 def _sum_of_products(rows: Array, center: Array, spread: Array, clip_norm: float, target: float) -> Array:
-    """Return the sum of w w^T over the rows x, where w is a vector of integers for y = (x - center) / spread.
+    """Return the sum of the matrices w w^T over the rows x, where w is a vector of integers computed from x.
 
-    `center` and `spread` have an entry for each column. The vector y is clipped to the norm `clip_norm` and multiplied
-    by target / clip_norm, so that its norm is at most `target`. Then the entries are rounded towards zero, which gives
-    w.
+    `center` and `spread` have an entry for each column. The vector (x - center) / spread is clipped to the norm
+    `clip_norm` and multiplied by target / clip_norm, so that its norm is at most `target`. Then its entries are rounded
+    towards zero, which gives w.
     """
     y = (rows - center) / spread
     y *= (target / np.maximum(norms.norms(y), clip_norm))[:, None]
@@ -278,13 +283,13 @@ class PrivateRows:
     """Answer queries about the private rows `X`, of shape (n, d), within the budget `rho`.
 
     `X` is an array or, for rows that are read block by block, a `Passes`. Each public method except `turn` and
-    `standardize` is a query. Before it reads the rows, it records its cost, a number of zero-concentrated differential
-    privacy, under the name of a step of the search for center and spread. If `rng` is not None, all randomness comes
-    from this Generator; then the answers are simulations, fit for experiments only. If `middle` and `half` are given,
-    the rows x are standardized to (x - middle) / half.
+    `standardize` is a query. Before it reads the rows, it records its cost, a number rho of zero-concentrated
+    differential privacy, under the name of a step of the search for center and spread. If `rng` is not None, all
+    randomness comes from this Generator; then the answers are simulations, fit for experiments only. If `middle` and
+    `half` are given, the rows x are standardized to (x - middle) / half.
 
-    `diameter` is the largest change of a sum of vectors of norm 1: 2 if a row is replaced; 1 if `counted` is true,
-    because then the number of rows is private, and one is added or removed.
+    `diameter` is the largest change of a sum of vectors of norm at most 1: 2 if a row is replaced; 1 if `counted` is
+    true, because then the number of rows is private, and one is added or removed.
     """
 
     def __init__(
@@ -370,10 +375,10 @@ class PrivateRows:
 
         For a row x, the vector b (x - center), with one factor in `b` for each column, is clipped to the norm `outer`.
         If it is longer than `clip_norm`, it is divided into two parallel vectors as `egm._adaptive.pairs` says; the sum
-        of their squared norms is the square of `clip_norm`. Otherwise the second vector is zero. The first result has
-        two rows: the mean of the first vectors, and that of the second ones. The last result is the standard deviation
-        of the noise in each entry. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
-        `step`, the name of a step of the search for center and spread.
+        of their squared norms is the square of `clip_norm`. Otherwise it is itself the first vector, and the second
+        vector is zero. The first result has two rows: the mean of the first vectors, and that of the second ones. The
+        last result is the standard deviation of the noise in each entry. The privacy cost `rho` (of zero-concentrated
+        differential privacy) is recorded under `step`, the name of a step of the search for center and spread.
         """
         self.account.spend(step, rho)
         total = functools.partial(self._total, _sum_of_pairs)
@@ -441,13 +446,13 @@ class PrivateRows:
 
     @_unseen
     def shells(self, step: str, center: Array, b: Array, edges: Array, rho: float) -> tuple[Array, float]:
-        """Return the noisy number of rows from each edge to the next edge, and the standard deviation of its noise.
+        """Return noisy numbers of rows in ranges of distances from `center`, and the standard deviation of their noise.
 
-        The numbers are those of rows x with ||b (x - center)|| between two neighboring entries of the ascending vector
-        `edges`. The last number is that of the rows beyond the last edge, so that there are as many numbers as edges.
-        Rows below the first edge are not counted. `center` and the factors `b` have one entry for each column. The
-        privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
-        the search for center and spread.
+        The distance of a row x is ||b (x - center)||. Entry i of the first result is the noisy number of rows with a
+        distance from edges[i] to the next entry of the ascending vector `edges` or, for the last i, above the last
+        edge. Rows below the first edge are not counted. `center` and the factors `b` have one entry for each column.
+        The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
+        of the search for center and spread.
         """
         self.account.spend(step, rho)
         std = min(self.diameter, math.sqrt(2)) / math.sqrt(2 * rho) * _ROUNDED_UP
@@ -468,10 +473,10 @@ class PrivateRows:
         return float(found + self._gaussian(std, 1)[0]), std
 
     def _drawn(self, counts: Counts, q: float, intervals: Intervals, rho: float) -> float:
-        """Draw an interval for a private q-quantile, at the cost `rho`, and return the number that stands for it.
+        """Draw an interval for a private q-quantile, at the cost `rho`, and return the point of this interval.
 
-        `intervals` is a pair of arrays as `log_intervals` returns it: the bounds, and a number for each interval,
-        mostly its middle. `counts` has the number of values in each interval.
+        `intervals` is a pair of arrays as `log_intervals` returns it: the bounds, and a point in each interval.
+        `counts` has the number of values in each interval.
         """
         epsilon = math.sqrt(8 * rho) * _ROUNDED_DOWN
         return float(intervals[1][quantiles.interval(counts, q, epsilon, self.rng)])
@@ -505,8 +510,8 @@ class PrivateRows:
     def _total(self, function: Callable[..., Any], *given: Any) -> Any:
         """Return the sum of function(rows, *given) over all blocks of rows, computed in one pass over the data.
 
-        The function gets the rows of a block in the coordinates in which queries are answered at present, and the
-        further arguments `given`.
+        The `function` gets the rows of a block in the coordinates in which queries are answered at present (the
+        columns, or coordinates along a basis), and the further arguments `given`.
         """
         plain = function is _clipped_sum and self.coordinates.given  # this sum is safe for entries of any size
         coordinates = None if plain else self.coordinates

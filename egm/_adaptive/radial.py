@@ -71,11 +71,12 @@ class Radial:
         return self._norm(_NODES)
 
     def excess(self, clip_norm: Array) -> tuple[Array, Array, Array]:
-        """Return the means of h, of h**2 and of h r / E r**2, with h = max(r - C, 0), for each entry C of `clip_norm`.
+        """Return the means of h, of h**2 and of h r / E[r**2], with h = max(r - C, 0), for each entry C of `clip_norm`.
 
-        Here r is the norm of the scaled row b (x - center), and the means are over the distribution of normal rows x.
-        `clip_norm` is a vector, and each of the three results has its shape. By Stein's lemma, the third one is the
-        share of the distance between the mean of the rows and the center that clipping to the norm C removes.
+        Here r is the norm of the scaled row b (x - center), E[r**2] is the mean of its square, and the means are over
+        the distribution of normal rows x. `clip_norm` is a vector, and each of the three results has its shape. By
+        Stein's lemma, the third one is the share of the distance between the mean of the rows and the center that
+        clipping to the norm C removes.
         """
         r = self.norms
         beyond = np.maximum(r - clip_norm[:, None], 0.0)
@@ -84,11 +85,12 @@ class Radial:
         return first, second, share
 
     def removed(self, clip_norm: float, outer: float) -> tuple[float, float]:
-        """Return the means of h r / E r**2 and of h**2 over normal rows of scaled length r; h is what a row loses.
+        """Return the means of h r / E[r**2] and of h**2 over normal rows, if a scaled row of norm r loses the length h.
 
-        The first is the share of the distance between the mean of the rows and the center that is lost. A row longer
-        than `clip_norm` is divided into two parallel vectors, as `egm._adaptive.pairs` says, after it has been clipped
-        to the larger norm `outer`. The length h is that of the clipped row minus that of its first vector.
+        A row longer than `clip_norm` is divided into two parallel vectors, as `egm._adaptive.pairs` says, after it has
+        been clipped to the larger norm `outer`. It is replaced by the first vector, and h is the norm of the clipped
+        row minus that of the first vector. E[r**2] is the mean of r**2. By Stein's lemma, the first result is the share
+        of the distance between the mean of the rows and the center that is lost.
         """
         r = self.norms
         h = pairs.removed(r, clip_norm, outer)
@@ -96,9 +98,11 @@ class Radial:
 
     @functools.cached_property
     def _tried(self) -> tuple[Array, Array, Array, Array]:
-        """Return the clip norms that `best` compares, and three moments of what clipping to each of them removes.
+        """Return the clip norms that the method `best` compares, and three moments of what clipping to each removes.
 
-        The moments are those that `excess` returns. The results are four vectors.
+        These are four vectors with an entry for each norm. The moments are those that `excess` returns: the mean length
+        of what is removed, the mean of its square, and the share of the distance from the center to the mean of the
+        rows that is lost.
         """
         C = _CLIP_NORMS * self._norm(5.0)
         return C, *self.excess(C)

@@ -55,7 +55,8 @@ class AdaptiveRelease(RowSum):
         `model_holds` is False, they are larger, by what the long rows may add to each column.
     forecast : egm.forecast.ErrorForecast
         Expected squared l2 error of `estimate`, computed from released numbers only. Without a
-        search this is the error of the noise; there is no other if the data lie in the ranges.
+        search this is the variance of the noise: there is no other error if the data lie in the
+        ranges.
     model_holds : bool
         Whether the norms of the rows looked like those of normal rows. If False, the clip norm is
         chosen by the noisy numbers of long rows, and the part `forecast.center` of the expected
@@ -261,7 +262,8 @@ class AdaptiveForecast:
         Expected squared l2 error of the released sum: in all, and by its causes.
     success : float
         Lower bound of the probability that the search finds the center and the spread of the rows.
-        Without a search it is 1, or nearly 1 if this was decided by a query, which may fail.
+        Without a search it is 1, or nearly 1 if a private query, which may fail, decided that
+        there is none.
     spent : dict of str to float
         Cost of each step of the search in zero-concentrated differential privacy, by the name of
         the step.

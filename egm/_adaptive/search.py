@@ -118,11 +118,11 @@ class Answers(Protocol):
 def _pace(n: int, d: int, rho: float, diameter: float) -> float:
     """Return the factor, below 1, by which a step of the search should reduce the center's distance from the rows.
 
-    The search moves a center to the rows by steps with noisy means. One candidate is the factor with which many steps
-    together reduce the distance at the least cost. The other one is the smallest factor, of 0.01 or more, for which the
-    noisy mean of one step costs at most 0.5 % of the budget `rho`. The smaller candidate is returned. The number of
-    rows is `n`, and the number of columns is `d`. `diameter` is 2 if a row is replaced, and 1 if a row is added or
-    removed.
+    The search moves a center to the rows by steps; each step takes a noisy mean of the rows as the new center. One
+    candidate is the factor with which many steps together reduce the distance at the least cost. The other one is the
+    smallest factor, of 0.01 or more, for which the noisy mean of one step costs at most 0.5 % of the budget `rho`. The
+    smaller candidate is returned. The number of rows is `n`, and the number of columns is `d`. `diameter` is 2 if a row
+    is replaced, and 1 if a row is added or removed.
     """
     parts = np.geomspace(0.02, 0.7, 60)
     best = parts[np.argmin((_noise_cost(d, parts, diameter) + SURE**2 / 8) / -np.log(parts))]
@@ -291,11 +291,12 @@ class Search:
         self.center_std = np.full(self.d, math.hypot(std, _CLIPPED_MEAN * radius / math.sqrt(self.n * self.d)))
 
     def lag(self) -> Array:
-        """Return how far the center may be from the rows because the last step of locating clipped some of them.
+        """Return how far the center may be from the mean of the rows because some rows were clipped to find it.
 
-        The mean of clipped rows lies between the old center and the mean of the rows. The result has one entry for each
-        coordinate. It is what clipping removes from the mean of normal rows with the standard deviations `sigma`, if
-        the last step is as long as the distance between both.
+        Locating moves the center to the rows by several noisy means of clipped rows. Such a mean lies between the old
+        center and the mean of the rows, and so the new center stays behind the rows by a little. The result has one
+        entry for each coordinate. It is what clipping removes from the mean of normal rows with the standard deviations
+        `sigma`, if their mean differs from the old center by as much as the new center does.
         """
         step, clip_norm = self.last_step
         step = step if self.basis is None else self.basis.forward(step)
@@ -305,7 +306,7 @@ class Search:
         return lag
 
     def move(self, step: Array) -> Array:
-        """Add `step` to the center, and clip the new center to the declared range of the means of the columns.
+        """Add `step` to the center, and clip the entries of the new center to the declared range of the columns' means.
 
         `step` is along the basis, if there is one. The result is what the clipping removed, in the columns: the center
         before the clipping minus the center after it, shape (d,).
@@ -324,15 +325,15 @@ class Search:
         return self.vector_of_columns(self.center)
 
     def vector_of_columns(self, vector: Array) -> Array:
-        """Return `vector` in the coordinates of the columns; it is given along the basis if there is one."""
+        """Return `vector`, which has coordinates along the basis if there is one, in the coordinates of the columns."""
         return vector if self.basis is None else self.basis.inverse(vector)
 
     def of_columns(self, std: Array) -> Array:
         """Return the standard deviations of the columns, for noise with the standard deviations `std` along the basis.
 
-        The noise has independent coordinates along the basis. The formula has a second use: if `std` has the half-axes
-        of an ellipsoid along the basis, the result has the largest value of each column over the points of the
-        ellipsoid. Without a basis, the result is `std`.
+        The noise has independent coordinates along the basis. Without a basis, the result is `std`. The formula has a
+        second use: if `std` has the half-axes of an ellipsoid along the basis, entry j of the result is the largest
+        value of column j in the ellipsoid.
         """
         return of_columns(self.basis, std)
 
@@ -408,8 +409,9 @@ class Search:
     def turn(self, basis: BasisLike, along: Array) -> None:
         """Use coordinates along `basis` from now on, and measure the standard deviations `sigma` along it by a query.
 
-        `along` has a first guess of the standard deviation for each vector of the basis. The attribute `center_std`
-        does not change, because its entries are all equal until now, and so would be those along the basis.
+        `along` has a first guess of the standard deviation for each vector of the basis. The attribute `center_std`,
+        the standard errors of the center, does not change: its entries are all equal until now, and equal independent
+        errors in the columns have the same standard deviation along an orthonormal basis.
         """
         self.basis = basis
         self.rows.turn(basis)
@@ -421,8 +423,8 @@ class Search:
     def remeasure(self, heavy: float = 1.0) -> None:
         """Ask for the mean square of every coordinate, and correct the standard deviations `sigma` by the answers.
 
-        The mean squares are about the estimated center. To bound the noise, the squares of a single row are limited to
-        what is usual for normal rows, times the factor `heavy`.
+        The squares are those of the differences of the rows from the estimated center. To keep the noise small, what
+        one row can add is limited by bounds that suit normal rows, multiplied by the factor `heavy`.
         """
         spread = self.spread()
         mean, std = self.rows.squares("spread", self.center, spread, _REMEASURED * self.rho, heavy)
@@ -462,12 +464,13 @@ class Search:
         return max(self.reach(_FAR_SHARE), _FAR_SURE / (1 - _FAR[0]))
 
     def reweigh(self) -> None:
-        """Ask for the mean square of each coordinate, and correct `sigma` by the answers, also if tails are long.
+        """Ask for the mean square of each coordinate, and correct `sigma` by the answers, even if tails are long.
 
         The coordinates are those along the basis or, before there is one, the columns. The answers come from
-        `remeasure`, which limits the squares of a row to what is usual for normal rows, times a factor. To find this
-        factor, each coordinate is divided by its root mean square as known so far, and an upper quantile of the norms
-        of the rows is asked for. The factor is the squared ratio of this quantile to that of normal rows, at least 1.
+        `remeasure`, which limits what one row can add, by bounds that suit normal rows, multiplied by a factor. To find
+        this factor, each coordinate is divided by its root mean square as known so far, and an upper quantile of the
+        norms of the rows is asked for. The factor is the squared ratio of this quantile to that of normal rows, at
+        least 1.
         """
         spread, root = self.spread(), math.sqrt(self.d)
         intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)
@@ -509,10 +512,10 @@ class Search:
         """Choose how many noisy means, at most two, refine the center, and return the cost rho of each as a tuple.
 
         For each mean, some shares of the remaining budget are tried. For each choice the mean squared error of the
-        final mean is predicted for normal rows, and the choice with the least error is returned. Here the prediction is
-        increased by the share of the budget for the means, because the queries for long rows need a part of the rest.
-        `alike` is true if all columns have one common standard deviation. If it is false, a part of the budget is
-        reserved to measure the standard deviations again.
+        final mean is predicted for normal rows, and the choice with the least prediction is returned. Before they are
+        compared, each prediction is multiplied by 1 + s, where s is the share of the budget for the means, because the
+        queries for long rows need a part of the rest. `alike` is true if all columns have one common standard
+        deviation. If it is false, a part of the budget is reserved to measure the standard deviations again.
         """
         left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
         left -= 0.0 if self.basis is None else self.cost(self.far)

@@ -55,10 +55,11 @@ class Tail:
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge, or beyond the last edge if i
         is the last index. `std` is the standard deviation of the noise in each number. `last` is the largest i for
         which counts[i] is clearly above the noise. Beyond the last edge of the model, the number of rows is
-        proportional to t**(-power). If the numbers fall clearly up to edges[last], the `power` is fitted to this fall.
-        Otherwise it is that of a fall, from edges[last] to the next edge, down to the number of rows that noise can
-        hide. If `ends` is true, a further query has shown that few rows are beyond edges[last + 1]; then the larger of
-        both powers is taken. Each power is limited.
+        proportional to t**(-power), and the `power` is found in one of two ways. If the numbers fall clearly up to
+        edges[last], the power of this fall is taken. Otherwise the power is that with which, from edges[last] to the
+        next edge, the number of rows would fall to the largest number that noise can hide. If `ends` is true, a further
+        query has shown that few rows are beyond edges[last + 1]; then the larger of these two powers is taken. Each
+        power is limited to a fixed range.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -76,10 +77,10 @@ class Tail:
         """Return this model with new noisy counts: counts[i] rows are longer than lengths[i], and the lengths ascend.
 
         `std` is the standard deviation of the noise in each count. Edges of the model below the first length are kept,
-        and the lengths become edges. If a count is not clearly above the noise, the first such length is the last edge
-        of the new model. Otherwise the edges beyond the last length are kept, too. The `power` is fitted to the new
-        numbers of rows, unless there are edges beyond the last length, or the first count is not clearly above the
-        noise; then it does not change.
+        and the lengths become edges. If a count is not clearly above the noise, the first length with such a count is
+        the last edge of the new model. Otherwise the edges beyond the last length are kept, too. The `power` with which
+        the number of rows falls beyond the last edge is fitted to the new numbers of rows. It does not change if there
+        are edges beyond the last length, or if the first count is not clearly above the noise.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size
@@ -141,7 +142,7 @@ class Tail:
         return float(self.edges[0] ** 2 * (1 + np.trapezoid(2 * t * share, t)))
 
     def longer(self, length: float) -> float:
-        """Return the number of rows with a norm above `length`."""
+        """Return the number of rows with a norm above `length` in this model of the norms."""
         t, rows = self._fine()
         return float(np.interp(length / self.edges[0], t, rows))
 
@@ -163,7 +164,7 @@ class Tail:
         return max(float(t[np.argmin(bound)]), clip_norm)
 
     def length(self, rows: float) -> float:
-        """Return the length t for which `rows` is the number of rows with a norm above t.
+        """Return the length t for which this model has a given number `rows` of rows with a norm above t.
 
         The result is never below the first of the `edges` or above the last one.
         """
@@ -174,10 +175,11 @@ class Tail:
         return float(np.exp(np.interp(math.log(max(rows, 1e-300)), *logs)))
 
     def clip_norm(self, noise: float) -> float:
-        """Return the clip norm C of least squared error of the sum, estimated as noise * C**2 + first**2 + second.
+        """Return the clip norm C for which the expected squared error of the sum of the rows is least.
 
-        Here first is the sum of max(r - C, 0) over all rows, where r is the norm of a row, and second is the sum of the
-        squares of these numbers; `noise` is the squared error due to noise for C = 1.
+        The error is estimated as noise * C**2 + first**2 + second. Here `noise` is the squared error due to noise for C
+        = 1. With the norm r of a row in this model, first is the sum of max(r - C, 0) over all rows, and second is the
+        sum of the squares of these numbers.
         """
         t, first, second = self._excesses()
         return float(self.edges[0] * t[np.argmin(noise * t**2 + first**2 + second)])

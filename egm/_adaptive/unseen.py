@@ -14,9 +14,10 @@ class Unseen(NamedTuple):
 
     Each attribute is an array of the shape (2, d). Its first row is about what clipping takes from values below the
     center, for the lower ends of confidence intervals of the sum. Its second row is about values above the center, for
-    the upper ends. `most` is an upper bound, computed from noisy numbers of long rows, and `std` is the standard
-    deviation of its noise. `square` is an upper estimate of the sum of the squares of what clipping takes from single
-    rows; it includes two standard deviations of the noise.
+    the upper ends. `most` is an upper bound of the change, computed from noisy numbers of long rows, and `std` is the
+    standard deviation of its noise. `square` is an upper estimate of the sum, over all rows, of the squares of what
+    clipping takes from each row; to allow for noise, it is computed from numbers of long rows that are two standard
+    deviations larger than the noisy ones.
     """
 
     most: Array
@@ -24,7 +25,7 @@ class Unseen(NamedTuple):
     square: Array
 
     def times(self, half: Floats) -> Unseen:
-        """Return the bounds for the case that each column is multiplied by `half`.
+        """Return these bounds on what clipping takes from a sum, for the case that each column is multiplied by `half`.
 
         `half` is a number or an array of the shape (d,).
         """

@@ -1,4 +1,4 @@
-r"""Compute what releases from Poisson samples cost: samples in which each person is independently with probability q.
+r"""Compute what releases from Poisson samples cost; each person is in such a sample independently, with probability q.
 
 A release that depends on a person only if this person is in the sample is more private than the same release from all
 rows. This holds if neighbors differ by the addition or removal of one person, and if nobody learns who is in the
@@ -11,22 +11,23 @@ sample, nor how large it is. There are two kinds of statements:
   than the laws :math:`(1 - q) N(0, z^2) + q N(1, z^2)` and :math:`N(0, z^2)` by a draw, and likewise for several
   releases together (Zhu, Dong and Wang 2022). The package dp-accounting composes these laws, in both orders. It has two
   ways: the distribution of the privacy loss on a grid, rounded so that delta is not underestimated (Doroshenko, Ghazi,
-  Kamath, Kumar and Manurangsi 2022), and Rényi divergences of whole orders (Mironov, Talwar and Zhang 2019). Both ways
-  give upper bounds, and the smaller bound is taken. The second way also counts mechanisms of which nothing but rho is
-  known, and is the better one for a very small delta.
+  Kamath, Kumar and Manurangsi 2022), and Rényi divergences of integer orders (Mironov, Talwar and Zhang 2019). Both
+  ways give upper bounds, and the smaller bound is taken. The second way also counts mechanisms of which nothing but rho
+  is known, and is the better one for a very small delta.
 
-The first way computes with doubles, whose rounding errors could make delta too small. So bounds of two kinds of errors
-are subtracted from delta. Let n be the number of releases, and u = 2^-53.
+The first way computes with doubles, whose rounding errors could make the computed delta too small. So the epsilon is
+computed for a delta that is smaller than the given one: bounds of two kinds of errors are subtracted. Let n be the
+number of releases, and u = 2^-53.
 
 - A probability at a grid point comes from the privacy curve :math:`\delta(\varepsilon)`, with a rounding error of about
   :math:`3 u |\delta'(\varepsilon)|`. Let the grid have the length W and points h apart. The sum of
   :math:`|\delta'|` over the points is at most W / h, because :math:`|\delta'|` is at most 1. For the privacy loss L,
   :math:`|\delta'(\varepsilon)|` is also at most :math:`P[L > \varepsilon]` and :math:`e^\varepsilon`, so that the sum
-  is at most about :math:`(1 + E L^+) / h \le (5 + z^{-2}) / (2 h)`. So n u / h times the smaller one of 4 W and
+  is at most about :math:`(1 + E[\max(L, 0)]) / h \le (5 + z^{-2}) / (2 h)`. So n u / h times the smaller one of 4 W and
   :math:`8 + 2 z^{-2}` is subtracted.
 - A fast Fourier transform of M numbers has a relative error of at most :math:`7 u \log_2 M` in the Euclidean norm
-  (Higham 2002, Theorem 24.2), and its n-th power gives the law of all releases. So :math:`8 n u \log_2(M) \sqrt M` is
-  subtracted, where M is twice the number of points of this law.
+  (Higham 2002, Theorem 24.2), and the n-th power of the transform for one release gives the law of all n releases. So
+  :math:`8 n u \log_2(M) \sqrt M` is subtracted, where M is twice the number of points of this law.
 """
 
 from __future__ import annotations

@@ -64,22 +64,26 @@ class _Draw:
         self._last: tuple[Any, bool] = None, False
 
     def rows(self, size: int) -> NDArray[np.bool]:
-        """Return for each of `size` rows whether it is in the sample."""
+        """Decide at random which of `size` rows are in the sample, and return True or False for each row."""
         if self._rng is None:
             return coins(size, self._probability)
         return self._rng.random(size) < self._probability
 
     def persons(self, labels: people.Labels) -> NDArray[np.bool]:
-        """Return for each row whether its person is in the sample; `labels` has the person of each row."""
+        """Decide at random which persons are in the sample, and return for each row whether its person is.
+
+        `labels` has the person of each row. All rows of a person get the same answer.
+        """
         distinct, places = np.unique(labels, return_inverse=True)
         kept: NDArray[np.bool] = self.rows(distinct.size)[places]
         return kept
 
     def sorted_persons(self, labels: Any) -> NDArray[np.bool]:
-        """Return for each row of the next block whether its person is in the sample; blocks must be sorted by person.
+        """Decide which persons of the next block are in the sample, and return for each row whether its person is.
 
-        `labels` has the person of each row. The last person of a block may also be the first one of the next block.
-        Raise ValueError if the blocks so far are not sorted: the same person would be drawn twice.
+        `labels` has the person of each row. The rows must be sorted by person: the last person of a block may also be
+        the first one of the next block, and then keeps the answer of the block before. Raise ValueError if the blocks
+        so far are not sorted, because a person could then be drawn twice.
         """
         labels = people.vector("person", labels)
         self._order.check(labels)
@@ -112,10 +116,11 @@ class _Sample:
         return self._drawn(self._table.labelled(names), None if self._person is None else names.index(self._person))
 
     def _drawn(self, pairs: Any, place: int | None) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Yield the rows of each pair that are in the sample; a pair is a block of rows and a list of their labels.
+        """Yield those rows of each pair that are in the sample; a pair is a block of rows and a list of their labels.
 
-        `pairs` is an iterator over such pairs, and each result is again a pair. `place` is the index of the persons in
-        a list of labels, or None if each row is drawn by itself.
+        `pairs` is an iterator over such pairs, and each result is again a pair. Each entry of the list is an array with
+        one label for each row. `place` is the index of the array with the persons, or None if each row is drawn by
+        itself.
         """
         for block, labels in pairs:
             kept = self._draw.rows(len(block)) if place is None else self._draw.sorted_persons(labels[place])

@@ -319,7 +319,10 @@ class Journal:
             _uses.discard(use)
 
     def _translated(self, error: Exception) -> Exception:
-        """Return the error that replaces `error`, an error of SQLite: a JournalError, an OSError or a TimeoutError."""
+        """Return the exception with which an exception of SQLite, `error`, is replaced.
+
+        It is a JournalError, an OSError or a TimeoutError.
+        """
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code == sqlite3.SQLITE_READONLY_DBMOVED:
             return self._refusal("it was replaced while a charge was written, and nothing is granted")
@@ -337,7 +340,7 @@ class Journal:
 def _require(process: int) -> None:
     """Raise a RuntimeError if the present process was forked from another one while the file of a budget was in use.
 
-    `process` is the id of the process that used the file.
+    `process` is the id of the process that used the file. A connection to an SQLite file must not be used after a fork.
     """
     if os.getpid() != process:
         raise RuntimeError("this process was forked while a journal was in use; nothing is granted in it")

@@ -414,9 +414,10 @@ def _down(number: Cost) -> float:
 
 
 def _within(number: Cost, total: float, several: bool) -> bool:
-    """Return whether the cost `number` is at most `total`, or at most `total` times 1 + 2^-51 if `several` is true.
+    """Return whether the cost `number` is at most `total`, up to a rounding error if it is a sum of several costs.
 
-    The factor allows for rounding in a sum of several costs, so that ten charges of 0.1 fit into 1.0.
+    If `several` is true, `number` is such a sum, and may be as large as `total` times 1 + 2^-51. So ten charges of 0.1
+    fit into 1.0.
     """
     return number <= (Fraction(total) * (1 + Fraction(1, 1 << 51)) if several else total)
 
@@ -444,10 +445,10 @@ class Terms:
         return ", ".join(f"{name}={value!r}" for name, value in given if value not in (None, False))
 
     def rule_for(self, charges: Charges) -> Rule | None:
-        """Return the rule by which costs are added up: `self.rule` or, if this is None, what the first release implies.
+        """Return the rule by which the costs of releases are added up to the total of a budget.
 
-        `charges` are the costs of the releases so far. The result is None if the total is `rho`, or if there is neither
-        a rule nor a release.
+        It is `self.rule` or, if this is None, what the first release implies. `charges` are the costs of the releases
+        so far. The result is None if the total is `rho`, or if there is neither a rule nor a release.
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule
@@ -456,13 +457,17 @@ class Terms:
         return "gaussian" if charges[0].mu_squared < math.inf and self._reserve < self.delta / 2 else "zcdp"
 
     def grants(self, charges: Charges, asked: Charge) -> bool:
-        """Return whether a release of the cost `asked` fits into the total after releases with the costs `charges`."""
+        """Return whether a release of the cost `asked` fits into the total of the budget.
+
+        `charges` are the costs of the releases before it.
+        """
         return len(charges) < _CHARGES and self._holds((*charges, asked))
 
     def refusal(self, charges: Charges, asked: Charge) -> BudgetExceeded:
-        """Return a `BudgetExceeded` for a release of the cost `asked`; it holds the largest cost that would fit.
+        """Return the exception for a release whose cost `asked` does not fit into the total of the budget.
 
-        `charges` are the costs of the releases before.
+        `charges` are the costs of the releases before. The exception, a `BudgetExceeded`, holds `asked` and the largest
+        cost that would fit.
         """
         left, together = self.left(charges), (*charges, asked)
         if len(charges) >= _CHARGES:
@@ -512,9 +517,10 @@ class Terms:
         return max(found, Loss(basic.epsilon if all(map(_is_pure, charges)) else 0.0, 0.0))
 
     def _largest_epsilon(self, charges: Charges, parts: int) -> float:
-        """Return the largest epsilon that each of `parts` more Gaussian mechanisms may have, found by bisection.
+        """Return the largest epsilon with which `parts` more Gaussian mechanisms fit into the budget.
 
-        `charges` are the costs of the releases before, and the delta of each of these mechanisms is that of the total.
+        It is found by bisection. Each of these mechanisms has this epsilon and the delta of the total, and `charges`
+        are the costs of the releases before.
         """
         low, high = 0.0, self.epsilon
         for _ in range(40):
@@ -527,10 +533,11 @@ class Terms:
         return low
 
     def _holds(self, charges: Charges, excess: float = EXCESS / 2) -> bool:
-        """Return whether releases with the costs `charges` are together within the total.
+        """Return whether releases with the costs `charges` are together within the total of the budget.
 
-        For a total (epsilon, delta) and several releases, Gaussian noise that egm draws is counted as larger by the
-        factor 1 + `excess`, so that rounding errors do not refuse releases that just fit (see `_fits`).
+        For a total (epsilon, delta) and several releases, the standard deviation of Gaussian noise that egm draws is
+        counted as larger by the factor 1 + `excess`, so that rounding errors do not refuse releases that just fit (see
+        `_fits`).
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
@@ -540,9 +547,10 @@ class Terms:
         """Yield, for each pair (epsilon, delta) that `_losses` computes for `charges`, whether it is within the total.
 
         `charges` are the costs of releases. Each pair holds for all these releases together, so one True is enough. If
-        there are several costs, Gaussian noise that egm draws is counted as larger by the factor 1 + `excess`, so that
-        rounding errors do not refuse releases that just fit. egm's mechanisms in fact draw noise that is larger than
-        they say by the factor 1 + `EXCESS`. The noise of `Budget.charge_steps`, which the caller draws, is not larger.
+        there are several costs, the standard deviation of Gaussian noise that egm draws is counted as larger by the
+        factor 1 + `excess`, so that rounding errors do not refuse releases that just fit. This is allowed, because
+        egm's mechanisms in fact draw noise that is larger than they say by the factor 1 + `EXCESS`, which is more. The
+        noise of `Budget.charge_steps`, which the caller draws, is counted as it is.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)
@@ -552,7 +560,8 @@ class Terms:
         """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
 
         There is one pair for each formula that the rule of the budget allows. The formulas of Gaussian differential
-        privacy count Gaussian noise that egm draws as larger by the factor 1 + `excess`; `_fits` says why.
+        privacy count the standard deviation of Gaussian noise that egm draws as larger by the factor 1 + `excess`; the
+        docstring of `_fits` says why.
         """
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
@@ -572,9 +581,10 @@ class Terms:
     def _by_gaussian(self, charges: Charges, excess: float) -> float:
         """Return the epsilon of releases with the costs `charges` together, by Gaussian differential privacy.
 
-        It is the epsilon of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, after Gaussian
-        noise that egm draws is multiplied by 1 + `excess`. The delta is that of the total, minus what the discrete
-        noise that is drawn may add to it: `_reserve` and, for l2 noise, `_reserve_of_l2`.
+        It is the epsilon of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, where the
+        standard deviation of Gaussian noise that egm draws is first multiplied by 1 + `excess`. The delta is that of
+        the total, minus what the discrete noise that is drawn may add to it: `_reserve` and, for l2 noise,
+        `_reserve_of_l2`.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if _is_larger(charge))
@@ -589,10 +599,11 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return a part of the total delta that is enough for the noise of all releases that the total allows.
+        """Return a part of the total delta that is enough for drawing discrete instead of continuous Gaussian noise.
 
-        It pays for drawing discrete Gaussian noise instead of continuous Gaussian noise. `_by_gaussian` subtracts this
-        part from the total delta. For given releases, `_reserve_for` returns a smaller part that is enough.
+        It is enough for all releases that the total allows. `_by_gaussian` subtracts this part from the total delta,
+        because the privacy curve that it uses is that of continuous noise. For given releases, `_reserve_for` returns a
+        smaller part that is enough.
         """
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
@@ -654,7 +665,10 @@ class Terms:
         return composed_epsilon(tuple(sorted(steps)), _up(mu_squared), tuple(sorted(private)), _up(_sum(others)), delta)
 
     def _by_zcdp(self, charges: Charges) -> float:
-        """Return the epsilon, at the total delta, of releases with the costs `charges`, from the sum of their rho."""
+        """Return the epsilon of releases with the costs `charges` together, from the sum of their rho.
+
+        The delta that goes with this epsilon is that of the total of the budget.
+        """
         rho = _up(_sum(charge.rho for charge in charges))
         if not charges:
             return 0.0
@@ -662,9 +676,10 @@ class Terms:
 
 
 def _show(cost: Spent, rho: float | None = None) -> str:
-    """Return `cost`, a `Loss` or a number rho, as text for a message.
+    """Return a privacy `cost`, a `Loss` or a number rho, as text for a message.
 
-    For a `Loss` whose epsilon is infinite, the argument `rho` is written instead, if it is given.
+    If the epsilon of a `Loss` is infinite, which means that it is not known, the argument `rho` is shown instead, if it
+    is given.
     """
     if isinstance(cost, Loss) and (rho is None or cost.epsilon < math.inf):
         return f"epsilon = {cost.epsilon!r}, delta = {cost.delta!r}"
@@ -687,7 +702,8 @@ def _is_l2(charge: Charge) -> bool:
 def _is_larger(charge: Charge) -> bool:
     """Return whether a release of the cost `charge` has Gaussian noise drawn by egm, which is larger than stated.
 
-    This is false for the steps of `Budget.charge_steps`, whose noise the caller draws.
+    egm draws Gaussian noise with a standard deviation that is larger, by the factor 1 + `EXCESS`, than the mechanism
+    says. The result is false for the steps of `Budget.charge_steps`, whose noise the caller draws.
     """
     return not (_is_pure(charge) or _is_l2(charge) or charge.mechanism == _STEPS)
 
@@ -698,7 +714,10 @@ def _is_sampled(charge: Charge) -> bool:
 
 
 def _basic(charges: Charges) -> tuple[Cost, Cost]:
-    """Return the sum of the epsilons and the sum of the deltas of releases with the costs `charges`, as a pair."""
+    """Return the sum of the epsilons and the sum of the deltas of releases with the costs `charges`, as a pair.
+
+    All these releases together are private for this epsilon and delta.
+    """
     return _sum(charge.epsilon for charge in charges), _sum(charge.delta for charge in charges)
 
 

@@ -193,10 +193,10 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` (an error of the user) if the rows of `table` are not sorted by person, which a release needs.
 
     The option --person names the column that says to whom each row belongs; without it, nothing is checked. If the
-    number of persons is public and the option --by, for groups, is not given, raise a `Mistake` also unless `n` is this
-    number. The check comes before a budget records the cost of the release. This reveals nothing private, because the
-    order of the rows counts as public. An entry of the column that is missing or otherwise wrong is private: the check
-    passes over it, and the release raises the error for it, after the cost is recorded.
+    number of persons is public and the option --by, for groups, is not given, this number must be `n`, and otherwise a
+    `Mistake` is raised, too. The check comes before a budget records the cost of the release. This reveals nothing
+    private, because the order of the rows counts as public. An entry of the column that is missing or otherwise wrong
+    is private: the check passes over it, and the release raises the error for it, after the cost is recorded.
     """
     if args.person is None or table.labels is None:
         return
@@ -424,8 +424,8 @@ def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
 def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) -> AdaptiveDataMechanism:
     """Return the `AdaptiveDataMechanism` that the options describe, for `n` rows and `d` columns called `names`.
 
-    If a budget of epsilon and delta is too small, raise a `Mistake`, an error for the user, that names a sufficient
-    number of rows and, if there is one, a sufficient epsilon.
+    If the budget is given as epsilon and delta and is too small, raise a `Mistake`, an error for the user. The message
+    names a sufficient number of rows and, if there is one, a sufficient epsilon.
     """
     people: dict[str, Any] = {"per_person": getattr(args, "per_person", None), "neighbors": args.neighbors}
     people["missing"] = getattr(args, "missing", "error")
@@ -448,7 +448,8 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
     """Return the least number of rows of `d` columns for which the budget of `mechanism` is enough.
 
-    The mechanism is an AdaptiveDataMechanism, whose budget must pay for a private search for center and spread.
+    The budget of an AdaptiveDataMechanism must pay for a private search for center and spread, which needs less of it
+    the more rows there are.
     """
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 

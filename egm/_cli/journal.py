@@ -25,10 +25,10 @@ DataMechanism: TypeAlias = GaussianDataMechanism | GroupedDataMechanism | Adapti
 
 
 def make(args: Namespace) -> None:
-    """Make the file of a new privacy budget, which `egm budget new` names; raise a `Mistake` if the file exists.
+    """Make the file of a new privacy budget for `egm budget new`; raise a `Mistake` if the file exists.
 
-    `args` has the total of the budget, and the rule by which the costs of releases are added up. A `Mistake` is an
-    error of the user.
+    `args` has the path of the file, the total of the budget, and the rule by which the costs of releases are added up.
+    A `Mistake` is an error of the user.
     """
     if os.path.lexists(args.budget):
         raise Mistake(f"{args.budget}: exists already")
@@ -83,7 +83,10 @@ def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> 
 
 
 def contents(args: Namespace) -> dict[str, Any]:
-    """Return what is in the file of a budget that `egm budget show` names, as a dictionary; an unknown cost is None."""
+    """Return the total, the costs and the rest of a privacy budget, which `egm budget show` prints, as a dictionary.
+
+    `args` has the path of the file that holds the budget. A cost that is not known is None.
+    """
     budget = _existing(args.budget)
     with _explained(args.budget):
         history = budget.history
@@ -105,14 +108,18 @@ def contents(args: Namespace) -> dict[str, Any]:
 
 
 def _cost(cost: Loss | float) -> dict[str, float]:
-    """Return a privacy cost as a dictionary with the keys "epsilon" and "delta", or for a number with the key "rho"."""
+    """Return a privacy cost as a dictionary.
+
+    The keys are "epsilon" and "delta" if `cost` is a `Loss`, and "rho" if it is a number.
+    """
     return cost._asdict() if isinstance(cost, Loss) else {"rho": cost}
 
 
 def _sample(charge: Charge) -> dict[str, float]:
     """Return the sampling probability and the number of the releases whose cost is `charge`, as a dictionary.
 
-    The dictionary is empty if the releases are from all rows and not from samples.
+    The keys are "sampling_probability" and "count". The dictionary is empty if the releases are from all rows and not
+    from samples.
     """
     if charge.sampling_probability is None:
         return {}
@@ -120,13 +127,19 @@ def _sample(charge: Charge) -> dict[str, float]:
 
 
 def _known(number: float) -> float | None:
-    """Return the cost `number`, or None if it is infinite, which means that it is not known."""
+    """Return the cost `number`, or None if it is infinite.
+
+    A `Charge` has an infinite number where a cost is not known.
+    """
     return number if math.isfinite(number) else None
 
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Turn each error about the file of a budget at `path`, within a `with` block, into a `Mistake` that names it."""
+    """Turn each error about the file of a budget, within a `with` block, into a `Mistake` whose message names the file.
+
+    `path` is the path of the file, and a `Mistake` is an error for the user.
+    """
     try:
         yield
     except (ValueError, OSError, ImportError) as wrong:

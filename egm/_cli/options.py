@@ -454,12 +454,12 @@ def require_options_that_fit(args: Namespace) -> None:
 
 
 def _solved(args: Namespace) -> tuple[str, ...]:
-    """Return the names of the options of `egm plan` that must be left out, because their values are to be found.
+    """Return the names of the options of `egm plan` whose values are to be found, and which must therefore be left out.
 
-    If --target-error is given, they are "epsilon" and "rho", or "rows", as --solve-for in `args` says. Then set
-    --solve-for and --measure to their defaults in `args` if they are missing, and raise a `Mistake` (an error for the
-    user) if one of the returned options is given. Without --target-error return an empty tuple, and raise a `Mistake`
-    if --solve-for, --measure or --column is given.
+    With the option --target-error, the budget is to be found (the options "epsilon" and "rho") or, for "--solve-for
+    rows", the number of rows (the option "rows"). The options --solve-for and --measure get their defaults in `args` if
+    they are missing, and a `Mistake` (an error for the user) is raised if one of the returned options is given. Without
+    --target-error the result is empty, and a `Mistake` is raised if --solve-for, --measure or --column is given.
     """
     if args.target_error is None:
         for name in _ONLY_WITH_TARGET:
@@ -490,7 +490,7 @@ def _count(text: str) -> int:
 
 
 def _share(text: str) -> float:
-    """Convert `text` to a sampling probability from 1e-12 to 1; else raise argparse.ArgumentTypeError."""
+    """Convert `text` to a sampling probability from 1e-12 to 1; raise argparse.ArgumentTypeError for any other text."""
     number = _number_or_text(text)
     if isinstance(number, str) or not 1e-12 <= number <= 1:
         raise argparse.ArgumentTypeError(f"must be a probability from 1e-12 to 1, got {text!r}")
@@ -498,12 +498,15 @@ def _share(text: str) -> float:
 
 
 def _per_person(text: str) -> str | int:
-    """Return `text` if it is "sum" or "mean", and otherwise convert it to a number of rows from 1 to 2**53."""
+    """Convert the value `text` of --per-person: return "sum" or "mean" unchanged, and a number as an integer.
+
+    The number, from 1 to 2**53, says how many rows of each person are kept.
+    """
     return text if text in ("sum", "mean") else _count(text)
 
 
 def _seed(text: str) -> int:
-    """Convert `text`, the digits of a seed, to an integer >= 0; else raise argparse.ArgumentTypeError."""
+    """Convert `text`, the digits of a seed, to an integer >= 0; raise argparse.ArgumentTypeError for any other text."""
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)

@@ -97,7 +97,10 @@ def _vectors(release: Any, args: Namespace) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Return `value`, but None for a number that is not finite, and text for a date, such as the key of a group."""
+    """Return `value` as the output shows it: None for a number that is not finite, and a text for a date.
+
+    Any other value is returned unchanged. A date can be the key of a group.
+    """
     if isinstance(value, datetime.date):
         return value.isoformat()
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -226,7 +229,7 @@ def _as_json(content: Document) -> bytes:
 def _divided(content: Document) -> tuple[list[str], dict[str, list[Any]], str]:
     """Divide `content`, a dictionary of results: return the names of the columns, vectors by their names, and the rest.
 
-    The vectors have one entry for each column of the data. The rest is a text in JSON.
+    The vectors have one entry for each column of the data. The rest is a text in JSON with all other results.
     """
     d = len(content["columns"])
     flat = {**content, **content["parameters"]}

@@ -68,11 +68,12 @@ def _enough(
 ) -> tuple[dict[str, float], float]:
     """Set the budget in `args` to a number that meets the target of `egm plan`, with three significant digits or more.
 
-    `least` is the budget that `egm.planning.solve` has found for the field of `mechanism` that `budget` names. If this
-    is a rho, and `args` has a delta, it is converted to an epsilon. Then it is rounded up to three digits. The error
-    may rise where the budget rises, so if it is too large after rounding, more digits are kept. `question` has further
-    arguments of `egm.planning.curve`, which computes the error. Return a dictionary with the budget by its name, and
-    the error with this budget.
+    `least` is the least budget that meets the target, as `egm.planning.solve` has found it, and `budget` says whether
+    it is the "epsilon" or the "rho" of `mechanism`. If it is a rho, and `args` has a delta, it is converted to an
+    epsilon. Then it is rounded up to three digits. In rare cases this makes the error larger than the target, because
+    the error may rise where the budget rises. Then more digits are kept. `question` has further arguments of
+    `egm.planning.curve`, which computes the error. Return a dictionary with the budget by its name, and the error with
+    this budget.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
     enough = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least

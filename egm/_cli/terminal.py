@@ -45,18 +45,25 @@ class Stops:
             signal.signal(number, handler)
 
     def stop(self, number: int, _: object) -> None:
-        """Remember that the signal `number` has arrived, and raise KeyboardInterrupt unless `commit` was called."""
+        """Remember that the signal `number` has arrived, and raise KeyboardInterrupt unless `commit` was called.
+
+        Python calls this method when it receives a signal such as Ctrl-C. After a call of the method `commit`, signals
+        are to have no effect.
+        """
         self.received = self.received or number
         if not self.committed:
             raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal was received and `commit` has not been called."""
+        """Raise KeyboardInterrupt if a signal such as Ctrl-C was received and `commit` has not been called.
+
+        The method `commit` makes the command ignore signals from then on.
+        """
         if self.received and not self.committed:
             raise KeyboardInterrupt
 
     def commit(self) -> None:
-        """Raise KeyboardInterrupt if a signal was received; otherwise ignore all later signals."""
+        """Make the command ignore later signals, such as Ctrl-C; raise KeyboardInterrupt if one was received before."""
         self.check()
         self.committed = True
 
@@ -85,7 +92,11 @@ def in_csv(name: str) -> str:
 
 
 def from_csv(cell: str) -> str:
-    """Return the name for which `in_csv` returns the text `cell`."""
+    """Return the name that the text `cell` of a CSV file stands for, if the function `in_csv` has made this text.
+
+    `in_csv` adds an apostrophe to some names, doubles backslashes and escapes unprintable characters; all of this is
+    undone.
+    """
     return re.sub(_ESCAPES, lambda found: found[0].encode().decode("unicode_escape"), cell.removeprefix("'"))
 
 

@@ -55,7 +55,10 @@ def require_allowed(given: Given) -> None:
 
 
 def _require_mark(name: str, mark: object) -> None:
-    """Raise a ValueError unless `mark`, the argument `name`, is one character that can separate cells or digits."""
+    """Raise a ValueError unless `mark` is one character that can separate cells or digits.
+
+    `mark` is the value of the argument of `egm.files.rows` that is called `name`, such as "delimiter".
+    """
     if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum() or mark in _NO_DELIMITER:
         raise ValueError(f"{name} must be one character that is no letter, digit, sign or quote, got {mark!r}")
 
@@ -105,7 +108,10 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def _raise(error: OSError) -> None:
-    """Raise `error`; without this function `os.walk` would leave out a folder that it cannot read."""
+    """Raise `error`, which `os.walk` passes to this function when it cannot read a folder.
+
+    Without such a function, `os.walk` would leave out the folder and go on.
+    """
     raise error
 
 
