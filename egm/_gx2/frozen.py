@@ -495,7 +495,10 @@ def _near_pole(law: rv, sign: int) -> float:
 
 
 def _copy(values: Array) -> Array:
-    """Return a copy of the vector `values`, which takes the memory of one number if `values` was broadcast."""
+    """Return a copy of the vector `values`.
+
+    If `values` was broadcast from one number, the copy takes the memory of this number alone.
+    """
     own = distinct(values).copy()
     return own if own.size == values.size else np.ndarray(values.size, float, own, strides=(0,))
 
@@ -510,7 +513,7 @@ def _read_only(values: Array) -> Array:
 def _vector_of(d: int, **named: ArrayLike) -> Array:
     """Check that an argument is a finite number or a vector of `d` such numbers; return it as a vector of length `d`.
 
-    The argument is passed by keyword, and errors show its name.
+    The argument is passed by keyword, so that the message of an error can show its name.
     """
     ((name, _),) = named.items()
     array = finite(**named)

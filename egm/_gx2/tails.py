@@ -82,8 +82,8 @@ def sf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
 
     See Also
     --------
@@ -182,8 +182,8 @@ def logsf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
 
     See Also
     --------
@@ -261,8 +261,8 @@ def cdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
 
     See Also
     --------
@@ -344,8 +344,8 @@ def logcdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
 
     See Also
     --------
@@ -400,8 +400,8 @@ def pdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
@@ -458,8 +458,8 @@ def logpdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 

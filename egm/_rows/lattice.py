@@ -124,7 +124,7 @@ class Lattice:
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
         """Return the vector of integers to which each row x of `X` is clipped and rounded, an int64 array (m, d).
 
-        The row is first replaced by (x - center) * scaling. The integers count multiples of the step of this lattice.
+        The row is first replaced by (x - center) * scaling. The integer 1 stands for the length `unit`, an attribute.
         """
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
@@ -318,7 +318,7 @@ def _exact_sum(totals: list[NDArray[np.int64]], shape: tuple[int, ...]) -> Whole
 def fineness(noise: float) -> int:
     """Return the k for which values and noise are rounded to multiples of about 2**-k times the sensitivity.
 
-    64-bit integers must have room for normal noise with the standard deviation `noise` times the sensitivity. So k is
+    64-bit integers must have room for normal noise whose standard deviation is `noise` times the sensitivity. So k is
     40, or less if the noise is large. Raise ValueError if k would be below 20.
     """
     bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))
