@@ -183,7 +183,7 @@ class _Search:
     def _with(
         self, ends: list[float], low: float, high: float, tail: float, size: float
     ) -> tuple[float, Contour] | None:
-        """Return the number of nodes and the contour, the middle one of a strip of hyperbolas, or None.
+        """Choose the contour in the middle of a strip of hyperbolas; return its number of nodes and the contour.
 
         The strip has the hyperbolas m + rho sin(phi + i u) for phi from `low` to `high`, and crosses the real axis
         between the two `ends`, which give m and rho. The result is None if no such contour is possible. `tail` is an

@@ -64,8 +64,8 @@ DIED, GROWS, ROUGH = 0, 1, 2
 def place(theta: float, lower: bool) -> tuple[float, float, float]:
     """Return the point c where a contour crosses the real axis, 1 - c, and the derivative of log|c| by `theta`.
 
-    c is -exp(theta) if `lower` is true, and otherwise 1 / (1 + exp(-theta)). If `lower` is true, 0 stands for 1 - c,
-    which is not needed then; otherwise it is computed without cancellation.
+    c is -exp(theta) if `lower` is true, and otherwise 1 / (1 + exp(-theta)). If `lower` is true, the second result is
+    0, because 1 - c is not needed then. Otherwise 1 - c is computed without cancellation.
     """
     if lower:
         return -math.exp(theta), 0.0, 1.0
@@ -77,11 +77,14 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
-    The docstring of the module explains the arguments. For each r in `table`, 1 - r c and v = r c / (1 - r c) are
-    written into the first two rows of `at`. The results are (c, pace, gain, loss, convex, concave, third). pace is d
-    log|c| / d theta; third is c^3 K'''(c). gain is the sum of the terms of c K'(c), and convex that of the terms of c^2
-    K''(c), for the normal variable and the groups with v > 0; -loss and concave are these sums for the other groups. In
-    a cluster, all weights count as equal to its center.
+    c is the point where a contour crosses the real axis; the docstring of the module explains the arguments. For each
+    group of weights, with the number r in `table`, 1 - r c and v = r c / (1 - r c) are written into the first two rows
+    of `at`. In a cluster, all weights count as equal to its center.
+
+    The results are (c, pace, gain, loss, convex, concave, third). pace is the derivative of log|c| by theta, and third
+    is c^3 K'''(c). c K'(c) and c^2 K''(c) are sums with a term for the normal variable and one for each group. gain and
+    convex have the terms for the normal variable and for the groups with v > 0, and -loss and concave have all other
+    terms: c K'(c) is gain - loss, and c^2 K''(c) is convex + concave.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -561,13 +564,14 @@ def _choose(n: int, k: int) -> float:
 
 @compiled()
 def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, most: int, terms: int) -> Array:
-    """Compute the coefficients of the power series in e that `contour.sums_of_inverses` evaluates.
+    """Compute sums over the nodes of a quadrature, the coefficients of power series in e, for each group of weights.
 
-    e is the relative distance of a weight from the center of its cluster. With I_i = 1 / (1 - r s_i) at the node s_i,
-    the coefficient of e^p for p < `terms` and k = 1 ... `most` is binomial(p + k - 1, p) Im sum_i mass_i I_i^k (I_i -
-    1)^p. The r of each group is in `table`. `at` holds what `cross` has computed for the point c where the contour
-    crosses the real axis. `shift` has s_i - c for each node, and `masses` has a row of the mass_i, the factors of the
-    nodes, for each integral. The result has the shape (`terms`, integrals, `most`, groups).
+    `contour.sums_of_inverses` evaluates these series. e is the relative distance of a weight from the center of its
+    cluster. With I_i = 1 / (1 - r s_i) at the node s_i, the coefficient of e^p for p < `terms` and k = 1 ... `most` is
+    binomial(p + k - 1, p) Im sum_i mass_i I_i^k (I_i - 1)^p. The r of each group is in `table`. `at` holds what `cross`
+    has computed for the point c where the contour crosses the real axis. `shift` has s_i - c for each node, and
+    `masses` has a row of the mass_i, the factors of the nodes, for each integral. The result has the shape (`terms`,
+    integrals, `most`, groups).
     """
     size, integrals = table.shape[1], masses.shape[0]
     result = np.zeros((terms, integrals, most, size))
@@ -716,12 +720,12 @@ def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> 
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
     """Gather weights in clusters; return the largest weight, and an array with a row for each cluster.
 
-    The vectors `dof` and `nc` have one entry, or one for each of the `weights`. A cluster has the weights whose number
-    r, the weight divided by the largest one, has the same sign, exponent and first four bits of the mantissa; for r >
-    1/2, the exponent and the bits are those of 1 - r. A row holds a key that orders the clusters by weight; the center
-    of the cluster; its smallest weight; its sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j
-    e_j^p for p = 1 ... `order`, where e_j is the relative distance of the weight from the center, and `order` is even.
-    If there would be more than `most` clusters, the array has no rows.
+    The vectors `dof` and `nc` have one entry, or one for each of the `weights`. Let r be a weight divided by the
+    largest one. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits of
+    the mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. A row of the array holds a key
+    that orders the clusters by weight; the center of the cluster; its smallest weight; its sums of `dof` and of `nc`;
+    and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ... `order`, where e_j is the relative distance of the
+    weight j from the center, and `order` is even. If there would be more than `most` clusters, the array has no rows.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.
