@@ -428,11 +428,10 @@ def _tested(operator: Any) -> Operator:
 
 
 def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None) -> Basis:
-    """Return the basis whose vectors are the rows of an orthogonal `matrix`, shape (d, d).
+    """Return the basis whose vectors are the rows of an orthogonal `matrix`, shape (d, d), with its `name` and `sigma`.
 
-    The matrix may be rounded to six digits or more; it is replaced by the nearest orthogonal matrix. `name` is the name
-    of the basis, and `sigma` has the standard deviations of a row along its vectors, or is None. Raise a ValueError for
-    a matrix that is not square, or not orthogonal up to such rounding.
+    The matrix may be rounded to six digits or more; it is replaced by the nearest orthogonal matrix. Raise a ValueError
+    for a matrix that is not square, or not orthogonal up to such rounding.
     """
     U = finite(basis=matrix)
     if U.ndim != 2 or U.shape[0] != U.shape[1] or not U.size:
@@ -584,7 +583,7 @@ def _haar(m: int) -> Array:
 
 
 def _off(matrix: Array) -> float:
-    """Return how far a square `matrix` U is from orthogonal: the largest absolute value in U U^T - I."""
+    """Return how far the square array U, `matrix`, is from orthogonal: the largest absolute value in U U^T - I."""
     return float(np.max(np.abs(matrix @ matrix.T - np.eye(len(matrix)))))
 
 
