@@ -480,8 +480,9 @@ def _integral(function: Callable[[float], float], start: float, stop: float) -> 
 def _near_pole(law: rv, sign: int) -> float:
     """Integrate minus the density times its logarithm over sign * x from 0 to 1, for a density with a pole at 0.
 
-    `law` has k < 2 degrees of freedom in total, and neither a normal term nor a constant. `sign` is 1 or -1. For |x|
-    below exp(`_POLE`), the density is proportional to |x|^(k/2 - 1), and its part of the integral has a closed form.
+    The result is a part of the entropy that `rv.entropy` computes. `law` has k < 2 degrees of freedom in total, and
+    neither a normal term nor a constant. `sign` is 1 or -1. For |x| below exp(`_POLE`), the density is proportional to
+    |x|^(k/2 - 1), and its part of the integral has a closed form.
     """
 
     def integrand(log_x: float) -> float:
