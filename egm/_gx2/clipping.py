@@ -191,7 +191,7 @@ def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
     the row, `x` is the squared norm to which it is clipped, divided by the unit of `form`, and `weights` are the
     weights of the chi-square variables. As in `lost_in_tail`, the result has a column for each weight: the mean of the
     share if this weight had two (row 0) or four (row 1) more degrees of freedom, and the mean of the squared share
-    (rows 2 and 3, likewise).
+    (rows 2 and 3, in the same order).
     """
     return _lost(_by_complement(form, x), weights)
 

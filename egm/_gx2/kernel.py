@@ -157,10 +157,10 @@ def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, fl
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
     """Take one step from `u` towards the zero of an increasing function; the zero lies between `low` and `high`.
 
-    `value` and `slope` are those of the function at `u`. The results are the next u, and the two ends of the new
-    bracket, which may be infinite; one of them is `u`. The next u is found by Newton's method or, if that leaves the
-    bracket or comes close to the other end, by bisection. If `slope` is too small, Newton's method alone could go to
-    and fro for ever.
+    `value` and `slope` are those of the function at `u`. The results are the next u, and the two ends of a new interval
+    that contains the zero; one end is `u`, and the other one may be infinite. The next u is found by Newton's method
+    or, if that leaves the interval or comes close to its other end, by bisection. If `slope` is too small, Newton's
+    method alone could oscillate for ever.
     """
     low, high = (u, high) if value < 0 else (low, u)
     step = -value / slope if slope > 0 else -math.copysign(1.0, value)
