@@ -277,7 +277,8 @@ def log_excess(epsilon: Array, log_delta: Array, d: Array) -> Array:
     `epsilon`, the logarithm `log_delta` of the given delta, and the number `d` of coordinates are arrays of one shape.
     The equation log_delta_at(epsilon, exp(u), d) = log_delta is solved by the secant method, with steps of bisection.
     The search begins at a scale s for which l2 noise has about the standard deviation of Gaussian noise for epsilon and
-    delta. Where 1 / s is at most 1.1 epsilon, it begins as if delta were (excess / epsilon)**((d + 1) / 2).
+    delta. Where 1 / s for this scale is at most 1.1 epsilon, the search begins instead at the excess for which (excess
+    / epsilon)**((d + 1) / 2), an approximation of delta, is the given delta.
     """
     loss = np.sqrt(d + 1) / _curve.largest_noise_multiplier(epsilon, np.exp(log_delta))
     u: Array = np.log(np.maximum(np.maximum(loss - epsilon, loss * 1e-3), 1e-300))

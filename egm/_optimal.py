@@ -120,11 +120,11 @@ def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> A
 def _start(sigma: Array, p: float) -> Array:
     """Return nearly optimal weights for very many standard deviations `sigma`, from which an iteration starts.
 
-    First the weights of `optimal` are computed for the few standard deviations that `_few_for_many` finds. They are
-    nearly right, because only sums over the columns of smooth functions of sigma enter the problem. For the best
-    weights w, sigma is proportional to w sqrt(g), where g, defined in `optimal`, is a function of w. A spline inverts
-    this relation for every entry of `sigma`. `p` is the clip probability. If `_few_for_many` finds nothing, or if w
-    sqrt(g) does not increase with w, the result is sigma / sum(sigma).
+    `p` is the clip probability. First the best weights are computed for the few standard deviations that
+    `_few_for_many` finds in place of `sigma`. These weights are nearly right, because only sums over the columns of
+    smooth functions of sigma enter the problem. For the best weights w, sigma is proportional to w sqrt(g), where g,
+    defined in `optimal`, is a function of w. A spline inverts this relation for every entry of `sigma`. If
+    `_few_for_many` finds nothing, or if w sqrt(g) does not increase with w, the result is sigma / sum(sigma).
     """
     nodes, count = _few_for_many(sigma)
     if nodes.size == 0:
@@ -178,11 +178,12 @@ def _few_for_many(sigma: Array) -> tuple[Array, Array]:
 
 
 def excess_of_shares(ratio: Array, noise_share: Array) -> float:
-    """Bound how far the logarithm of a scaling's noise factor is above its minimum, from two shares of each coordinate.
+    """Bound how far the logarithm of a scaling's noise factor is above its minimum.
 
-    The noise factor is proportional to the total variance of the noise. `noise_share` has the share tau of each
-    coordinate in the variance of the noise. Let pi be its share in the squared norm of a row at the clipping radius;
-    `ratio` is pi / tau. The bound is log(1 + sum((pi - tau)**2 / tau)). It is accurate even if pi and tau nearly agree.
+    The noise factor is proportional to the total variance of the noise. `noise_share` has, for each coordinate, its
+    share tau in this variance. Let pi be the share of the coordinate in the squared norm of a row at the clipping
+    radius; `ratio` has pi / tau for each coordinate. The bound is log(1 + sum((pi - tau)**2 / tau)), and so 0 if pi is
+    tau everywhere. It is accurate even if pi and tau nearly agree.
     """
     return float(np.log1p(np.sum((np.sqrt(noise_share) * (ratio - 1)) ** 2)))
 
@@ -192,10 +193,10 @@ def _stationary(share: Array, count: Array, weights: Array, pull: Array) -> Arra
 
     All arrays have one entry for each group of equal standard deviations: `share` is proportional to these, and `count`
     has the numbers of columns in the groups. F is stationary if w_j is proportional to share_j / sqrt(g_j). Here g_j =
-    E[Z_j^2 | Q = q] depends on w, and `pull` has the g_j for the given `weights`. They define s_j by ``g_j = 1 / (1 - 2
-    w_j s_j)``. With s_j kept fixed, the condition is ``w_j**2 = a share_j**2 (1 - 2 w_j s_j)``; its solution w_j, with
-    the a for which the sum of `count` * w is 1, is the result. The simpler iteration w = share / sqrt(g) would
-    overshoot, because in a far tail g_j changes many times as much as w_j.
+    E[Z_j^2 | Q = q] depends on w, and `pull` has the g_j for the given `weights`. The equation ``g_j = 1 / (1 - 2 w_j
+    s_j)`` for these `weights` defines s_j. With s_j kept fixed, the condition is ``w_j**2 = a share_j**2 (1 - 2 w_j
+    s_j)``, where a is chosen so that the sum of `count` * w is 1. Its solution w is the result. The simpler iteration w
+    = share / sqrt(g) would overshoot, because in a far tail g_j changes many times as much as w_j.
     """
     s = (1 - 1 / pull) / (2 * weights)
 

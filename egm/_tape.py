@@ -33,11 +33,12 @@ class Tape(np.random.Generator):
     """Replace the random generator in a release: return prescribed numbers, and record which noise is asked for.
 
     So `egm.audit.replay` learns how a release depends on its noise. `noises` has the prescribed numbers in their order,
-    and `gammas` those in place of gamma variables, the random variances of l2 noise. If there are too few, a noise is
-    zero and a gamma variable is its mean. `asked` has a tuple for each noise: its law, its scale, and the index (from
-    1) of its gamma variable, or 0 if it has none. `shapes` has the shape parameters of the gamma variables. `secure`
-    says whether the release has no generator, and draws by secure samplers. `pending` is the index of a gamma variable
-    that has just been drawn, and that belongs to the next vector of noise.
+    and `gammas` those in place of gamma variables, the random variances of l2 noise. If `noises` has too few numbers,
+    the further noise is zero; if `gammas` has too few, a gamma variable is its mean. `asked` has a tuple for each
+    number of noise: its law, its scale, and the index (from 1) of its gamma variable, or 0 if it has none. `shapes` has
+    the shape parameters of the gamma variables. `secure` says whether the release has no generator, and draws by secure
+    samplers. `pending` is the index of a gamma variable that has just been drawn, and that belongs to the next vector
+    of noise.
     """
 
     def __init__(self, noises: Array, gammas: tuple[float, ...], secure: bool) -> None:
@@ -65,9 +66,9 @@ class Tape(np.random.Generator):
         return self.gammas[len(self.shapes) - 1] if len(self.shapes) <= len(self.gammas) else float(shape)
 
     def half_gamma(self, twice: int, size: int) -> Array:
-        """Return `size` copies of the next number in place of a gamma variable of the shape `twice` / 2.
+        """Return `size` copies of the next number of `gammas`, in place of gamma variables of the shape `twice` / 2.
 
-        The method takes the place of `egm._random_bits.half_gamma`.
+        In a release, this method is called instead of `egm._random_bits.half_gamma`.
         """
         return np.full(size, self.gamma(twice / 2))
 
@@ -95,8 +96,8 @@ class Tape(np.random.Generator):
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[int], list[int]]:
         """Return a function ``draw(size)`` that returns the next `size` prescribed numbers, as integers.
 
-        The method takes the place of `egm.samplers.vector_noise`, which returns a function that draws noise. OpenDP's
-        names `maker` and `metric` are recorded as the law of each number, with `scale`.
+        In a release, this method is called instead of `egm.samplers.vector_noise`, which returns a function that draws
+        noise. OpenDP's names `maker` and `metric` are recorded as the law of each number, with `scale`.
         """
         if not self.secure:
             raise ValueError("release must take its noise from the rng that it gets, and it used a secure sampler")
@@ -149,13 +150,13 @@ def played(
     noises: Array = _NO_NOISE,
     gammas: tuple[float, ...] = (),
 ) -> tuple[Array, Asked, tuple[float, ...]]:
-    """Make a release with the numbers `noises` as its noise, and record the noise that it asks for.
+    """Make a release with the numbers `noises` as its noise, and record the noise that the release asks for.
 
     Where `noises` has too few numbers, the noise is zero. `gammas` has the numbers in place of gamma variables (random
-    variances); by default each is replaced by its mean. `release` gets a substitute for `rng`; if `rng` is None, it
-    gets None, and the secure samplers are replaced. Three results are returned: the release, shape (k,); a tuple with
-    the law, the scale and the gamma variable of each noise; and a tuple with the shape parameters of the gamma
-    variables that were drawn.
+    variances); by default each is replaced by its mean. The function `release` gets a substitute for `rng`; if `rng` is
+    None, `release` gets None, and the secure samplers are replaced. Three results are returned: the release, shape
+    (k,); a tuple with the law, the scale and the gamma variable of each number of noise; and a tuple with the shape
+    parameters of the gamma variables that were drawn.
     """
     tape = Tape(noises, gammas, rng is None)
     with (
@@ -172,8 +173,8 @@ def simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> t
 
     asked[j] has the law and the scale of noise j, and the index (from 1) of its gamma variable, or 0 if it has none.
     Noise with a gamma variable g, whose shape parameter k is in `shapes`, is multiplied by sqrt(g / k), to give l2
-    noise. Three results are returned, with one row for each release: the noise as it was drawn, the gamma variables,
-    and the noise after the multiplication.
+    noise. Three results are returned, with one row for each release: the noise before the multiplication and the gamma
+    variables, which together repeat a release by `played`, and the noise after the multiplication.
     """
     drawn = [rng.gamma(shape, size=size) for shape in shapes]
     numbers = _columns([getattr(rng, str(law))(0.0, scale, size) for law, scale, _ in asked], size)
@@ -186,9 +187,10 @@ def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, A
 
     asked[j] has the law and the scale of noise j, and the index (from 1) of its gamma variable, or 0 if it has none.
     Noise with a gamma variable g, whose shape parameter k is in `shapes`, is multiplied by sqrt(g / k), to give l2
-    noise, and rounded to an integer. Three results are returned, with one row for each release: the integers; the means
-    of the gamma variables, because the integers contain the random factors; and the integers again. A second call with
-    equal arguments returns the same draws.
+    noise, and rounded to an integer. Three results are returned, with one row for each release, as by `simulated`: the
+    first two repeat a release by `played`, and the third is its noise. Here the first and the third are both the
+    rounded integers. As these contain the factors already, the second result has the means of the gamma variables, for
+    which the factors are 1. A second call with equal arguments returns the same draws.
     """
     least = min((scale for _, scale, own in asked if own), default=math.inf)
     if least < _LEAST_L2:  # the product of an integer and a factor, rounded, would have another law

@@ -342,8 +342,8 @@ def _not_numeric(name: str, value: object) -> TypeError:
 def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
     """Return `value` as an array of the type `dtype`; if it cannot be converted, return an array that holds None.
 
-    For `dtype` None, NumPy chooses the type. The exception of a failed conversion is dropped, because it may show
-    values.
+    Such an array is refused by later checks. For `dtype` None, NumPy chooses the type. The exception of a failed
+    conversion is dropped, because it may show values.
     """
     try:
         return np.asarray(value, dtype=dtype)

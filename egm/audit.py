@@ -212,11 +212,12 @@ def _scaled(one: Array, other: Array, split: int) -> list[Array]:
 
 
 def _near(releases: Array) -> NDArray[np.bool]:
-    """Return whether each of the `releases`, shape (2 m, k), is near the median of all: truth values of shape (2, m).
+    """Return which of the `releases` are near the median of all; only these are used to choose a direction.
 
-    The first m releases are those for one data set, the others those for its neighbor. A release is not near if one of
-    its k numbers is a thousand times farther from the median of its column than nearly all others in this column. If
-    one percent or more of either half are not near, which is possible only for k > 1, all entries are True.
+    `releases` has the shape (2 m, k): the first m are those for one data set, the others those for its neighbor. The
+    result has truth values of shape (2, m). A release is not near if one of its k numbers is a thousand times farther
+    from the median of its column than nearly all others in this column. If one percent or more of either half are not
+    near, which is possible only for k > 1, all entries are True.
     """
     distances = np.abs(releases - _ranked(releases, 0.5))
     usual = _ranked(distances, _USUAL)

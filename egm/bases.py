@@ -13,10 +13,12 @@ matrix U and this lemma's scaling along the rows of U, the product is
 It is least for the eigenvectors of :math:`\Sigma` (by the theorem of Schur and Horn). But the
 variance of the noise is not proportional to the product, because the clip norm is larger than the
 root of the mean squared length by a factor that depends on the basis. By default the clip norm is
-computed as if the coordinates were independent. For correlated columns it is then too small, so
-more rows are clipped than intended. With the eigenvectors as the basis this does not happen, and the
-variance of the noise falls less than the product. If as many rows are clipped with the basis as
-without it, the variance often falls more than the product. `compare` gives the whole error.
+computed as if the coordinates were independent. Without a basis, the coordinates are the columns.
+If these are correlated, the clip norm is too small, and more rows are clipped than intended. Along
+the eigenvectors the coordinates are independent, and the clip norm is right. So the eigenvectors
+reduce the variance of the noise by less than they reduce the product, but fewer rows are clipped.
+If as many rows are clipped with the basis as without it, the variance often falls more than the
+product. `compare` gives the whole error.
 
 A basis must be public, unless it is found privately (`egm.adaptive`). It comes from public rows,
 from a known covariance matrix, or from the structure of the rows, as the transforms of images and

@@ -376,10 +376,11 @@ def _place(columns: Columns, size: int, column: Hashable | None) -> int | slice:
 
 
 def _jumps(mechanism: AnyMechanism, field: str) -> list[float]:
-    """Return a list of the values of `field` just above which the error of `mechanism` may rise, at most one value.
+    """Return a list of the values of `field` just above which the error of `mechanism` may rise: none or one.
 
-    There is such a value if `field` is "epsilon" and the noise is "best": the largest epsilon for which l2 noise is
-    considered, unless `solve` tries no epsilon on one side of it.
+    There is one if `field` is "epsilon" and the noise is "best". It is the largest epsilon for which l2 noise is
+    considered; above it the noise is Gaussian. The list is empty if this epsilon is not inside the range that `solve`
+    tries.
     """
     it: Any = mechanism
     if field != "epsilon" or getattr(it, "noise", None) != "best":

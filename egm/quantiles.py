@@ -71,8 +71,8 @@ def quantile(
 
     Notes
     -----
-    The law of a draw is epsilon-differentially private for neighbors of which one value is
-    replaced, where n is public [1]_. In zero-concentrated differential privacy a draw costs
+    The law of a draw is epsilon-differentially private if neighbors differ by the replacement of
+    one value, so that n is public [1]_. In zero-concentrated differential privacy a draw costs
     :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`). Algorithm 2 of [2]_ draws such
     quantiles.
 
@@ -150,8 +150,8 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
 
     Notes
     -----
-    The draw of a column is epsilon-differentially private for neighbors of which one value is
-    replaced, where n is public [1]_. In zero-concentrated differential privacy a draw costs
+    The draw of a column is epsilon-differentially private if neighbors differ by the replacement of
+    one value, so that n is public [1]_. In zero-concentrated differential privacy a draw costs
     :math:`\varepsilon^2 / 8` for each column (see `epsilon_of_rho`).
 
     A point stands for the interval from the point before it, not included, to the point itself. The

@@ -62,8 +62,8 @@ class Law:
     def cumulant(self, s: Ball) -> Ball:
         """Return a complex ball (a rectangle) that contains the cumulant function at all points of the ball `s`.
 
-        It is that of the generalized chi-square distribution with these parameters, and must be analytic at all these
-        points.
+        The cumulant function is that of Q, the variable whose parameters this object holds. It must be analytic at all
+        points of `s`.
         """
         total = self.variance * s * s / 2
         for group in self.groups:
@@ -94,10 +94,11 @@ class Law:
 
 
 def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) -> Law:
-    """Return the `Law` of (sum_j weights_j chi2(dof_j, nc_j) + `normal` Z) / 2 ** `exponent`.
+    """Return the `Law` of (sum_j weights_j chi2(dof_j, nc_j) + `normal` Z) / 2 ** `exponent`, with Z standard normal.
 
-    The vectors `weights`, `dof` and `nc` have equal length. The result is in balls (intervals that contain the exact
-    numbers) with the current precision of flint. Equal weights are merged, and many close ones are clustered.
+    The vectors `weights`, `dof` and `nc` have equal length. The `Law` holds the parameters in balls (intervals that
+    contain the exact numbers) with the current precision of flint. Equal weights are merged, and many close ones are
+    clustered.
     """
     arb = ball_arithmetic().arb
     unit = arb(2) ** (1 - exponent)
@@ -128,7 +129,10 @@ def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) 
 
 
 def _sums(numbers: Array, starts: Indices) -> list[Ball]:
-    """Return half the sum of the doubles `numbers` over each slice, as a ball; slices begin at the indices `starts`."""
+    """Divide the vector `numbers` into slices, and return half of the sum of each slice as a ball (an interval).
+
+    The slices begin at the indices `starts`.
+    """
     arb = ball_arithmetic().arb
     lengths = np.diff(starts, append=numbers.size).tolist()
     if numbers.strides == (0,):
@@ -138,7 +142,10 @@ def _sums(numbers: Array, starts: Indices) -> list[Ball]:
 
 
 def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
-    """Return the sums of values_j e_j^p for p = 1 ... `_ORDER`, where `values` and `e` are lists of real balls."""
+    """Return a list with the sum over j of values_j e_j^p for each p = 1 ... `_ORDER`.
+
+    `values` and `e` are lists of real balls (intervals), and so is the result.
+    """
     zero = ball_arithmetic().arb(0)
     if all(value.is_zero() for value in values):
         return [zero] * _ORDER
@@ -152,8 +159,9 @@ def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
 def _cuts(values: Array) -> Indices:
     """Return the indices at which clusters of close weights begin in `values`, a sorted vector of different weights.
 
-    Let r be a weight divided by that weight of the same sign whose absolute value is largest. The numbers log(r / (1 -
-    r)) of a cluster lie in one interval of the length `_WIDTH`. A weight with r = 1 is a cluster by itself.
+    Let r be a weight divided by that weight of the same sign whose absolute value is largest. Weights are in one
+    cluster if their numbers log(r / (1 - r)) lie in one interval of the length `_WIDTH`. A weight with r = 1 is a
+    cluster by itself.
     """
     extreme = np.where(values > 0, values[-1], values[0])
     with np.errstate(divide="ignore"):

@@ -152,7 +152,7 @@ class _Variable:
     def _broadcast(self, check: Any, **named: ArrayLike) -> Array:
         """Check an argument by the function `check`, and return it as a vector with one entry for each weight.
 
-        The argument, a number or a vector, is passed by keyword, and errors show its name.
+        The argument, a number or a vector, is passed by keyword, so that the message of an error can show its name.
         """
         ((name, value),) = named.items()
         array = check(**{name: value})
@@ -177,8 +177,8 @@ class _Variable:
     def scaled(self, x: float) -> Ball:
         """Return (x - shift) / 2 ** exponent exactly, as a ball of radius 0: an interval that contains one number.
 
-        `x` is a value of the variable, whose constant term is `shift`, and 2 ** exponent is the number by which it is
-        divided.
+        `x` is a value of Q, the variable that this object describes. `shift` is the constant term of Q, and 2 **
+        exponent the power of two by which Q is divided in all computations.
         """
         flint = ball_arithmetic()
         with flint.ctx.workprec(_EXACT):
@@ -272,7 +272,10 @@ class _Variable:
         raise ArithmeticError(f"no narrow enclosure of {of} at {given!r} was found")
 
     def end(self, upper: bool) -> Enclosure:
-        """Return the largest value that the variable can have if `upper` is true, and otherwise the least one."""
+        """Return the largest value that Q can have if `upper` is true, and otherwise the least one; it may be infinite.
+
+        Q is the generalized chi-square variable that this object describes.
+        """
         bounded = self.normal == 0 and np.all(self.weights < 0 if upper else self.weights > 0)
         number = self.shift if bounded else math.inf if upper else -math.inf
         return Enclosure(number, number)
@@ -374,13 +377,17 @@ class _Quantile:
 
     @property
     def target(self) -> Ball:
-        """Return the given probability (a ball) of the tail that the contour in the attribute `contour` computes."""
+        """Return the probability, a ball, that the tail at the quantile must have.
+
+        It is the probability of that tail, upper or lower, which the contour in the attribute `contour` computes.
+        """
         return self.tails[self.upper == self.mirrored]
 
     def exceeds(self, x: float) -> bool | None:
         """Return True if P[Q > `x`] is proved to be >= the given upper tail, False if <= it, and None if neither.
 
-        Q is the variable whose quantile is searched, and the given tail is that at the quantile.
+        Q is the variable whose quantile is searched, and the given upper tail is the probability with which Q exceeds
+        this quantile.
         """
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:

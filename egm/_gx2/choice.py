@@ -29,10 +29,10 @@ _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in
 
 
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
-    """Choose a contour by which about `bits` bits of a tail at `y` are certain; `law` holds the parameters.
+    """Choose a contour by which about `bits` bits of a tail of a generalized chi-square variable are certain.
 
-    They are those of a generalized chi-square distribution. `y` is a real ball (an interval) of numbers >= 0. The tail
-    is the upper one if `upper` is true, otherwise the lower one. An ArithmeticError is raised if no contour is found.
+    `law` holds the parameters of the variable. The tail is that at `y`, a real ball (an interval) of numbers >= 0. It
+    is the upper tail if `upper` is true, otherwise the lower one. An ArithmeticError is raised if no contour is found.
     """
     flint = ball_arithmetic()
     with np.errstate(all="ignore"):
@@ -67,9 +67,9 @@ def start(law: Law, log_p: float, upper: bool) -> float:
 
 
 def _bisect(falling: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
-    """Return the root of the decreasing function `falling` between `low` and `high`; if it is outside, the nearer end.
+    """Return the root of the decreasing function `falling` between `low` and `high`, found by bisection.
 
-    The interval from `low` to `high` is halved `steps` times.
+    If the root is outside, the nearer one of `low` and `high` is returned. The interval is halved `steps` times.
     """
     for _ in range(steps):
         middle = (low + high) / 2
@@ -85,7 +85,7 @@ class _Axis:
     """
 
     def __init__(self, law: Law, upper: bool) -> None:
-        """Choose the side of the axis for a tail: s > 0 for the upper tail, if `upper` is true, otherwise s < 0.
+        """Choose the side of the real axis for a tail: s > 0 for the upper tail, if `upper` is true, otherwise s < 0.
 
         `law` holds the parameters of the distribution.
         """
@@ -183,7 +183,7 @@ class _Search:
     def _with(
         self, ends: list[float], low: float, high: float, tail: float, size: float
     ) -> tuple[float, Contour] | None:
-        """Return the number of nodes and the contour, the middle one of a strip of hyperbolas, or None.
+        """Choose the contour in the middle of a strip of hyperbolas; return its number of nodes and the contour.
 
         The strip has the hyperbolas m + rho sin(phi + i u) for phi from `low` to `high`, and crosses the real axis
         between the two `ends`, which give m and rho. The result is None if no such contour is possible. `tail` is an

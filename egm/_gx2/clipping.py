@@ -119,12 +119,12 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_mean: Array) -> tuple[float, Array]:
     """Compute a sum of squared losses by clipping to the squared norm `x`, and its derivatives by the log weights.
 
-    As in `clip_moments`, L is the share of a normal row that clipping removes, Q = sum_k w_k Y_k is the squared norm of
-    the row, and Y_k is the squared length of the normal vector V_k, which has the mean m_k. Here every Y_k has one
-    degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality nc_k an entry of `nc`. The first
-    result is the number sum_k (by_square_k E[L^2 Y_k] + by_mean_k l_k^2), where l_k is defined by E[L V_k] = l_k m_k:
-    for suitable `by_square` and `by_mean`, the expected squared error of a sum of clipped rows. The second result is
-    the vector of the derivatives of this number by log w_j, with `nc`, `by_square` and `by_mean` kept fixed.
+    Each row is normal. Q = sum_k w_k Y_k is the squared norm of the row, Y_k is the squared length of a normal vector
+    V_k with the mean m_k, and L is the share of the row that clipping removes, as in `clip_moments`. Here every Y_k has
+    one degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality nc_k an entry of `nc`. The
+    first result is the number sum_k (by_square_k E[L^2 Y_k] + by_mean_k l_k^2), where l_k is defined by E[L V_k] = l_k
+    m_k. For suitable `by_square` and `by_mean` it is the expected squared error of a sum of clipped rows. The second
+    result is the vector of the derivatives of this number by log w_j, with `nc`, `by_square` and `by_mean` kept fixed.
 
     For the derivatives, let a_k = 1 / (1 - 2 w_k s) and A_k = a_k + nc_k a_k^2. A product Y_j Y_k in a mean brings the
     factor A_j A_k under the contour integral or, for k = j, A_j^2 + 2 a_j^2 + 4 nc_j a_j^3. For l_k and Y_j the factor
@@ -191,13 +191,13 @@ def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
     the row, `x` is the squared norm to which it is clipped, divided by the unit of `form`, and `weights` are the
     weights of the chi-square variables. As in `lost_in_tail`, the result has a column for each weight: the mean of the
     share if this weight had two (row 0) or four (row 1) more degrees of freedom, and the mean of the squared share
-    (rows 2 and 3, likewise).
+    (rows 2 and 3, in the same order).
     """
     return _lost(_by_complement(form, x), weights)
 
 
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
-    """Compute the array that `lost_in_tail` returns, means of the share that a row loses by clipping, from quadratures.
+    """Add up quadratures for means of the share that a row loses by clipping; return the array of `lost_in_tail`.
 
     `weights` are the weights of the chi-square variables in the squared norm of the row. `pieces` are the quadratures
     that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`, the point c where the contour
@@ -222,14 +222,16 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
 
 
 def _in_tail(form: Form, x: Real) -> Piece:
-    """Return a `Piece`, a quadrature along one contour, for means of L, L^2, and the derivatives of L^2 and L by Q / x.
+    """Return a quadrature along one contour for means of the share L that clipping removes from a row.
 
-    L is the share that clipping to the squared norm `x` removes from a row with the squared norm Q; it is 0 for Q <
-    `x`. `form` holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest weight. The
-    result has the `Crossing`, the point c where the contour crosses the real axis; the nodes minus c; and four arrays
-    with the factors of the nodes in the quadrature sums for the four means, in this order. With t = Q / x, the Laplace
-    transforms of L and L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x. Those of the
-    derivatives by t are z times these, because L and L^2 are 0 at t = 1.
+    L is a function of the squared norm Q of the row, and 0 for Q < `x`, the squared norm to which the row is clipped.
+    `form` holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest weight. The quadrature
+    is for the means of four functions of t = Q / x: L, L^2, and the derivatives by t of L^2 and of L. The result, a
+    `Piece`, has the `Crossing`, the point c where the contour crosses the real axis; the nodes minus c; and four arrays
+    with the factors of the nodes in the quadrature sums, one for each function in this order.
+
+    The Laplace transforms of L and L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x for a node
+    s. The transforms of their derivatives are z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
     height = np.exp(crossing.log_height(x)[0])
@@ -243,13 +245,14 @@ def _in_tail(form: Form, x: Real) -> Piece:
 
 
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
-    """Yield quadratures whose sum replaces the one quadrature of `_in_tail`, if the squared norm Q is rarely below `x`.
+    """Yield quadratures for means of the share L that clipping removes from a row, if nearly all rows are clipped.
 
-    L, the share that clipping to the squared norm `x` removes, is 1 - u with u = sqrt(x / Q), or 0 for Q < x. `form`
-    holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest weight. First the means are
-    taken with 1 - u in place of L for all values of Q. They are sums of means E[Q^-a]. Such a mean is the integral of
-    t^(a-1) exp(K(-t)) / Gamma(a) over t > 0, where K is the cumulant function of Q; so the nodes are s = -t. Then the
-    part with Q < x is subtracted, with the function `_below`, unless it is negligible.
+    Their sum replaces the one quadrature of `_in_tail`, which fails if the squared norm Q of a row is rarely below `x`,
+    the squared norm to which rows are clipped. `form` holds the parameters of Q, and `x` is divided by the unit of
+    `form`, twice the largest weight. L is 1 - u with u = sqrt(x / Q), or 0 for Q < x. First the means are taken with 1
+    - u in place of L for all values of Q. They are sums of means E[Q^-a]. Such a mean is the integral of t^(a-1)
+    exp(K(-t)) / Gamma(a) over t > 0, where K is the cumulant function of Q; so the nodes are s = -t. Then the part with
+    Q < x is subtracted, with the function `_below`, unless it is negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
@@ -273,11 +276,11 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
 
 
 def _below(form: Form, low: float, x: float) -> Iterator[Point]:
-    """Yield the points of a quadrature for means over low < Q < x, which are integrals over log Q.
+    """Yield the points of a quadrature for means over those rows whose squared norm Q is between `low` and `x`.
 
-    Q is the squared norm of a normal row, and `form` holds its parameters; `low` and `x` are divided by the unit of
-    `form`, twice the largest weight. The range of log Q is divided into intervals. An interval is halved until its part
-    of the mean of x / Q agrees with the sum of the parts of its halves.
+    The rows are normal, `form` holds the parameters of Q, and `low` and `x` are divided by the unit of `form`, twice
+    the largest weight. The means are integrals over log Q, whose range is divided into intervals. An interval is halved
+    until its part of the mean of x / Q agrees with the sum of the parts of its halves.
     """
     edges = np.linspace(np.log(low), np.log(x), _FIRST + 1)
     stack = [(*ends, _points(form, *ends, x)) for ends in itertools.pairwise(edges)]

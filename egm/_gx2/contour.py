@@ -304,7 +304,7 @@ def growth(crossing: Crossing, shift: Complex) -> Complex:
 def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weights: Array, most: int = 2) -> Array:
     """Compute Im sum_i mass_i / (1 - r_j s_i)^k for every weight w_j, power k = 1 ... `most` and row of `masses`.
 
-    These are integrals along a contour, of which means and derivatives with respect to each weight are made. Im is the
+    From these integrals along a contour, means and derivatives with respect to each weight are computed. Im is the
     imaginary part, and r_j is w_j divided by the largest weight. The nodes of the quadrature are s_i = c + shift_i,
     where c is the point of `crossing`. The array `shift` has an entry for each node, `masses` has a row of such entries
     for each integral, and `weights` holds the w_j. The result has the shape (integrals, `most`, weights).

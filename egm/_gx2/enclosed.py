@@ -103,14 +103,16 @@ _MOST_BOXES = 3000
 class Contour:
     """Hold a hyperbola, the strip around it and the nodes of the trapezoid rule, for a variable Q.
 
-    `law` holds the parameters of Q, a generalized chi-square variable. The hyperbola is s(u) = m + rho sin(phi + i u).
-    The angle phi is the middle of `low` and `high`, the least and the largest angle of the strip. The integral of f(u)
-    = F(s(u)) s'(u), where F is the integrand in the docstring of the module, gives the upper tail if `upper` is true,
-    and otherwise the lower one. The nodes are u = j `step` for |j| <= `count`, and `bits` is the precision in which
-    they are computed. The integral of |f| is bounded along both edges of the strip, the hyperbolas with the angles
-    `low` and `high`. `Edge.rest` bounds the part with |u| above `ends[0]` on the first edge, and `ends[1]` on the
-    second one; if that bound is not small, the end is moved outwards. Each whole bound is improved until it is at most
-    exp(`level`), or hardly falls any more.
+    `law` holds the parameters of Q, a generalized chi-square variable. A hyperbola is s(u) = m + rho sin(phi + i u)
+    with the real parameter u. The strip has the hyperbolas whose angle phi is between `low` and `high`, and the
+    trapezoid rule is used on the middle one. There the integral of f(u) = F(s(u)) s'(u), where F is the integrand in
+    the docstring of the module, gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u =
+    j `step` for |j| <= `count`, and `bits` is the precision in which they are computed.
+
+    The error of the trapezoid rule is bounded by the integrals of |f| along both edges of the strip, the hyperbolas
+    with the angles `low` and `high`. `ends` has a number for each edge: the part of the integral with |u| above this
+    number is bounded by `Edge.rest`, and the number is increased if that bound is not small. The bound of a whole
+    integral is improved until it is at most exp(`level`), or hardly falls any more.
     """
 
     law: Law
@@ -143,9 +145,10 @@ class Contour:
         return nodes
 
     def _check(self) -> None:
-        """Raise an ArithmeticError unless it is proved that the contour may be used: that the error bounds hold for it.
+        """Raise an ArithmeticError unless it is proved that the bounds on the error hold for this contour.
 
-        The integrand must be analytic in the strip around the contour, and must fall to 0 at both ends of the strip.
+        They hold if the integrand is analytic in the strip around the contour, and falls to 0 at both ends of the
+        strip.
         """
         arb = ball_arithmetic().arb
         left, right = (self.m + self.rho * arb(angle).sin() for angle in (self.low, self.high))
@@ -180,7 +183,7 @@ class Contour:
             return value + flint.arb(0, self._error(y, density).upper())
 
     def _error(self, y: Ball, density: bool) -> Ball:
-        """Return a bound on the error of a trapezoid sum from `sums` at `y`, for the density or for the tail.
+        """Return a bound on the error of a trapezoid sum at `y`, one of the two results of `sums`.
 
         The sum is that for the density if `density` is true, and otherwise that for the tail.
         """
@@ -228,7 +231,8 @@ class Edge:
     def _place(self, p: Ball) -> tuple[Ball, Ball, Ball, Ball]:
         """Return q = (p - m) / rho, b = q sin phi, (q^2 - 1) cos^2 phi and (p / rho)^2 for the real `p`, as balls.
 
-        The hyperbola of the edge is s = m + rho sin(phi + i u). The numbers serve to bound |s - p| for all u.
+        These numbers serve to bound the distance |s - p| for all points s = m + rho sin(phi + i u) of the hyperbola of
+        this edge, where u is real.
         """
         q = (p - self.m) / self.rho
         return q, q * self.sine, (q * q - 1) * self.cosine**2, (p / self.rho) ** 2

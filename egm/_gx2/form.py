@@ -103,10 +103,11 @@ class Form:
 
 @dataclass(frozen=True)
 class Side:
-    """Say how a tail of a generalized chi-square variable Q is computed: as one of R = sign * (Q - shift) / form.unit.
+    """Say which tail of R = sign * (Q - shift) / unit is computed to get a tail of a generalized chi-square variable Q.
 
-    The computed tail of R is the lower one if `lower` is true, otherwise the upper one. `form` holds the parameters of
-    R, and its unit is twice the largest weight of R, if there is one.
+    The attribute `form` holds the parameters of R, and `unit` is its attribute: twice the largest weight of sign * Q,
+    if that has positive weights. The computed tail of R is the lower one if `lower` is true, otherwise the upper one.
+    The attribute `sign` is 1 or -1, and `shift` is the constant term of Q.
     """
 
     form: Form
@@ -162,7 +163,10 @@ class Law:
         return self._side(-1)
 
     def _side(self, sign: int) -> Side:
-        """Return the `Side`, which says how a tail is computed: the upper tail if `sign` is 1, the lower one if -1."""
+        """Return the `Side` that says how a tail of Q is computed: the upper tail if `sign` is 1, the lower one if -1.
+
+        Q is the variable whose parameters this object holds.
+        """
         negative, positive = self.signs[::sign]
         if positive:
             form = form_of(sign * self.weights if sign < 0 else self.weights, self.dof, self.nc, self.normal)
@@ -225,10 +229,10 @@ def distinct(values: Array) -> Array:
 
 
 def law_of(weights: ArrayLike, dof: ArrayLike, nc: ArrayLike, normal: ArrayLike = 0.0, shift: ArrayLike = 0.0) -> Law:
-    """Check the parameters of a generalized chi-square variable, and return them as a `Law`.
+    """Check the parameters of sum_j weights_j chi2(dof_j, nc_j) + `normal` * Z + `shift`, and return them as a `Law`.
 
-    They are those of sum_j weights_j chi2(dof_j, nc_j) + `normal` * Z + `shift`, where Z is standard normal. Raise a
-    ValueError if an argument is outside its range, or if there is neither a weight nor a normal variable.
+    Z is a standard normal variable. Raise a ValueError if an argument is outside its range, or if there is neither a
+    weight nor a normal variable.
     """
     law = Law(
         *parameters(weights, dof, nc, signed=True),

@@ -86,7 +86,7 @@ class rv:
         return f"rv({self.weights!r}, dof={self.dof!r}, nc={self.nc!r}, normal={self.normal!r}, shift={self.shift!r})"
 
     def sf(self, x: ArrayLike) -> Floats:
-        """Compute the upper tail P[Q > x], as `egm.gx2.sf` does.
+        """Compute the upper tail P[Q > x] of this distribution, as `egm.gx2.sf` does.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class rv:
         return np.exp(self.logsf(x))
 
     def logsf(self, x: ArrayLike) -> Floats:
-        """Compute the logarithm of the upper tail P[Q > x], as `egm.gx2.logsf` does.
+        """Compute the logarithm of the upper tail P[Q > x] of this distribution, as `egm.gx2.logsf` does.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class rv:
         return upper_tails(x, self._law)[..., 0][()]
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Compute the lower tail P[Q <= x], as `egm.gx2.cdf` does.
+        """Compute the lower tail P[Q <= x] of this distribution, as `egm.gx2.cdf` does.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class rv:
         return np.exp(self.logcdf(x))
 
     def logcdf(self, x: ArrayLike) -> Floats:
-        """Compute the logarithm of the lower tail P[Q <= x], as `egm.gx2.logcdf` does.
+        """Compute the logarithm of the lower tail P[Q <= x] of this distribution, as `egm.gx2.logcdf` does.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class rv:
         return lower_tails(x, self._law)[..., 0][()]
 
     def pdf(self, x: ArrayLike) -> Floats:
-        """Compute the density at x, as `egm.gx2.pdf` does.
+        """Compute the density of this distribution at x, as `egm.gx2.pdf` does.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class rv:
         return np.exp(self.logpdf(x))
 
     def logpdf(self, x: ArrayLike) -> Floats:
-        """Compute the logarithm of the density at x, as `egm.gx2.logpdf` does.
+        """Compute the logarithm of the density of this distribution at x, as `egm.gx2.logpdf` does.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class rv:
         return log_densities(x, self._law)
 
     def isf(self, p: ArrayLike) -> Floats:
-        """Compute the upper quantile, the x with P[Q > x] = p, as `egm.gx2.isf` does.
+        """Compute the upper quantile of this distribution, the x with P[Q > x] = p, as `egm.gx2.isf` does.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class rv:
         return upper_quantiles(p, self._law)
 
     def ppf(self, p: ArrayLike) -> Floats:
-        """Compute the lower quantile, the x with P[Q <= x] = p, as `egm.gx2.ppf` does.
+        """Compute the lower quantile of this distribution, the x with P[Q <= x] = p, as `egm.gx2.ppf` does.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class rv:
         return lower_quantiles(p, self._law)
 
     def mean(self) -> float:
-        """Compute the mean of Q.
+        """Compute the mean of this distribution.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class rv:
         return self._law.mean
 
     def var(self) -> float:
-        """Compute the variance of Q.
+        """Compute the variance of this distribution.
 
         Returns
         -------
@@ -226,7 +226,7 @@ class rv:
         return self._law.variance
 
     def std(self) -> float:
-        """Compute the standard deviation of Q.
+        """Compute the standard deviation of this distribution.
 
         Returns
         -------
@@ -239,7 +239,7 @@ class rv:
         return float(unit * np.sqrt(Law(law.weights / unit, law.dof, law.nc, law.normal / unit).variance))
 
     def stats(self, moments: str = "mv") -> tuple[float, ...]:
-        """Compute the mean, the variance, the skewness and the excess kurtosis of Q, or some of them.
+        """Compute the mean, the variance, the skewness and the excess kurtosis of this distribution, or some of them.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class rv:
         return tuple(known[letter]() for letter in moments)
 
     def median(self) -> float:
-        """Compute the median of Q.
+        """Compute the median of this distribution.
 
         Returns
         -------
@@ -279,12 +279,12 @@ class rv:
         return float(self.ppf(0.5))
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Compute the interval with equal tails in which Q lies with a given probability.
+        """Compute the interval with equal tails that has a given probability under this distribution.
 
         Parameters
         ----------
         confidence : float
-            Probability with which Q lies in the interval, strictly between 0 and 1.
+            Probability of the interval, strictly between 0 and 1.
 
         Returns
         -------
@@ -295,7 +295,7 @@ class rv:
         return float(self.ppf(rest)), float(self.isf(rest))
 
     def support(self) -> tuple[float, float]:
-        """Return the least and the largest value that Q can have.
+        """Return the least and the largest value that a variable of this distribution can have.
 
         Returns
         -------
@@ -305,12 +305,12 @@ class rv:
         return self._law.support
 
     def entropy(self) -> float:
-        """Compute the differential entropy, the mean of minus the log density, in nats.
+        """Compute the differential entropy of this distribution, the mean of minus the log density, in nats.
 
         Returns
         -------
         float
-            The entropy, for Q in the units of `weights`.
+            The entropy, for a variable in the units of `weights`.
 
         Raises
         ------
@@ -352,7 +352,7 @@ class rv:
         size: int | Sequence[int] | None = None,
         random_state: np.random.Generator | int | None = None,
     ) -> Floats:
-        """Draw random values of Q from its distribution.
+        """Draw random values from this distribution.
 
         Parameters
         ----------
@@ -480,8 +480,9 @@ def _integral(function: Callable[[float], float], start: float, stop: float) -> 
 def _near_pole(law: rv, sign: int) -> float:
     """Integrate minus the density times its logarithm over sign * x from 0 to 1, for a density with a pole at 0.
 
-    `law` has k < 2 degrees of freedom in total, and neither a normal term nor a constant. `sign` is 1 or -1. For |x|
-    below exp(`_POLE`), the density is proportional to |x|^(k/2 - 1), and its part of the integral has a closed form.
+    The result is a part of the entropy that `rv.entropy` computes. `law` has k < 2 degrees of freedom in total, and
+    neither a normal term nor a constant. `sign` is 1 or -1. For |x| below exp(`_POLE`), the density is proportional to
+    |x|^(k/2 - 1), and its part of the integral has a closed form.
     """
 
     def integrand(log_x: float) -> float:
@@ -495,7 +496,10 @@ def _near_pole(law: rv, sign: int) -> float:
 
 
 def _copy(values: Array) -> Array:
-    """Return a copy of the vector `values`, which takes the memory of one number if `values` was broadcast."""
+    """Return a copy of the vector `values`.
+
+    If `values` was broadcast from one number, the copy takes the memory of this number alone.
+    """
     own = distinct(values).copy()
     return own if own.size == values.size else np.ndarray(values.size, float, own, strides=(0,))
 
@@ -510,7 +514,7 @@ def _read_only(values: Array) -> Array:
 def _vector_of(d: int, **named: ArrayLike) -> Array:
     """Check that an argument is a finite number or a vector of `d` such numbers; return it as a vector of length `d`.
 
-    The argument is passed by keyword, and errors show its name.
+    The argument is passed by keyword, so that the message of an error can show its name.
     """
     ((name, _),) = named.items()
     array = finite(**named)

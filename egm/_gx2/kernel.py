@@ -64,8 +64,8 @@ DIED, GROWS, ROUGH = 0, 1, 2
 def place(theta: float, lower: bool) -> tuple[float, float, float]:
     """Return the point c where a contour crosses the real axis, 1 - c, and the derivative of log|c| by `theta`.
 
-    c is -exp(theta) if `lower` is true, and otherwise 1 / (1 + exp(-theta)). If `lower` is true, 0 stands for 1 - c,
-    which is not needed then; otherwise it is computed without cancellation.
+    c is -exp(theta) if `lower` is true, and otherwise 1 / (1 + exp(-theta)). If `lower` is true, the second result is
+    0, because 1 - c is not needed then. Otherwise 1 - c is computed without cancellation.
     """
     if lower:
         return -math.exp(theta), 0.0, 1.0
@@ -77,11 +77,14 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
-    The docstring of the module explains the arguments. For each r in `table`, 1 - r c and v = r c / (1 - r c) are
-    written into the first two rows of `at`. The results are (c, pace, gain, loss, convex, concave, third). pace is d
-    log|c| / d theta; third is c^3 K'''(c). gain is the sum of the terms of c K'(c), and convex that of the terms of c^2
-    K''(c), for the normal variable and the groups with v > 0; -loss and concave are these sums for the other groups. In
-    a cluster, all weights count as equal to its center.
+    c is the point where a contour crosses the real axis; the docstring of the module explains the arguments. For each
+    group of weights, with the number r in `table`, 1 - r c and v = r c / (1 - r c) are written into the first two rows
+    of `at`. In a cluster, all weights count as equal to its center.
+
+    The results are (c, pace, gain, loss, convex, concave, third). pace is the derivative of log|c| by theta, and third
+    is c^3 K'''(c). c K'(c) and c^2 K''(c) are sums with a term for the normal variable and one for each group. gain and
+    convex have the terms for the normal variable and for the groups with v > 0, and -loss and concave have all other
+    terms: c K'(c) is gain - loss, and c^2 K''(c) is convex + concave.
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -108,8 +111,9 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
     """Compute K(c) as if all weights of a cluster were equal to its center, and two numbers that bound rounding errors.
 
     K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`.
-    The first number is the sum of the absolute values of the terms of K(c), in which the normal term counts twice, plus
-    k min(|r c|, 1) for each group with k degrees of freedom. The second one is the root of the sum of k^2, but at most
+    The results are K(c) and these two numbers. The first of them is the sum of the absolute values of the terms of
+    K(c), in which the normal term counts twice, plus k min(|r c|, 1) for each group of weights with k degrees of
+    freedom, where r is the weight divided by the largest one. The second one is the root of the sum of k^2, but at most
     64: the rounding errors of a quadrature grow with it. `at` holds what `cross` has computed for the point `c`.
     """
     size = normal * c * (normal * c) if normal else 0.0
@@ -125,13 +129,13 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
 
 @compiled("(f8[:, ::1], f8, f8, f8[:, ::1])")
 def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, float]:
-    """Compute K(c) - K'(0) c as a sum over groups of nearly equal weights, and the sum of the absolute terms.
+    """Compute K(c) - K'(0) c as a sum over groups of weights, and the sum of the absolute values of its terms.
 
     K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`,
-    and K'(0) is the mean. The weights of a group are replaced by one number r in `table`. A group with k degrees of
-    freedom has the term (-log(1 - y) - y) k / 2 with y = r c, plus a term for its noncentrality. Near y = 0 the
-    logarithm and y would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with z = y / (2 - y), which
-    is the same function. `at` holds what `cross` has computed for the point `c`.
+    and K'(0) is the mean. The nearly equal weights of a group are replaced by one number r in `table`. A group with k
+    degrees of freedom has the term (-log(1 - y) - y) k / 2 with y = r c, plus a term for its noncentrality. Near y = 0
+    the logarithm and y would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with z = y / (2 - y),
+    which is the same function. `at` holds what `cross` has computed for the point `c`.
     """
     bend = size = normal * c * (normal * c) / 2 if normal else 0.0
     for j in range(table.shape[1]):
@@ -153,10 +157,10 @@ def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, fl
 def newton(u: float, value: float, slope: float, low: float, high: float) -> tuple[float, float, float]:
     """Take one step from `u` towards the zero of an increasing function; the zero lies between `low` and `high`.
 
-    `value` and `slope` are those of the function at `u`. The results are the next u, and the two ends of the new
-    bracket, which may be infinite; one of them is `u`. The next u is found by Newton's method or, if that leaves the
-    bracket or comes close to the other end, by bisection. If `slope` is too small, Newton's method alone could go to
-    and fro for ever.
+    `value` and `slope` are those of the function at `u`. The results are the next u, and the two ends of a new interval
+    that contains the zero; one end is `u`, and the other one may be infinite. The next u is found by Newton's method
+    or, if that leaves the interval or comes close to its other end, by bisection. If `slope` is too small, Newton's
+    method alone could oscillate for ever.
     """
     low, high = (u, high) if value < 0 else (low, u)
     step = -value / slope if slope > 0 else -math.copysign(1.0, value)
@@ -229,14 +233,15 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
 def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array) -> float:
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
 
-    The tail is the lower one if `lower` is true, and otherwise the upper one. If the theta of an upper tail is larger
-    than the constant `FAR`, the result is `FAR`. `at` is overwritten, as by `cross`.
+    theta gives the point c of the real axis through which the contour of the tail goes: c = -exp(theta) for the lower
+    tail, if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)) for the upper tail. If the theta of an upper tail
+    is larger than the constant `FAR`, the result is `FAR`. `at` is overwritten, as by `cross`.
 
-    The function `formula` computes this formula, an approximation in closed form, for the generalized chi-square
-    distribution whose parameters are in `table` and `normal`. The constant `TOP` is the largest logarithm of a tail
-    that it gives, unless there are few degrees of freedom. The difference `TOP` - log tail is nearly proportional to a
-    power of exp(theta). So log((`TOP` - log tail) / (`TOP` - `log_p`)) is nearly a straight line in theta. Newton's
-    method finds its zero.
+    The function `formula` computes the saddlepoint formula, an approximation in closed form, for the generalized
+    chi-square distribution whose parameters are in `table` and `normal`. The constant `TOP` is the largest logarithm of
+    a tail that the formula gives, unless there are few degrees of freedom. The difference `TOP` - log tail is nearly
+    proportional to a power of exp(theta). So log((`TOP` - log tail) / (`TOP` - `log_p`)) is nearly a straight line in
+    theta. Newton's method finds its zero.
     """
     variance = normal * normal
     for j in range(table.shape[1]):
@@ -259,14 +264,15 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 
 @compiled(inline="always")
 def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> None:
-    """Subtract k sum_j log(1 - q_j (a + i b)), j = `first` ... `last` - 1, from the results of `_growth` at all nodes.
+    """Subtract k sum_j log(1 - q_j (a + i b)), j = `first` ... `last` - 1, from the sums that `nodes` holds.
 
-    The groups j have equal degrees of freedom, and k is half of them. The q_j are in the last row of `at` and have the
-    same sign. `nodes` has the numbers a and b for each node c + a + i b of a contour that crosses the real axis at c,
-    and the results of `_growth`. The factors 1 - q_j (a + i b) are multiplied, so that only one logarithm is taken.
-    Each factor turns the product around zero by less than 180 degrees, always in the same direction. So the full turns
-    can be counted: each full turn crosses the negative axis once. The innermost loops are over the nodes, at constant
-    distances in one vector, and the compiler runs them for several nodes at a time.
+    This is a part of `_growth`. For each node c + a + i b of a contour that crosses the real axis at c, `nodes` has the
+    numbers a and b, and the sum that `_growth` has added up so far. The groups j of weights have equal degrees of
+    freedom, and k is half of them. The q_j are in the last row of `at` and have the same sign. The factors 1 - q_j (a +
+    i b) are multiplied, so that only one logarithm is taken. Each factor turns the product around zero by less than 180
+    degrees, always in the same direction. So the full turns can be counted: each full turn crosses the negative axis
+    once. The innermost loops are over the nodes, at constant distances in one vector, and the compiler runs them for
+    several nodes at a time.
     """
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
@@ -295,7 +301,7 @@ def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> No
 
 @compiled(inline="always")
 def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
-    """Find runs of groups for which `_growth` can take one logarithm of a product in place of many logarithms.
+    """Find runs of groups of weights for which `_growth` can take one logarithm of a product in place of many.
 
     The result is the number of nodes that `_growth` shall compute at a time: `_TOGETHER`, or 1 if there are no runs.
     `at` holds what `cross` has computed for the point c where the contour crosses the real axis, and its last row gets
@@ -318,11 +324,12 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
 
 @compiled(inline="always")
 def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int) -> None:
-    """Add the power series with the coefficients `series`, minus `beyond`, to the result of `_growth` at one node.
+    """Add the power series with the coefficients `series`, minus `beyond`, to the sum of `_growth` at one node.
 
-    `beyond` is the value of the series at the point c where the contour crosses the real axis. `node` is the index of
-    the node. `at` holds what `cross` and `_prepare` have computed for c, and `nodes` has the nodes and the results of
-    `_growth`. The loops are over real numbers, so that the compiler runs them for several clusters at a time.
+    The series is the part of the cumulant function that is due to the differences of the weights within clusters.
+    `beyond` is its value at the point c where the contour crosses the real axis. `node` is the index of the node. `at`
+    holds what `cross` and `_prepare` have computed for c, and `nodes` has the nodes and, for each, the sum that
+    `_growth` adds up. The loops are over real numbers, so that the compiler runs them for several clusters at a time.
     """
     size, total, total_imag = at.shape[1], 0.0, 0.0
     a, b = nodes[node], nodes[_B + node]
@@ -557,13 +564,14 @@ def _choose(n: int, k: int) -> float:
 
 @compiled()
 def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, most: int, terms: int) -> Array:
-    """Compute the coefficients of the power series in e that `contour.sums_of_inverses` evaluates.
+    """Compute sums over the nodes of a quadrature, the coefficients of power series in e, for each group of weights.
 
-    e is the relative distance of a weight from the center of its cluster. With I_i = 1 / (1 - r s_i) at the node s_i,
-    the coefficient of e^p for p < `terms` and k = 1 ... `most` is binomial(p + k - 1, p) Im sum_i mass_i I_i^k (I_i -
-    1)^p. The r of each group is in `table`. `at` holds what `cross` has computed for the point c where the contour
-    crosses the real axis. `shift` has s_i - c for each node, and `masses` has a row of the mass_i, the factors of the
-    nodes, for each integral. The result has the shape (`terms`, integrals, `most`, groups).
+    `contour.sums_of_inverses` evaluates these series. e is the relative distance of a weight from the center of its
+    cluster. With I_i = 1 / (1 - r s_i) at the node s_i, the coefficient of e^p for p < `terms` and k = 1 ... `most` is
+    binomial(p + k - 1, p) Im sum_i mass_i I_i^k (I_i - 1)^p. The r of each group is in `table`. `at` holds what `cross`
+    has computed for the point c where the contour crosses the real axis. `shift` has s_i - c for each node, and
+    `masses` has a row of the mass_i, the factors of the nodes, for each integral. The result has the shape (`terms`,
+    integrals, `most`, groups).
     """
     size, integrals = table.shape[1], masses.shape[0]
     result = np.zeros((terms, integrals, most, size))
@@ -612,9 +620,10 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 def _multiply(block: Array, place: int, to: int, less: float) -> None:
     """Multiply one complex number for each of `_BESIDE` groups by 1 / (1 - r s) - `less`, with the r of the group.
 
-    All numbers are in `block`, a vector that `sums_of_inverses` makes. The numbers 1 / (1 - r s) at one node s begin at
-    the index `_INVERSE`, the numbers to be multiplied at `place`, and the products at `to`. At each of these three
-    indices, the real parts for all groups come first, and then the imaginary parts. `less` is 0 or 1.
+    All numbers are in `block`, a vector that `sums_of_inverses` makes for the groups that it computes together. The
+    numbers 1 / (1 - r s) at one node s begin at the index `_INVERSE`, the numbers to be multiplied at `place`, and the
+    products at `to`. At each of these three indices, the real parts for all groups come first, and then the imaginary
+    parts. `less` is 0 or 1.
     """
     for j in range(_BESIDE):
         x, y = block[_INVERSE + j] - less, block[_INVERSE_IMAG + j]
@@ -711,12 +720,12 @@ def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> 
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
     """Gather weights in clusters; return the largest weight, and an array with a row for each cluster.
 
-    The vectors `dof` and `nc` have one entry, or one for each of the `weights`. A cluster has the weights whose number
-    r, the weight divided by the largest one, has the same sign, exponent and first four bits of the mantissa; for r >
-    1/2, the exponent and the bits are those of 1 - r. A row holds a key that orders the clusters by weight; the center
-    of the cluster; its smallest weight; its sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j
-    e_j^p for p = 1 ... `order`, where e_j is the relative distance of the weight from the center, and `order` is even.
-    If there would be more than `most` clusters, the array has no rows.
+    The vectors `dof` and `nc` have one entry, or one for each of the `weights`. Let r be a weight divided by the
+    largest one. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits of
+    the mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. A row of the array holds a key
+    that orders the clusters by weight; the center of the cluster; its smallest weight; its sums of `dof` and of `nc`;
+    and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ... `order`, where e_j is the relative distance of the
+    weight j from the center, and `order` is even. If there would be more than `most` clusters, the array has no rows.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.

@@ -227,7 +227,7 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
     """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
 
     `law` has the parameters of the generalized chi-square distribution. If there are many quantiles, they are
-    interpolated if that is possible.
+    interpolated; if that fails, or if there are few, each one is searched.
     """
     if logs.size > _FEW:
         try:
@@ -240,7 +240,7 @@ def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
 def _many(logs: Array, law: Law, lower: bool) -> Array:
     """Compute many quantiles by interpolation: those above the mean together, and then those below it.
 
-    `logs` has the log probabilities of the lower tail if `lower` is true, otherwise of the upper tail. `law` has the
+    `logs` has the log probabilities of the lower tail if `lower` is true, otherwise of the upper tail, and `law` the
     parameters of the generalized chi-square distribution. The result has the shape of `logs`.
     """
     flat = np.ravel(logs)
@@ -364,12 +364,13 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
 
 
 def _near_end(side: Side, log_p: float) -> float:
-    """Return the quantile at which a lower tail has the logarithm `log_p`, if `search` has returned 0 for it.
+    """Return the quantile for the log probability `log_p` if it is next to the end of the support.
 
-    `side` holds the parameters of the variable. The tail is proportional to y^(k/2), where y is the quantile divided by
-    the unit of its `Form` (twice the largest weight), and k is the sum of the degrees of freedom. The result is the end
-    of the support if the exact quantile would underflow, or if some weights are so small that the tail may not be such
-    a power (see `is_power`).
+    There the function `search` returns 0. `side` holds the parameters of the variable, and says which tail is computed.
+    The tail is proportional to y^(k/2), where y is the distance of the quantile from the end of the support divided by
+    the unit of the `Form` of `side` (twice the largest weight), and k is the sum of the degrees of freedom. The result
+    is the end of the support if the exact quantile would underflow, or if some weights are so small that the tail may
+    not be such a power (see `is_power`).
     """
     form = side.form
     if not is_power(form):
@@ -381,18 +382,18 @@ def _near_end(side: Side, log_p: float) -> float:
 def _beyond(form: Form, log_p: float) -> float:
     """Return log(`TINY` / y) for the quantile y at which the lower tail has the logarithm `log_p`.
 
-    `TINY` is a small constant. The tail is taken to be proportional to y^(k/2), where k is the sum of the degrees of
-    freedom. y is divided by the unit of `form` (twice the largest weight), which holds the parameters of the
-    distribution.
+    `TINY` is a small constant, and y is below it if the result is positive. The tail is taken to be proportional to
+    y^(k/2), where k is the sum of the degrees of freedom. `form` holds the parameters of the distribution, and y is
+    divided by its unit (twice the largest weight).
     """
     return (log_tail_at(saddle(form, TINY, True), TINY)[0] - log_p) * 2 / float(form.k.sum())
 
 
 def _above_mean(law: Law, log_upper: float) -> bool:
-    """Return whether the x with P[Q > x] = exp(log_upper) lies above the mean of the variable Q.
+    """Return whether the x with P[Q > x] = exp(`log_upper`) lies above the mean of the variable Q.
 
-    `law` holds the parameters of Q, a generalized chi-square variable. For positive weights without noncentralities,
-    whose degrees of freedom are 1 or more, P[Q > mean] is between 0.317 and 1/2. Then P[Q > mean] need not be computed
+    `law` holds the parameters of Q, a generalized chi-square variable. If all weights are positive, all noncentralities
+    0 and all degrees of freedom 1 or more, P[Q > mean] is between 0.317 and 1/2. Then P[Q > mean] need not be computed
     unless exp(log_upper) is near this range.
     """
     central = (
@@ -406,13 +407,13 @@ def _above_mean(law: Law, log_upper: float) -> bool:
 def _log_upper_at_mean(law: Law) -> float:
     """Return an estimate of the logarithm of P[Q > mean of Q], at most -0.001 unless all weights are negative.
 
-    `law` holds the parameters of Q, a generalized chi-square variable. The search for a quantile compares the logarithm
-    of its upper tail with this result. If it is larger, the lower tail is used, because a tail that is close to 1 makes
-    the search inaccurate. If all weights are negative, the result is log(1 - p) with the tail p of -Q, so that the
-    quantiles of Q and of -Q are found by the same search. The tail is computed by the saddlepoint formula. With less
-    than one degree of freedom this formula may be wrong by a factor of two, so a contour integral is computed. If the
-    weights have both signs, this takes too long at points near the constant term of Q. So if the mean is nearer to this
-    term than `_BESIDE`, the tail is computed at a point at the distance `_BESIDE`.
+    `law` holds the parameters of Q, a generalized chi-square variable. The search for a quantile x uses the lower tail
+    if log P[Q > x] is larger than this result, because a tail that is close to 1 makes the search inaccurate. If all
+    weights are negative, the result is log(1 - p) with the tail p of -Q, so that the quantiles of Q and of -Q are found
+    by the same search. The tail is computed by the saddlepoint formula. With less than one degree of freedom this
+    formula may be wrong by a factor of two, so a contour integral is computed. If the weights have both signs, this
+    integral takes too long at points near the constant term of Q. So if the mean is nearer to this term than `_BESIDE`,
+    the tail is computed at a point at the distance `_BESIDE`.
     """
     side = law.lower if law.signs == (True, False) else law.upper
     few, y = side.form.k.sum() < 1, side.form.mean

@@ -82,8 +82,8 @@ def sf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
 
     See Also
     --------
@@ -182,8 +182,8 @@ def logsf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
 
     See Also
     --------
@@ -261,8 +261,8 @@ def cdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
 
     See Also
     --------
@@ -344,8 +344,8 @@ def logcdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
 
     See Also
     --------
@@ -400,8 +400,8 @@ def pdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
@@ -458,8 +458,8 @@ def logpdf(
         If an entry of `x` is NaN, or if another argument is outside its range.
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
-        negative weight has less than 4e-6 of them, or `x` is near `shift` and `dof` sums to less than 0.25 (for weights
-        of one sign, to less than 0.005).
+        negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
+        (for weights of one sign, to less than 0.005).
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
@@ -509,7 +509,10 @@ def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
 
 
 def tail_on(side: Side, x: Real) -> Estimate:
-    """Compute the logarithm of a tail at `x`, and its estimated error; `side` says which tail of which variable."""
+    """Compute the logarithm of a tail at `x`, and its estimated error.
+
+    `side` holds the parameters of the variable, and says whether the tail is the upper or the lower one.
+    """
     y, beyond = _from_end(side, x)
     if side.lower and y < -_END * side.form.normal:
         return -np.inf, 0.0
@@ -521,9 +524,10 @@ def tail_on(side: Side, x: Real) -> Estimate:
 def _from_end(side: Side, x: Real) -> tuple[Real, float]:
     """Return the point at which a tail is computed in place of the point `x`, and a number to correct the tail.
 
-    `side` says which tail is meant. The result is (y, 0) with y = ``side.scaled(x)`` or, for a lower tail with y <
-    `TINY` that is proportional to y^(k/2), the pair (`TINY`, log(y / `TINY`)). Here k is the sum of the degrees of
-    freedom. The caller computes this tail at `TINY`, and adds k/2 times the second number to its logarithm.
+    A lower tail that is proportional to y^(k/2) for y < `TINY` need not be computed there. `side` says which tail is
+    meant, y is ``side.scaled(x)``, and k is the sum of the degrees of freedom. For such a tail and y < `TINY`, the
+    result is the pair (`TINY`, log(y / `TINY`)): the caller computes the tail at `TINY`, and adds k/2 times the second
+    number to its logarithm. In all other cases the result is (y, 0).
     """
     y, form = side.scaled(x), side.form
     if not side.lower or y >= TINY or form.normal or not is_power(form):
@@ -532,11 +536,11 @@ def _from_end(side: Side, x: Real) -> tuple[Real, float]:
 
 
 def is_power(form: Form) -> bool:
-    """Return whether the lower tail at y < `TINY` is proportional to y^(k/2), for positive weights and no normal term.
+    """Return whether the lower tail at every y < `TINY`, a small constant, is proportional to y^(k/2).
 
-    k is the sum of the degrees of freedom. The result is True if every weight is at least 1e20 * `TINY` times the
-    largest one. `form` holds the parameters of the distribution, and y is a value of its variable, divided by the unit
-    of `form` (twice the largest weight). `TINY` is a small constant.
+    `form` holds the parameters of the distribution, with positive weights and without a normal term; y is a value of
+    its variable, divided by the unit of `form` (twice the largest weight), and k is the sum of the degrees of freedom.
+    The result is True if every weight is at least 1e20 * `TINY` times the largest one.
     """
     return bool(form.r.min() >= 1e20 * TINY)
 

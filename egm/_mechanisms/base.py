@@ -158,7 +158,7 @@ def l2_until(delta: float, size: int) -> float:
 def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Array:
     """Draw noise of the law `law` from the NumPy Generator `rng`, with the standard deviations in the array `std`.
 
-    `law` is "gaussian" or "l2", whose density falls exponentially with the norm.
+    `law` is "gaussian" or "l2". The density of l2 noise falls exponentially with the norm.
     """
     if law == "gaussian":
         return samplers.simulated_gaussian(std, rng)
@@ -168,7 +168,7 @@ def simulated_noise(law: NoiseLaw, std: Array, rng: np.random.Generator) -> Arra
 def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
     """Draw `size` integers of noise from random bits of the operating system, each with the standard deviation `std`.
 
-    `law` is "gaussian" or "l2", whose density falls exponentially with the norm.
+    `law` is "gaussian" or "l2". The density of l2 noise falls exponentially with the norm.
     """
     if law == "gaussian":
         return samplers.secure_gaussian(std, size)
@@ -178,18 +178,18 @@ def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
 def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> Release:
     """Return the simulated release of `value`: the value plus noise from the NumPy Generator `rng`.
 
-    `law` is the law of the noise, "gaussian" or "l2" (with a density that falls exponentially with the norm), and `std`
-    has the standard deviations, in the shape of the value.
+    `law` is the law of the noise: "gaussian" or "l2", whose density falls exponentially with the norm. `std` has the
+    standard deviations, in the shape of the value.
     """
     return Release(value + simulated_noise(law, std, rng), std, simulated=True, noise_law=law)
 
 
 def room(law: NoiseLaw, noise: float) -> float:
-    """Return the standard deviation of normal noise that needs as many bits in integers as noise of the law `law`.
+    """Return the standard deviation of normal noise for which integers must have as many bits as for the noise `law`.
 
-    `noise` is the standard deviation of each coordinate, in any unit, and also the result for Gaussian noise. For l2
-    noise the result is 16 times `noise`, because l2 noise is normal noise with a random standard deviation, which can
-    be much larger than `noise`.
+    `noise` is the standard deviation of each coordinate of the noise, in any unit, and also the result for Gaussian
+    noise. For l2 noise the result is 16 times `noise`: l2 noise is normal noise with a random standard deviation, which
+    can be much larger than `noise`.
     """
     return noise if law == "gaussian" else 16 * noise
 

@@ -139,17 +139,19 @@ class GaussianDataMechanism(Mechanism):
         forecast ``error().total`` is least, but no clip norm below a thousandth of a row's typical
         norm. If `scaling` is also "optimal", scaling and clip norm are chosen together.
     scaling : {"expected_norm", "optimal", "none"} or array_like or mapping, shape (d,)
-        How the multipliers `b` are chosen: by Lemma 4.1 of the report (the default,
-        `egm.scaling.expected_norm`), for least noise (`egm.scaling.optimal`), all ones, or given as
+        Multipliers `b` of the coordinates: "expected_norm" takes those of Lemma 4.1 of the report
+        (`egm.scaling.expected_norm`), "optimal" those with the least noise
+        (`egm.scaling.optimal`), and "none" takes 1 for all coordinates. They can also be given as
         numbers from 1e-100 to 1e100.
     neighbors : {"replace_one", "add_remove"}, default "replace_one"
-        Pairs of data sets that a release must not tell apart: one row is replaced, and `n` is
-        public; or one row is added or removed, and the number of rows is private.
+        Pairs of data sets that a release must not tell apart. With "replace_one" one row is
+        replaced by another, and `n` is public. With "add_remove" one row is added or removed, and
+        the number of rows is private.
     center_std : float or array_like or mapping, shape (d,), optional
         Distance by which `center` may differ from the mean in each coordinate, in the units of the
         data, >= 0. By default half of `sigma`.
     sigma_factor : float, default 1.25
-        Factor by which `sigma` may be too large or too small, from 1 to 10.
+        Factor by which the entries of `sigma` may be too large or too small, from 1 to 10.
     columns : sequence of hashable, shape (d,), optional
         Names of the columns, in the order of `sigma`. By default these are the names in `sigma`, if
         that is a mapping or a Series with an index of names.
@@ -160,9 +162,10 @@ class GaussianDataMechanism(Mechanism):
         Law of the noise. The density of l2 noise falls exponentially with the norm. l2 noise has a
         smaller error than Gaussian noise unless delta is above about a hundredth of epsilon; the gain
         is largest for few coordinates. "best" takes the one of these two laws that has the smaller
-        error, or Gaussian noise if rounding the scale of l2 noise would cost a quarter of delta or
-        more. With few coordinates, rounding costs so much if epsilon is above about 18 for
-        delta = 1e-6, or above about 4 for delta = 1e-12.
+        error. But secure l2 noise has a random scale, which is rounded, and this costs a part of
+        delta. If it costs a quarter of delta or more, "best" takes Gaussian noise. With few
+        coordinates this happens if epsilon is above about 18 for delta = 1e-6, or above about 4 for
+        delta = 1e-12.
     basis : array_like or str or `egm.bases.Basis` or linear operator, shape (d, d), optional
         Public orthonormal basis for correlated columns: an orthogonal matrix whose rows are the
         vectors of the basis; the name of a transform, such as "dct", "haar" or, for images of 8
@@ -171,18 +174,19 @@ class GaussianDataMechanism(Mechanism):
         in the coordinates along these vectors, and the noise has independent coordinates there. By
         default the coordinates are the columns.
     missing : {"error", "center", "drop_row"}, default "error"
-        What becomes of a missing value (NaN or null): it is an error; it counts as the entry of
-        `center`; or its row is left out. "drop_row" makes the number of rows private, so that a
-        noisy one is released with the sum. The intervals of a release do not cover the error that
-        missing values cause. An infinite value is always an error, also in a row that is left out.
+        What becomes of a missing value (NaN or null). With "error" it raises an error, with
+        "center" it counts as the entry of `center`, and with "drop_row" its row is left out. Then
+        the number of rows is private, and a noisy number of rows is released with the sum. The
+        intervals of a release do not cover the error that missing values cause. An infinite value
+        always raises an error, also in a row that is left out.
     per_person : {"sum", "mean"} or int, optional
-        What becomes of the rows of one person, if a person may have several rows: they are added
-        up; they are averaged; or the first k of them are kept. Then `sigma` and `center` are those
-        of the sums, of the means, or of the rows that are kept, and `n` is the number of persons
-        or, for k rows, a guess of the number of rows that are kept. A missing value is left out of a
-        sum or a mean, unless `missing` is "error". By default each row is a person. The order of a
-        person's rows affects the result, and must not depend on other persons: if a table is
-        sorted, then by a stable method.
+        What becomes of the rows of one person, if a person may have several rows: "sum" adds them
+        up, "mean" averages them, and a number k keeps the first k of them. Then `sigma` and
+        `center` are those of the sums, of the means, or of the rows that are kept, and `n` is the
+        number of persons or, for a number k, a guess of the number of rows that are kept. A missing
+        value is left out of a sum or a mean, unless `missing` is "error". By default each row is the
+        only row of a person. The order of a person's rows affects the result, and must not depend on
+        other persons: if a table is sorted, then by a stable method.
 
     Attributes
     ----------

@@ -47,9 +47,10 @@ class EllipticalGaussianMechanism(Mechanism):
         Law of the noise. The density of l2 noise falls exponentially with the norm. l2 noise has a
         smaller error than Gaussian noise unless delta is above about a hundredth of epsilon; the gain
         is largest for few coordinates. "best" takes the one of these two laws that has the smaller
-        error, or Gaussian noise if rounding the scale of l2 noise would cost a quarter of delta or
-        more. With few coordinates, rounding costs so much if epsilon is above about 18 for
-        delta = 1e-6, or above about 4 for delta = 1e-12.
+        error. But secure l2 noise has a random scale, which is rounded, and this costs a part of
+        delta. If it costs a quarter of delta or more, "best" takes Gaussian noise. With few
+        coordinates this happens if epsilon is above about 18 for delta = 1e-6, or above about 4 for
+        delta = 1e-12.
 
     Attributes
     ----------

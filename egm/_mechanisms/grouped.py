@@ -332,7 +332,7 @@ class GroupedDataMechanism(Mechanism):
         ------
         ValueError
             If rounding to integers would cost half of `delta` or more, or if the standard deviation of
-            the noise is more than 2**36 times the clip norm.
+            the noise is more than 2**36 times the clip norm, or 2**32 times for l2 noise.
 
         Examples
         --------

@@ -98,9 +98,9 @@ class Joint:
         """Return the integer by which the number of shortened rows is multiplied, and the sensitivity of the release.
 
         Rows are integer vectors of norm at most `radius`, and the number of all rows is multiplied by the integer
-        `weight`. The first result is an eighth of the sensitivity of the sum and of this product, rounded up, or 0 if
-        the number of shortened rows is not released. `rounded` is the number of entries of the sum that are rounded
-        once more after a rotation along a basis, which can increase the change of each of these entries by one.
+        `weight`. The first result is an eighth of the sensitivity of the sum of rows and this product together, rounded
+        up, or 0 if the number of shortened rows is not released. `rounded` is the number of entries of the sum that are
+        rounded once more after a rotation along a basis, which can increase the change of each of these entries by one.
         """
         joint = radius**2 + weight**2
         square = joint

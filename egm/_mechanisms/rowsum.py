@@ -138,11 +138,11 @@ class RowSum(ABC):
         -----
         An interval allows for the noise, and for the mean and the variation of what clipping takes
         from the rows. It assumes that the guesses of center and standard deviations are no worse
-        than was declared to the mechanism. The interval for the population also allows for the
-        variation of the rows. If a person may have k rows, these are taken to be equal, which is
-        the worst case. If the number of rows is private, the interval of a mean is that of Fieller
-        (1954), which keeps its confidence for small numbers of rows, too: if the number of rows may
-        be zero, the interval is unbounded.
+        than was declared to the mechanism (by `center_std` and `sigma_factor`). The interval for the
+        population also allows for the variation of the rows. If a person may have k rows, these are
+        taken to be equal, which is the worst case. If the number of rows is private, the interval of
+        a mean is that of Fieller (1954), which keeps its confidence for small numbers of rows, too:
+        if the number of rows may be zero, the interval is unbounded.
 
         A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping takes
         more from the rows than the interval allows for. If the law of the rows is skewed, the sum of

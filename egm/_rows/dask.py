@@ -130,7 +130,10 @@ def _added(cells: NDArray[Any]) -> NDArray[Any]:
 
 
 def _cell(result: Sum) -> NDArray[Any]:
-    """Return an array of shape (1, 1) whose only entry is the object `result`, because dask joins arrays only."""
+    """Return an array of shape (1, 1) whose only entry is the object `result`.
+
+    dask can join the results of several tasks only if they are arrays.
+    """
     cell = np.empty((1, 1), object)
     cell[0, 0] = result
     return cell

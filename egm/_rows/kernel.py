@@ -28,9 +28,10 @@ FAR = 1e290  # size to which larger entries of a row are cut, so that its rotati
 
 @compiled(inline="always")
 def _load_ahead(X: NDArray[Any], i: int) -> None:
-    """Make the processor load entries of `X` before they are needed: those `_AHEAD` entries after the ones of row `i`.
+    """Make the processor load entries of `X` before they are needed, while the row with the index `i` is computed.
 
-    `X` is a matrix in C order. If rows have more than `_MOST` entries, nothing is loaded early.
+    `X` is a matrix in C order. The loaded entries follow those of row `i` at a distance of `_AHEAD` entries. If rows
+    have more than `_MOST` entries, nothing is loaded early.
     """
     if X.shape[1] <= _MOST:
         for j in range(i * X.shape[1] + _AHEAD, (i + 1) * X.shape[1] + _AHEAD, _LINE):
@@ -83,7 +84,8 @@ def _careful_norm(y: Array) -> float:
 def _surely_short(clip_norm: float) -> float:
     """Return a bound: a row whose squared norm is at most this bound is surely not longer than `clip_norm`.
 
-    This holds for computed squared norms of at least 1e-280; smaller ones may have lost digits by underflow.
+    The bound is slightly below the square of `clip_norm`, because computed squared norms have rounding errors. It holds
+    for squared norms of at least 1e-280; smaller ones may have lost digits by underflow.
     """
     return min(clip_norm * clip_norm * (1 - 2.0**-50), _ROUGH[1])
 
@@ -110,9 +112,10 @@ def _first_nan(y: Array) -> int:
 def _rough(row: Array, y: Array) -> tuple[int, float]:
     """Return two numbers: the index of the first entry of `row` that is not finite, or -1, and the norm of `y`.
 
-    `y` is the row after centering and scaling. The function is for a `y` whose squares overflow or underflow. If all
-    entries of `row` are finite, but `y` has NaN because another thread has changed the row meanwhile, the first number
-    is the index of this NaN. If the first number is not -1, the second one is 0.
+    `y` is the row after centering and scaling. The function is for a `y` whose squares overflow or underflow, and whose
+    norm is therefore computed with more care. If all entries of `row` are finite, but `y` has NaN because another
+    thread has changed the row meanwhile, the first number is the index of this NaN. If the first number is not -1, the
+    second one is 0.
     """
     place = _first_not_finite(row)
     if place < 0:
@@ -347,10 +350,10 @@ def _rotated(z: Array, y: Array, entries: Array, plan: NDArray[np.int64], width:
 
 @compiled()
 def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
-    """Compute two weighted sums of the same `m` vectors, and write them into `y`, one after the other.
+    """Compute two weighted sums of the same `m` vectors, and write both results into `y`, one after the other.
 
     The vectors, of `run` entries each, follow each other in `z` from the index `base`. `weights` has the m weights of
-    the first sum, and then those of the second. The sums begin `place` entries after the index `base` of `y`.
+    the first sum, and then those of the second. The results begin at the index `base` + `place` of `y`.
     """
     first, second = y[base + place : base + place + run], y[base + place + run : base + place + 2 * run]
     first[:] = 0.0
@@ -376,10 +379,10 @@ def _two_sums(z: Array, y: Array, weights: Array, base: int, place: int, m: int,
 
 @compiled()
 def _one_sum(z: Array, y: Array, weights: Array, base: int, place: int, m: int, run: int) -> None:
-    """Compute the sum of `m` vectors with the m weights `weights`, and write it into `y`.
+    """Compute the sum of `m` vectors with the m weights `weights`, and write the result into `y`.
 
-    The vectors, of `run` entries each, follow each other in `z` from the index `base`. The sum begins `place` entries
-    after the index `base` of `y`. If `_rotated` needs an odd number of sums, this function computes the last one.
+    The vectors, of `run` entries each, follow each other in `z` from the index `base`. The result begins at the index
+    `base` + `place` of `y`. If `_rotated` needs an odd number of sums, this function computes the last one.
     """
     out = y[base + place : base + place + run]
     out[:] = 0.0

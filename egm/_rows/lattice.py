@@ -124,30 +124,32 @@ class Lattice:
     def rows(self, X: ArrayLike, center: ArrayLike = 0.0, scaling: ArrayLike = 1.0) -> NDArray[np.int64]:
         """Return the vector of integers to which each row x of `X` is clipped and rounded, an int64 array (m, d).
 
-        The row is first replaced by (x - center) * scaling. The integers count multiples of the step of this lattice.
+        The row is first replaced by (x - center) * scaling. The integer 1 stands for the length `unit`, an attribute.
         """
         return np.array([self.sum(row[None], center, scaling) for row in np.asarray(X)], dtype=np.int64)
 
     def sum(
         self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0, basis: BasisLike | None = None
     ) -> Whole:
-        """Return the exact sum of the integer vectors of the clipped rows (x - center) * scaling for all rows x of `X`.
+        """Clip every row of `X`, round it to a vector of integers, and return the exact sum of these vectors.
 
-        X has the shape (m, d), numbers of any real type and size, and any memory order. `center` and `scaling` are
-        numbers or vectors of d entries. With a `basis`, the coordinates of x - center along its vectors are scaled; if
-        the attribute `unrotated` is not None, the result must then be passed to the method `rotated`. The result, shape
-        (d,), holds Python integers. On processors of one kind a row always gives the same integers, whatever rows it is
-        added with. Raise ValueError for an entry of X that is not finite.
+        X has the shape (m, d), numbers of any real type and size, and any memory order. A row x is first replaced by (x
+        - center) * scaling, where `center` and `scaling` are numbers or vectors of d entries. With a `basis`, the
+        coordinates of x - center along its vectors are scaled; if the attribute `unrotated` is not None, the result
+        must then be passed to the method `rotated`. The result, shape (d,), holds Python integers. On processors of one
+        kind a row always gives the same integers, whatever rows it is added with. Raise ValueError for an entry of X
+        that is not finite.
         """
         return self.sum_and_clipped(X, center, scaling, basis)[0]
 
     def sum_and_clipped(
         self, X: NDArray[Any], center: ArrayLike = 0.0, scaling: ArrayLike = 1.0, basis: BasisLike | None = None
     ) -> tuple[Whole, int]:
-        """Return the exact sum of the integer vectors of the clipped rows of `X`, and how many rows were shortened.
+        """Return the exact sum of the clipped and rounded rows of `X`, and how many rows were shortened.
 
-        Whether a row counts as shortened does not depend on the other rows. `center`, `scaling` and `basis` say, as for
-        the method `sum`, how a row is centered and scaled before it is clipped.
+        As for the method `sum`, each row is rounded to a vector of integers, and `center`, `scaling` and `basis` say
+        how the row is centered and scaled before it is clipped. Whether a row counts as shortened does not depend on
+        the other rows.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         add = self._adder(center, scaling, basis)
@@ -166,11 +168,11 @@ class Lattice:
         scaling: ArrayLike = 1.0,
         basis: BasisLike | None = None,
     ) -> tuple[Whole, NDArray[np.int64]]:
-        """Return the exact sum of the integer vectors of the clipped rows of each group, and the number of its rows.
+        """Return for each group the exact sum of its clipped and rounded rows, and the number of its rows.
 
         `codes` has the group of each row of `X`, from 0 to `groups` - 1, or -1 for a row that is left out. The sums
-        have the shape (groups, d). `center`, `scaling` and `basis` say, as for the method `sum`, how a row is centered
-        and scaled before it is clipped.
+        have the shape (groups, d). As for the method `sum`, each row is rounded to a vector of integers, and `center`,
+        `scaling` and `basis` say how the row is centered and scaled before it is clipped.
         """
         center, scaling = (np.ascontiguousarray(np.broadcast_to(v, X.shape[1]), dtype=float) for v in (center, scaling))
         if basis is None:
@@ -191,7 +193,7 @@ class Lattice:
 
     @property
     def _most(self) -> int:
-        """Return a number of rows whose vectors of integers surely have a sum that fits into 64-bit integers."""
+        """Return a number of rows for which a sum of clipped and rounded rows surely fits into 64-bit integers."""
         return self.unrotated.most if self.unrotated else _MOST
 
     def _adder(self, center: Array, scaling: Array, basis: BasisLike | None) -> Callable[..., int]:
@@ -229,11 +231,11 @@ class Lattice:
         return add
 
     def _part(self, X: NDArray[Any], part: range, add: Callable[..., int], as_it_is: bool) -> NDArray[np.int64]:
-        """Sum the integer vectors of those rows of `X` whose indices are in `part`; count how many of them are clipped.
+        """Clip and round those rows of `X` whose indices are in `part`; return their sum and how many were shortened.
 
         `add` is a result of `_adder`. If `as_it_is` is true, `add` gets the rows as they are; otherwise the rows are
-        first converted to doubles in C order. The result, shape (d + 1,), is the sum and then the number of clipped
-        rows.
+        first converted to doubles in C order. The result, shape (d + 1,), holds 64-bit integers: the sum and then the
+        number of shortened rows.
         """
         joint = np.zeros(X.shape[1] + 1, dtype=np.int64)
         total, clipped = joint[:-1], joint[-1:]
@@ -252,11 +254,11 @@ class Lattice:
 def _group_part(
     X: NDArray[Any], codes: NDArray[Any], groups: int, part: range, add: Callable[..., int]
 ) -> NDArray[np.int64]:
-    """Add up, for each group, the integer vectors of those rows of `X` whose indices are in `part`; count these rows.
+    """Clip and round those rows of `X` whose indices are in `part`; return sum and number of the rows of each group.
 
-    `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that is left out.
-    ``add(rows, codes, total)`` adds rows as `egm._rows.kernel.add_grouped` does. The result has the shape (groups, d +
-    1), with the numbers of rows in the last column.
+    `codes` has the group of each row, from 0 to `groups` - 1, or -1 for a row that is left out. ``add(rows, codes,
+    total)`` adds rows as `egm._rows.kernel.add_grouped` does. The result has the shape (groups, d + 1), with the
+    numbers of rows in the last column.
     """
     total = np.zeros((groups, X.shape[1] + 1), dtype=np.int64)
     step = max(1, _GROUPED // X.shape[1])
@@ -272,11 +274,11 @@ def _group_part(
 
 
 def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add: Callable[..., int]) -> int:
-    """Add each row of `block` to the row of `total` for its group: sort rows by group, and call `add` for each group.
+    """Add each row of `block` to the row of `total` for its group, by a function `add` that knows no groups.
 
-    `codes` has the group of each row, or -1 for a row that is left out. The last column of `total` counts rows. `add`
-    is a result of `Lattice._adder`. The result is -1, or the index, in the flattened `block`, of an entry that is not
-    finite.
+    The rows are sorted by group, and `add`, a result of `Lattice._adder`, is called for each group. `codes` has the
+    group of each row, or -1 for a row that is left out. The last column of `total` counts rows. The result is -1, or
+    the index, in the flattened `block`, of an entry that is not finite.
     """
     order, clipped = np.argsort(codes, kind="stable"), np.zeros(1, dtype=np.int64)  # rows of no group stand first
     rows, ends = block[order], np.searchsorted(codes[order], np.arange(len(total) + 1))
@@ -318,7 +320,7 @@ def _exact_sum(totals: list[NDArray[np.int64]], shape: tuple[int, ...]) -> Whole
 def fineness(noise: float) -> int:
     """Return the k for which values and noise are rounded to multiples of about 2**-k times the sensitivity.
 
-    64-bit integers must have room for normal noise with the standard deviation `noise` times the sensitivity. So k is
+    64-bit integers must have room for normal noise whose standard deviation is `noise` times the sensitivity. So k is
     40, or less if the noise is large. Raise ValueError if k would be below 20.
     """
     bits = min(_FINEST, _HIGHEST - math.ceil(math.log2(max(noise, 1.0))))

@@ -83,12 +83,12 @@ class Unrotated:
 
     @property
     def _spare(self) -> int:
-        """Return an s such that the sum of 2**s rows, rounded to integers, surely fits into 64-bit integers."""
+        """Return an s such that a sum of 2**s clipped and rounded rows surely fits into 64-bit integers."""
         return 62 - self.bits - math.ceil(-math.log2(np.min(self.relative)))
 
     @property
     def most(self) -> int:
-        """Return a number of rows whose vectors of integers surely have a sum that fits into 64-bit integers."""
+        """Return a number of rows for which a sum of clipped and rounded rows surely fits into 64-bit integers."""
         return 1 << min(self._spare, 20)
 
     @property

@@ -110,8 +110,8 @@ def _less_noise(factor: float) -> list[Patch]:
 def _narrow_secure_l2(scale: float, size: int) -> list[int]:
     """Return a list of `size` integers with l2 noise of the scale `scale` whose random variance is too small: a bug.
 
-    The variance is a gamma variable, whose shape here is `size` / 2 instead of (`size` + 1) / 2. This function takes
-    the place of `egm.samplers.secure_l2`.
+    The variance is a gamma variable, whose shape here is `size` / 2 instead of (`size` + 1) / 2. This function replaces
+    `egm.samplers.secure_l2`.
     """
     return samplers.secure_gaussian(scale * np.sqrt(2 * _random_bits.half_gamma(size, 1)[0]), size)
 
@@ -119,8 +119,8 @@ def _narrow_secure_l2(scale: float, size: int) -> list[int]:
 def _narrow_simulated_l2(scale: Array, rng: Rng) -> Array:
     """Return an array of l2 noise of the scales `scale` from `rng`, with a random variance that is too small: a bug.
 
-    The variance is a gamma variable, whose shape for m scales is here m / 2 instead of (m + 1) / 2. This function takes
-    the place of `egm.samplers.simulated_l2`.
+    The variance is a gamma variable, whose shape for m scales is here m / 2 instead of (m + 1) / 2. This function
+    replaces `egm.samplers.simulated_l2`.
     """
     drawn: Array = np.sqrt(2 * rng.gamma(np.size(scale) / 2)) * rng.normal(0.0, scale)
     return drawn
@@ -139,7 +139,7 @@ def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: A
     """Call the function `right` on each block of `source` by itself, and yield its results: a bug.
 
     `source` yields blocks of rows, sorted by person. So rows of one person in two blocks are not put together. `right`
-    is `egm._rows.people.gathered`, whose place this function takes; further arguments, `given`, are passed on to it.
+    is `egm._rows.people.gathered`, which this function replaces; further arguments, `given`, are passed on to `right`.
     """
     for block in source:
         yield from right([block], *given)
@@ -148,8 +148,8 @@ def _alone(right: Callable[..., Iterator[Any]], source: Iterator[Any], *given: A
 def _unlimited(right: Callable[..., Any], number: Any, groups: Any, most: int | None) -> Any:
     """Call the function `right` without its limit on the number of groups of a person, and return its result: a bug.
 
-    `right` is `egm._rows.people._pairs`, whose place this function takes. For each row, `number` has the number of
-    its person and `groups` the number of its group; `most` is the limit, which is ignored.
+    `right` is `egm._rows.people._pairs`, which this function replaces. For each row, `number` has the number of its
+    person and `groups` the number of its group; `most` is the limit, which is ignored.
     """
     return right(number, groups, None)
 
