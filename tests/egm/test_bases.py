@@ -189,10 +189,11 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_rounding_the_sum_is_charged(neighbors, grouped):
-    """If a sum is rounded after a change of basis, its noise is larger, as rounding adds r to the sensitivity s.
+    """If the sum is rounded after a change of basis, a release has more noise, since rounding adds to the sensitivity.
 
-    The noise is (s + r) / s times the noise for s. Here r is sqrt(2 d g), rounded up, for d columns and g groups in
-    which a person may have rows; g is 1 if `grouped` is false. `neighbors` is the neighbor relation.
+    If the sensitivity of the sum is s, that of the rounded sum is s + r, and the noise is (s + r) / s times as large as
+    for s. Here r is sqrt(2 d g), rounded up, for d columns and g groups in which a person may have rows; g is 1 if
+    `grouped` is false. `neighbors` is the neighbor relation.
     """
     options = {"basis": "dct", "neighbors": neighbors, "per_person": "sum"}
     inner = it = GaussianDataMechanism(np.ones(D), 100, 1.0, 1e-6, **options)

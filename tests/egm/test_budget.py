@@ -1,8 +1,9 @@
 """Test `egm.budget`: a privacy budget computes the joint cost of several releases by theorems of composition.
 
 A budget grants a release if what is left is enough for its cost. Otherwise the release is refused before its data are
-read. The composition rule of a budget is "gaussian" (exact, for Gaussian noise), "zcdp", "basic" (epsilons and deltas
-are added) or "planned".
+read. A budget has one of four composition rules: "gaussian" composes Gaussian noise exactly, "zcdp" adds zCDP costs,
+"basic" adds epsilons and deltas, and "planned" composes Gaussian noise exactly and then adds the epsilons of releases
+with delta = 0.
 """
 
 import math
@@ -92,7 +93,10 @@ def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
 
 
 def _shift(epsilon):
-    """Return mu with Phi(-mu / 2) = 1 / (1 + exp(`epsilon`)) for the normal law Phi and large `epsilon`, by mpmath."""
+    """Return the number mu > 0 with Phi(-mu / 2) = 1 / (1 + exp(`epsilon`)), computed by mpmath for a large `epsilon`.
+
+    Phi is the standard normal distribution function.
+    """
     start = mp.sqrt(2 * epsilon) * 2
     return mp.findroot(lambda mu: mp.log(mp.erfc(mu / mp.sqrt(8)) / 2) + mp.log1p(mp.exp(epsilon)), start)
 
@@ -103,7 +107,8 @@ def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
 
     Randomized response stands for the Laplace mechanism, because no mechanism with this `epsilon` and delta = 0 is less
     private. At 100 values from 0 to 1.2 times `epsilon`, the delta of randomized response is at most the delta of the
-    noise. At one of the values the two differ by less than 1e-9, so the noise could not be smaller.
+    noise. At one of the values the two differ by less than 1e-9, so any larger noise would be more private than
+    randomized response.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
@@ -144,8 +149,9 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
     """The Kullback-Leibler divergence of rounded normal noise from discrete Gaussian noise is below 1 / (15 `s`**4).
 
-    `s` is the standard deviation of both kinds of noise. By Pinsker's inequality, the divergence bounds a total
-    variation distance, which costs a part of delta. A budget reserves at least this part, and less than three times as
+    `s` is the standard deviation of both kinds of noise. The noise that is drawn is discrete, but its privacy is
+    computed for rounded normal noise. By Pinsker's inequality, the divergence bounds the total variation distance of
+    the two, which is paid for with a part of delta. A budget reserves at least this part, and less than three times as
     much.
     """
     with mp.workdps(50):
@@ -393,8 +399,9 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, sile
 def test_what_is_split_is_granted_so_often(parts, rule):
     """A release is granted exactly `parts` times if it has the cost that `Budget.split(parts)` returns.
 
-    This cost is what is left of the budget, divided into equal parts. A release whose epsilon is larger by a relative
-    1e-6 is granted fewer times. The budget with this `rule` of composition is new, or has already granted one release.
+    Together, `parts` releases with this cost use up what is left of the budget. A release whose epsilon is larger by a
+    relative 1e-6 is granted fewer times. The budget with this `rule` of composition is new, or has already granted one
+    release.
     """
     for before in ([], [gaussian(0.3, 1e-7)]):
         spent = charged(before, epsilon=1, delta=DELTA, rule=rule)
@@ -409,8 +416,8 @@ def test_what_is_split_is_granted_so_often(parts, rule):
 def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
     """For budgets without a delta, a release is granted exactly `parts` times if it costs `Budget.split(parts)`.
 
-    This cost is what is left of the budget, divided into equal parts. The total of the budget is a rho or an epsilon.
-    If the number of parts is not a positive integer, `split` raises an error.
+    Together, `parts` releases with this cost use up what is left of the budget. The total of the budget is a rho or an
+    epsilon. If the number of parts is not a positive integer, `split` raises an error.
     """
     for total, rho in ((Budget(rho=0.7), adaptive), (charged([adaptive(0.1)], rho=0.7), adaptive)):
         part, before = total.split(parts), total.spent
