@@ -1,7 +1,8 @@
 """Test how GaussianDataMechanism finds the pair of scaling and clip norm with the least expected error.
 
-The mechanism uses this pair for scaling="optimal" with clip_probability="optimal". The clip region of a pair is the
-ellipsoid of all points around the center that are not clipped.
+The scaling has a factor for each column, by which the column is multiplied before rows are clipped to the clip norm.
+The mechanism finds the best pair for scaling="optimal" with clip_probability="optimal". The clip region of a pair is
+the ellipsoid of all points around the center that are not clipped.
 """
 
 import itertools
@@ -74,10 +75,10 @@ def error_of(mechanism, axes, mean, factors):
 def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon):
     """No pair of scaling and clip norm has less expected error than the "optimal" pair, up to a relative 1e-8.
 
-    A pair is given by the semi-axes of the ellipsoid to which rows are clipped. The error is proven to be strongly
-    convex in them, so the test computes only its gradient at the optimal pair: a small one means that the error is near
-    its minimum. The true mean is `offset` sigma from the center. `n`, `epsilon`, `neighbors` and `factor`
-    (`sigma_factor`) are arguments of the mechanism.
+    A pair is given by the semi-axes of the ellipsoid to which rows are clipped. The error is proven to be a strongly
+    convex function of the semi-axes. So the test computes only its gradient at the optimal pair: if the gradient is
+    small, the error is near its minimum. The true mean is `offset` sigma from the center. `n`, `epsilon`, `neighbors`
+    and `factor` (`sigma_factor`) are arguments of the mechanism.
     """
     sigma, center = np.array([5.0, 1.0, 1.0, 0.02]), np.array([3.0, -1.0, 0.5, 0.0])
     options = BEST | {"center_std": offset * sigma, "sigma_factor": factor, "neighbors": neighbors, "center": center}
@@ -127,9 +128,10 @@ def test_the_pair_is_never_worse_than_a_given_scaling(options):
 
 
 def test_the_pair_follows_units_and_order_of_the_columns():
-    """If the columns are permuted and the unit of the data changes, the best scaling and clip norm change likewise.
+    """If the columns are permuted and the unit of the data changes, the best scaling and clip norm change accordingly.
 
-    The semi-axes of the ellipsoid in which no row is clipped agree to a relative 1e-3, and the errors to 1e-9.
+    The semi-axes of the ellipsoid in which no row is clipped change like the data, to a relative 1e-3. The forecast
+    error changes by the square of the unit, to a relative 1e-9.
     """
     sigma, order, unit = zipf_sigma(30, 1.0), np.random.default_rng(1).permutation(30), 1e20
     one = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, **BEST)
@@ -141,7 +143,8 @@ def test_the_pair_follows_units_and_order_of_the_columns():
 def test_the_pair_keeps_the_least_clip_norm():
     """For a tiny epsilon, the best clip norm is the least that is allowed: a thousandth of a row's typical norm.
 
-    Without this limit it would be smaller still, because the noise is so large.
+    A smaller clip norm would give even less error, because the noise is proportional to the clip norm, and for a tiny
+    epsilon nearly all of the error is noise.
     """
     sigma = zipf_sigma(10, 2.0)
     pair = GaussianDataMechanism(sigma, 1000, 1e-6, 1e-9, **BEST)
@@ -153,11 +156,11 @@ def test_the_pair_keeps_the_least_clip_norm():
 
 
 def test_the_pair_is_found_where_it_is_far_from_the_start():
-    """The best pair of scaling and clip norm is found even if the center of one of five columns may be 1000 sigma off.
+    """The search for the best pair of scaling and clip norm succeeds even if one column needs a very different scaling.
 
-    The option center_std declares this error of the center. The ellipsoid to which rows are clipped then has a
-    semi-axis of 1000 to 1030 sigma in this column, and of 4 to 100 sigma in the others. The forecast squared error is
-    at most 2 % above the variance of the noise in this column.
+    The option center_std declares that the center of one of five columns may be wrong by 1000 sigma. The ellipsoid to
+    which rows are clipped then has a semi-axis of 1000 to 1030 sigma in this column, and of 4 to 100 sigma in the
+    others. The forecast squared error is at most 2 % above the variance of the noise in this column.
     """
     it = GaussianDataMechanism(np.ones(5), 10**6, 1.0, 1e-9, center_std=[1000.0, 0, 0, 0, 0], **BEST)
     axes = it.clip_norm / it.b

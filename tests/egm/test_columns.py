@@ -141,8 +141,8 @@ def test_vectors_are_matched_by_their_names():
 def test_a_covariance_with_names_is_put_in_order():
     """`GaussianDataMechanism.error` puts a covariance matrix with names into the order of the mechanism's columns.
 
-    The matrix is a data frame, as pandas computes it. It is refused if rows and columns have different orders, or
-    names that are not those of the mechanism.
+    The matrix is a data frame, as pandas computes it. The matrix is refused if its rows have another order than its
+    columns, or if its names are not those of the mechanism.
     """
     factor = np.random.default_rng(2).normal(size=(3, 3))
     covariance, names = factor @ factor.T, ["age", "income", "visits"]
@@ -206,7 +206,7 @@ def test_other_names_are_refused_by_name(held, message):
 def test_names_without_others_to_match_them_with_are_refused(tmp_path):
     """A mechanism without column names refuses a table or a vector with names, because it cannot check their order.
 
-    It accepts a table without names, or with only one column.
+    It accepts a table without names. It also accepts a table with names if there is only one column.
     """
     unnamed = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER)
     for held in (*(frame(make=make) for make in FRAMES.values()), dask(frame()), from_parquet(tmp_path)):
@@ -399,8 +399,9 @@ WAYS_OUT = {
 def test_what_is_no_array_is_told_how_to_become_one(what):
     """If an object cannot be summed as it is, the TypeError says how to make an array or a table of it.
 
-    `what` is a key of WAYS_OUT, which has such objects and the texts of their errors. For the path of a file, the error
-    names only the type. A lazy data frame is not computed for the error, and a sparse array is not made dense.
+    `what` is a key of WAYS_OUT, which has such objects and the texts of their errors. If the object is the path of a
+    file, the error shows only the type of the object. A lazy data frame is not computed for the error, and a sparse
+    array is not made dense.
     """
     held, message = WAYS_OUT[what]
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
