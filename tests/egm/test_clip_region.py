@@ -56,8 +56,8 @@ def error_of(mechanism, axes, mean, factors):
     """Return the expected squared error of `mechanism` if it clipped rows to the ellipsoid with the semi-axes `axes`.
 
     The ellipsoid lies around the mechanism's center. The error is the variance of the noise plus the squared error by
-    clipping. `mean` is the true mean of the rows. Their true standard deviations are sigma times each of the `factors`
-    in turn, and the error by clipping is averaged over the factors.
+    clipping. `mean` is the true mean of the rows. The error by clipping is the average over several cases: in each of
+    them, the true standard deviations of the rows are sigma times one of the `factors`.
     """
     z, center = mechanism.noise_multiplier, mechanism.center
     size = np.sum(axes**2)
@@ -92,11 +92,11 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon
 
 
 def test_the_pair_has_less_error_than_one_after_the_other():
-    """To choose the scaling before the clip norm gives over 3 % more error than to choose both together.
+    """If the scaling is chosen before the clip norm, the error is over 3 % larger than if both are chosen together.
 
-    The scaling is `scaling.optimal` for a guess of the clip probability: first 1/n, and then the probability that
-    results from the first guess and its best clip norm. Four other guesses also give more error, but perhaps less than
-    3 % more.
+    `scaling.optimal` chooses the scaling for a guess of the clip probability. The first guess is 1/n. The second guess
+    is the clip probability that belongs to the best clip norm for the first scaling. Four other guesses also give more
+    error than the choice of both together, but perhaps less than 3 % more.
     """
     sigma, n = zipf_sigma(100, 1.0), 10**5
     pair = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **BEST, **SURE)

@@ -502,10 +502,10 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 
 
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
-    """The labels 0, 1, 2 of a table's columns count as names only if the mechanism has a column with one of them.
+    """The labels 0, 1, 2 of a table's columns count as names only if one of the mechanism's columns has such a name.
 
-    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. For the columns "age", "income"
-    and "visits", the labels are mere positions, and the table is accepted.
+    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. For a mechanism with the columns
+    "age", "income" and "visits", the labels are mere positions, and the table is accepted.
     """
     counted = GaussianDataMechanism(pd.Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     said = "X must have the names of the mechanism's columns, 5, 0, 1, and comes without 5"
@@ -533,10 +533,10 @@ WHEN = [date(2024, 2, 29), date(1999, 12, 31), date(2024, 2, 29)]
 
 @of_all_frames
 def test_split_takes_columns_away_and_returns_their_entries(make):
-    """`_tables.split` takes named columns out of a data frame, and returns the rest and the entries as arrays.
+    """`_tables.split` takes named columns out of a data frame, and returns the remaining frame and the columns taken.
 
-    The rest is a data frame of the same library. The entries are unchanged, for integers, text, flags and dates. The
-    function `make` makes the data frame.
+    The remaining frame belongs to the same library. The columns that are taken out are returned as arrays with
+    unchanged entries, for integers, text, flags and dates. The function `make` makes the data frame.
     """
     labels = {"person": [7, 2**62 + 1, 7], "city": ["Ulm", "Å", ""], "flag": [True, False, True], "when": WHEN}
     held = make({"age": [1.0, 2.0, 3.0], **labels, "visits": [4, 5, 6]})

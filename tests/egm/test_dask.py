@@ -365,9 +365,9 @@ def begun(folder):
 
 
 def kill_one(folder):
-    """Wait until two processes have each begun three blocks; then kill one of them, and return the set of its blocks.
+    """Wait until two processes have each begun three blocks; then kill one of them, and return its blocks' numbers.
 
-    `gated` writes to `folder` which blocks are begun.
+    `gated` creates files in `folder` that show which blocks are begun.
     """
     try:
         for _ in range(3000):
@@ -402,9 +402,9 @@ def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
 
 @pytest.mark.slow
 def test_a_killed_worker_counts_each_person_once(tmp_path, cluster, silent):
-    """If a worker process is killed, the sum over persons with rows in several blocks is still that of data in memory.
+    """If a worker process is killed, a sum over persons with rows in several blocks is still that of data in memory.
 
-    The rows of each person are added first (per_person="sum").
+    With per_person="sum", the mechanism first adds the rows of each person, and then clips and adds the persons' sums.
     """
     persons = np.random.default_rng(5).integers(0, 150, N)
     X = np.column_stack([persons, data()])
@@ -443,7 +443,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 @pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """If a Parquet file changes, `egm.files.from_parquet` reads the new numbers, even if a cluster holds old ones."""
+    """If a Parquet file changes, `egm.files.from_parquet` reads the new numbers, even if a cluster holds the old."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())
