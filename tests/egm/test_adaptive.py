@@ -345,11 +345,11 @@ def test_below_the_least_budget_all_is_refused(d):
 
 
 def test_a_refusal_names_only_what_can_be():
-    """If no budget is enough for the number of rows, the error names a number of rows that is enough, and no budget.
+    """If no budget is enough for so few rows, the error names a larger number of rows that is enough, and no budget.
 
     The budget must be enough to estimate the center and the spread of the rows, and AdaptiveDataMechanism accepts no
-    budget rho above a limit. Its method `check` raises the error. For data with the number of rows that the error
-    names, `check` raises no error.
+    budget rho above a limit. Its method `check` raises the error. With the number of rows that the error names, the
+    given budget is enough, and `check` raises no error.
     """
     declared = {"radius": 1e20, "sigma_range": (1e-10, 1.0)}
     with pytest.raises(ValueError, match=r"takes n = \d+$") as refusal:
@@ -667,11 +667,11 @@ def test_intervals_cover(law):
 def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at `estimate` + `uncorrected`, and its half-width grows with the confidence.
 
-    `release.uncorrected` is an estimate of what `release.estimate` still lacks because of clipping. The half-width is
-    at least `release.bias`, a noisy estimate of how far clipping may have moved the sum beyond that. For a confidence
-    near 1 it is this bias plus s times a normal quantile. Here s**2 is the sum of three variances:
-    `release.bias_std`**2, `release.uncorrected_std`**2, and the part of the column in the forecast squared error. The
-    parts of all columns add up to the forecast for noise and clipping.
+    `release.uncorrected` is an estimate of what `release.estimate` still lacks because of clipping. `release.bias` is a
+    noisy estimate of the largest further amount by which clipping may have moved the sum, and the half-width is at
+    least this bias. For a confidence near 1 it is the bias plus s times a normal quantile. Here s**2 is the sum of
+    three variances: `release.bias_std`**2, `release.uncorrected_std`**2, and the part of the column in the forecast
+    squared error. The parts of all columns add up to the forecast for noise and clipping.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0, seed=4)
     halves = []
@@ -924,9 +924,9 @@ def test_a_skewed_column_whose_long_rows_were_counted(normal, bounds):
     """If one column has a long tail, at most 8 of 40 releases have an error of more than five times its forecast.
 
     The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
-    expected squared error. One column is lognormal, and the `normal` others are normal. Noisy counts show that more
-    rows are far from the center than in normal data, so that clipping removes more. `bounds` says what is declared:
-    "radius", a bound of the means, or "ranges", the ranges of the data.
+    expected squared error. One column is lognormal, and the `normal` others are normal. So more rows are far from the
+    center than in normal data, which the mechanism learns from noisy counts of such rows. `bounds` says what is
+    declared: "radius", a bound of the means, or "ranges", the ranges of the data.
     """
     lost = 0
     for seed in range(40):
@@ -1323,7 +1323,7 @@ def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
 
 
 def test_noise_in_an_empty_shell_is_not_taken_for_the_long_rows(monkeypatch):
-    """If noise makes it seem that some rows have norms far above all true ones, the clip norm does not become so large.
+    """If noise makes it seem that some rows have norms far above all true ones, the clip norm stays far smaller.
 
     Rows are counted with noise in successive ranges of norms, called shells. Of 4000 rows, 300 have the norm 1000, and
     the others 0. In the test, three and a half standard deviations of the noise are added to the count of the last

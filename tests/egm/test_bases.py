@@ -100,8 +100,8 @@ def lattices(basis, scaling=SCALING, clip_norm=CLIP_NORM):
 def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
     """`Lattice.sum_and_clipped` clips each row along the basis vectors, and adds the clipped rows.
 
-    The sum agrees with NumPy's, up to rounding. It does not depend at all on the order of the rows, on how they are
-    divided into blocks, or on their layout in memory. `name` is a basis in BASES.
+    The sum agrees with the one that NumPy computes, up to rounding. It is exactly the same for every order of the rows,
+    for every division of the rows into blocks, and for every layout of the rows in memory. `name` is a basis in BASES.
     """
     X, basis = rows(), as_basis(BASES[name], D)
     y = basis.forward(X - CENTER) * SCALING

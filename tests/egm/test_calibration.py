@@ -87,9 +87,10 @@ def test_epsilon_inverts_delta(epsilon, delta):
 def test_epsilon_next_to_zero_is_found(z, share):
     """If the exact epsilon is nearly 0, `gaussian_epsilon` is at most 1e-13 * delta / slope above it, and not below.
 
-    `z` is the noise multiplier. D is the delta of the noise at epsilon = 0, and the test uses delta = `share` * D. The
-    slope is the absolute slope of the privacy curve at epsilon = 0: Phi(-1/(2z)), where Phi is the normal distribution
-    function. Because the curve is convex, the exact epsilon is nearly (D - delta) / slope for a delta near D.
+    `gaussian_epsilon` returns the epsilon of Gaussian noise for a noise multiplier, here `z`, and a delta. D is the
+    delta of the noise at epsilon = 0, and the test uses delta = `share` * D. The slope is the absolute slope of the
+    privacy curve at epsilon = 0: Phi(-1/(2z)), where Phi is the normal distribution function. Because the curve is
+    convex, the exact epsilon is nearly (D - delta) / slope for a delta near D.
     """
     delta = float(gaussian_delta(0.0, z)) * share
     found = float(gaussian_epsilon(delta, z))
@@ -120,7 +121,8 @@ def test_epsilon_is_zero_where_the_noise_hides_everything():
 def test_epsilon_of_hardly_any_noise(delta):
     """For tiny noise multipliers z, `gaussian_epsilon` is 1 / (2 z^2), rounded up by at most a relative 1e-13.
 
-    This holds for each `delta` of the test. Results above 1e308 are infinite.
+    `gaussian_epsilon` returns the epsilon of Gaussian noise for z and `delta`. For so little noise, it hardly depends
+    on `delta`. Results above 1e308 are infinite.
     """
     z = np.array([1e-10, 1e-100, 1e-153, 7.2e-155, 7e-155, 1e-160, 1e-308, 5e-324])
     found = gaussian_epsilon(delta, z)

@@ -552,7 +552,7 @@ def test_documents_have_these_fields_and_no_other(released):
 def test_only_the_estimate_depends_on_the_data(egm, form):
     """For two data files with equally many rows, the outputs of `egm sum` differ only in the field "estimate".
 
-    `form` is the format of the output, such as "json" or "csv".
+    So no other field can reveal anything about the data. `form` is the format of the output, such as "json" or "csv".
     """
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
@@ -697,7 +697,7 @@ ODD_NAMES = ["'a", "''", "a\tb", "a\nb", "\u202e", "\x1b[1m", "\U000e0001", "C:\
 
 @pytest.mark.parametrize("form", [("--format", "csv"), ("--plain",), ("--format", "json")])
 def test_odd_names_of_columns_in_a_release_are_found_again(egm, folder, form):
-    """`egm` reads the output of a release as the file of --sigma, whatever characters are in the column names.
+    """The file of the option --sigma can be the output of an earlier release, whatever its columns are called.
 
     `form` has the options that choose the format of the release.
     """
@@ -1586,7 +1586,7 @@ def test_a_sample_is_charged_and_shown(egm, released, command):
 
 @pytest.mark.slow
 def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
-    """If a budget holds releases from samples, `egm budget show` fails without dp-accounting.
+    """If a budget holds releases from samples, `egm budget show` fails if the package dp-accounting is not installed.
 
     The command writes one line to standard error on how to install dp-accounting, and nothing to standard output.
     """
@@ -1604,7 +1604,10 @@ def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
 
 @pytest.mark.slow
 def test_a_cost_that_is_not_known_is_shown_as_null(egm):
-    """`egm budget show` writes null for the rho of a release with l2 noise, whose rho is not known."""
+    """`egm budget show` writes null as the zCDP cost rho of a release with l2 noise, because this cost is not known.
+
+    l2 noise is a random vector whose density at x is proportional to exp(-norm(x) / s), for a scale s.
+    """
     egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6", "--rule", "gaussian")
     egm(*SUM, "--noise", "l2", "--budget", "b.budget")
     found = json.loads(egm("budget", "show", "b.budget", "--format", "json")[1])
@@ -1834,9 +1837,10 @@ def test_a_stream_of_text_gets_no_bytes(egm):
 
 @pytest.mark.parametrize("command", [SUM, PLAN, ("budget", "show", "b.budget")])
 def test_a_release_to_a_closed_standard_output_costs_nothing(egm, monkeypatch, command):
-    """If standard output is closed, a command fails before it records a cost, unless it writes to a file.
+    """If standard output is closed, a command fails before it records a cost in a budget.
 
-    `command` has the arguments of `egm sum`, `egm plan` or `egm budget show`. Only `egm sum` has a cost.
+    With --output, the command writes to a file, and succeeds. `command` has the arguments of `egm sum`, `egm plan` or
+    `egm budget show`. Only `egm sum` has a cost.
     """
     budget = Budget("b.budget", epsilon=1.0, delta=1e-6)
     command = (*command, "--budget", "b.budget") if command is SUM else command

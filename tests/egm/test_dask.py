@@ -56,7 +56,10 @@ def estimate(X, n=N, **options):
 
 
 def seen(block):
-    """Return the pair (rows of the array `block` as a list, number of these rows)."""
+    """Return the pair (rows of the array `block` as a list, number of these rows).
+
+    With such pairs, a test can see what becomes of each row when a dask array is summed in blocks.
+    """
     return block.tolist(), len(block)
 
 
@@ -367,7 +370,8 @@ def begun(folder):
 def kill_one(folder):
     """Wait until two processes have each begun three blocks; then kill one of them, and return its blocks' numbers.
 
-    `gated` creates files in `folder` that show which blocks are begun.
+    `gated` creates files in `folder` that show which blocks are begun. At the end, the file "go" is created there, so
+    that the other process does not wait any longer.
     """
     try:
         for _ in range(3000):
@@ -443,7 +447,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 @pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """If a Parquet file changes, `egm.files.from_parquet` reads the new numbers, even if a cluster holds the old."""
+    """If a Parquet file changes, `egm.files.from_parquet` reads it again, even if a cluster holds the old numbers."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())

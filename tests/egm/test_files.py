@@ -479,8 +479,9 @@ def test_labels_of_a_csv_file_are_texts_as_written(saved, options):
 def test_labels_are_known_as_names_of_line_1(tmp_path):
     """`files.rows` takes line 1 of a CSV file for a header if each text in it is a name in `known` or `labels`.
 
-    `known` and `labels` are arguments of `files.rows`: the names of columns of numbers, and of columns with labels such
-    as ids. If line 1 has another text, a FileError is raised, because the line may be a person's data.
+    `known` and `labels` are arguments of `files.rows`: column names that are public already, and the names of columns
+    with labels, such as ids. If line 1 has another text, a FileError is raised, because the line may be a person's
+    data.
     """
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])

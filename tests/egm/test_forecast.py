@@ -506,10 +506,10 @@ def test_a_scaling_that_hides_a_column_does_not_change_the_forecast(narrow, targ
 def test_correlated_rows_lose_as_much_as_forecast(seed):
     """`GaussianDataMechanism.error` forecasts the variance and the bias of the error by clipping for correlated rows.
 
-    The error is the difference from the sum of the rows, or from n times the true mean; then it also contains the
-    random variation of the rows. Variance and bias are estimated from 20,000 simulated rows; the tolerance is five
-    standard errors. `seed` determines the mean, the scaling and the covariance matrix, which has the rank 1 in every
-    third case.
+    The error is the sum of the clipped rows minus the sum of the rows or, in a second case, minus n times the true
+    mean. In the second case it also contains the random variation of the rows. Variance and bias are estimated from
+    20,000 simulated rows; the tolerance is five standard errors. `seed` determines the mean, the scaling and the
+    covariance matrix, which has the rank 1 in every third case.
     """
     rng = np.random.default_rng(seed)
     d, n = 2 + seed % 4, 20_000
