@@ -472,7 +472,7 @@ def test_parts_of_a_dask_frame_may_each_have_their_own_order():
 
 
 def test_rows_with_names_in_a_list_are_refused():
-    """`check` and `release` refuse a list whose rows are pandas Series, whose names they would ignore."""
+    """`check` and `release` refuse a list of pandas Series, since they would ignore the names of the rows' entries."""
     turned = [pd.Series(X[i, ORDER], OTHER) for i in range(N)]
     refused = pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names")
     for held in (turned, iter([turned[:9], turned[9:]])):
