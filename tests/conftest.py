@@ -25,7 +25,11 @@ def slow(*cases):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace secure Gaussian noise by zeros; return a list to which each draw appends (standard deviation, size)."""
+    """Replace secure Gaussian noise by zeros during a test; return a list that records each draw of noise.
+
+    For each draw, the pair (standard deviation, number of values) is appended to the list. Noise is secure if its
+    random bits come from the operating system.
+    """
     drawn = []
     monkeypatch.setattr("egm.samplers.secure_gaussian", lambda std, size: drawn.append((std, size)) or [0] * size)
     return drawn
@@ -45,8 +49,8 @@ def do_without():
 def chi2comb(do_without):
     """Return the module chi2comb, or skip the test if there is no wheel (binary package) of chi2comb for this machine.
 
-    If there is a wheel, but chi2comb is not installed, call `do_without`, the function that skips the test, or makes it
-    fail in continuous integration.
+    The package chi2comb computes tails of sums of chi-square variables. If there is a wheel, but chi2comb is not
+    installed, the function `do_without` is called: it skips the test, or makes it fail in continuous integration.
     """
     if not find_spec("chi2comb"):
         if reason := wheel.unavailable():

@@ -21,11 +21,14 @@ class Silent(np.random.Generator):
 
 
 class ReadError(BaseException):
-    """Error by which `Unread` shows that its values were read; code that catches every Exception does not catch it."""
+    """Exception that `Unread` raises if its values are read.
+
+    It is no subclass of Exception, so that code with ``except Exception`` does not hide it from a test.
+    """
 
 
 class Unread:
-    """Stand-in for an array of data, which has a shape and a type, and raises ReadError if its values are read."""
+    """Stand-in for an array of data: it has a shape and a type, and raises ReadError if its values are read."""
 
     def __init__(self, *shape, dtype=float):
         self.shape, self.dtype = shape, np.dtype(dtype)

@@ -1,7 +1,8 @@
 """Provide stored reference values, which scripts in tests/reference have computed with more digits than doubles have.
 
 GX2 has tails, densities and quantiles of weighted sums of chi-square variables. CALIBRATION has noise multipliers and
-privacy curves for Gaussian noise, and L2 has scales and privacy curves for l2 noise.
+privacy curves (delta as a function of epsilon) for Gaussian noise. L2 has scales and privacy curves for l2 noise, whose
+density at the vector x is proportional to exp(-norm(x) / scale).
 """
 
 import json

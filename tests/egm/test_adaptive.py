@@ -1,8 +1,8 @@
 """Test AdaptiveDataMechanism, which releases the sum of rows whose center and spread are not known.
 
 The tests are about the privacy budget, forecasts of the error, confidence intervals, and unusual data. In names of
-tests, a long row is one that is far from the center. The noise of a release is either secure, or simulated by a
-generator with a known seed.
+tests, a long row is one that is far from the center. The noise of a release is either secure, from random bits of the
+operating system, or simulated by a NumPy generator with a known seed.
 """
 
 import itertools
@@ -345,10 +345,11 @@ def test_below_the_least_budget_all_is_refused(d):
 
 
 def test_a_refusal_names_only_what_can_be():
-    """If no budget rho is enough for the number of rows, the error names a number that is enough, and no rho.
+    """If no budget is enough for so few rows, the error names a larger number of rows that is enough, and no budget.
 
     The budget must be enough to estimate the center and the spread of the rows, and AdaptiveDataMechanism accepts no
-    rho above a limit. Its method `check` raises the error, and raises none for data with the named number of rows.
+    budget rho above a limit. Its method `check` raises the error. With the number of rows that the error names, the
+    given budget is enough, and `check` raises no error.
     """
     declared = {"radius": 1e20, "sigma_range": (1e-10, 1.0)}
     with pytest.raises(ValueError, match=r"takes n = \d+$") as refusal:
@@ -380,10 +381,11 @@ def test_a_table_without_columns_costs_nothing(neighbors, table):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    Either is enough: rho is then at least `least_rho(d)`, the least budget that AdaptiveDataMechanism accepts, which is
-    smaller for a larger n. For the larger n, rounding may leave rho a relative 1e-14 below `least_rho(d)`. The rho that
-    is refused is `part` < 1 times `least_rho(d)` for `n` rows and `d` columns, the declared bound `radius` of the
-    means, and declared standard deviations from `least` to 1.
+    Each of the two changes alone is enough: rho is then at least `least_rho(d)`, the least budget that
+    AdaptiveDataMechanism accepts for `d` columns. A larger n is enough because `least_rho(d)` falls with n; here rho
+    may be smaller than `least_rho(d)` by a relative 1e-14, due to rounding. In the test, the rho that is refused is
+    `part` < 1 times `least_rho(d)`. The mechanism is declared for `n` rows, the bound `radius` of the means, and
+    standard deviations from `least` to 1.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -399,8 +401,8 @@ def test_the_least_budget_grows_with_the_task():
     """`AdaptiveDataMechanism.least_rho(d)`, the least budget rho that is accepted, is proportional to 1 / n**2.
 
     Here n is the number of rows. The least budget grows with the number d of columns and with radius / sigma_range[0],
-    the declared bound of the means divided by the least declared standard deviation. It does not change with the rho or
-    the sigma_range[1] of the mechanism.
+    the declared bound of the means divided by the least declared standard deviation. It depends neither on the budget
+    of the mechanism nor on sigma_range[1], the largest declared standard deviation.
     """
 
     def least(n=1000, d=10, radius=100.0, smallest=1e-3, largest=100.0, rho=1.0):
@@ -459,11 +461,12 @@ def test_forecasts_agree_with_simulation(case):
 
 @pytest.mark.parametrize("d", [1, 4, 50])
 def test_a_forecast_from_the_least_budget_on(d):
-    """For a budget rho from `least_rho(d)` to 1e4 times that, `forecast` states a success probability of 0.98 or more.
+    """`forecast` states a success probability of at least 0.98 for each budget rho that the mechanism accepts.
 
-    `least_rho(d)` is the least budget that AdaptiveDataMechanism accepts. Success means that the center and the spread
-    of the `d` columns are found. At `least_rho(d)` the stated probability is at least 0.99. The costs that the forecast
-    states add up to 90 to 100 % of rho, and the expected squared error that it states never grows with rho.
+    The budgets of the test go from `least_rho(d)`, the least that AdaptiveDataMechanism accepts, to 1e4 times as much.
+    Success means that the center and the spread of the `d` columns are found. At `least_rho(d)` the stated probability
+    is at least 0.99. The costs that the forecast states add up to 90 to 100 % of rho, and the expected squared error
+    that it states never grows with rho.
     """
     totals = []
     for more in (1.0, 1.5, 3.0, 10.0, 100.0, 1e4):
@@ -596,10 +599,12 @@ def test_at_the_least_budget_searches_find_their_way(d):
 
 @pytest.mark.parametrize("seed", [0, *slow(1, 2, 3)])
 def test_the_error_of_a_center_found_from_clipped_rows_is_known(seed):
-    """After the last step of locating, each mean of a column differs from the center by at most 4 standard errors.
+    """The rough center that the private search finds first is at most 4 standard errors from the mean of the rows.
 
-    The rows are normal, and nearly all of their spread is in one of three columns, so that the last step clips many of
-    them. Without an allowance for this clipping, the center of this column is 15 to 90 standard errors off.
+    This holds in each column, with the standard error that the search itself states. The rows are normal, and nearly
+    all of their spread is in one of three columns. Therefore the last private mean that locates the center clips many
+    rows. If the standard error did not allow for this clipping, the center of this column would be 15 to 90 standard
+    errors off.
     """
     X = rows(100_000, np.array([16.0, 1300.0, 2.0]), [47.0, 2200.0, 4.0], seed)
     search = Search(PrivateRows(X, 0.0243, np.random.default_rng(seed)), 1e4, (0.1, 1e4))
@@ -662,11 +667,11 @@ def test_intervals_cover(law):
 def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at `estimate` + `uncorrected`, and its half-width grows with the confidence.
 
-    `release.uncorrected` is an estimate of what `release.estimate` still lacks because of clipping. The half-width is
-    at least `release.bias`, a noisy estimate of how far clipping may have moved the sum beyond that. For a confidence
-    near 1 it is this bias plus s times a normal quantile. Here s**2 is the sum of three variances:
-    `release.bias_std`**2, `release.uncorrected_std`**2, and the part of the column in the forecast squared error. The
-    parts of all columns add up to the forecast for noise and clipping.
+    `release.uncorrected` is an estimate of what `release.estimate` still lacks because of clipping. `release.bias` is a
+    noisy estimate of the largest further amount by which clipping may have moved the sum, and the half-width is at
+    least this bias. For a confidence near 1 it is the bias plus s times a normal quantile. Here s**2 is the sum of
+    three variances: `release.bias_std`**2, `release.uncorrected_std`**2, and the part of the column in the forecast
+    squared error. The parts of all columns add up to the forecast for noise and clipping.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0, seed=4)
     halves = []
@@ -705,9 +710,9 @@ def with_far_rows(case, seed):
 
     Most rows are normal. In the few far rows, all entries are equal to the upper end of the declared range for an even
     `seed`, and to its lower end for an odd one. Of the budget that is left before the sum, a tenth (``unseen=0.1``) is
-    spent on counting rows far from the center, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN, which
-    has the numbers of far rows and of columns, the product n sqrt(rho) for n = 2000 rows and the budget rho, and
-    options of the mechanism.
+    spent on counting rows far from the center, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN, whose
+    values are tuples: the number of far rows, the number of columns, n sqrt(rho) for n = 2000 rows and the budget rho,
+    and options of the mechanism.
     """
     few, d, reach, options = UNSEEN[case]
     if "ranges" in options:
@@ -751,10 +756,11 @@ def test_intervals_that_hold_for_all_data(case):
 def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silent):
     """Without noise, the exact sum is at most `up` above the corrected estimate, and at most `down` below it.
 
-    The corrected estimate is `estimate` + `uncorrected`. The pair (down, up) is `release.unseen[0]`. It bounds what
-    clipping takes from rows in the declared range, by means of two counts: of the rows longer than the clip norm, and
-    of the rows longer than a larger norm. `silent` sets the noise to 0. `law`, a key of LONG, is the distribution of
-    the rows far from the center, and `case` is a key of UNSEEN.
+    The corrected estimate is `estimate` + `uncorrected`. `down` and `up` are vectors, with an entry for each column,
+    and the pair (down, up) is `release.unseen[0]`. They bound what clipping takes from rows in the declared range. The
+    bounds are computed from two counts: of the rows longer than the clip norm, and of the rows longer than a larger
+    norm. `silent` sets the noise to 0. `law`, a key of LONG, is the distribution of the rows far from the center, and
+    `case` is a key of UNSEEN.
     """
     _, d, reach, options = UNSEEN[case]
     options = {**options, "ranges": [(-100.0, 100.0)] * d} if "ranges" in options else options
@@ -817,7 +823,7 @@ def test_a_confidence_is_between_0_and_1(confidence):
 
 
 def one_sided(n, d, seed):
-    """Return `n` random rows of `d` columns, of which those farthest from the mean are on one side of it."""
+    """Return `n` random rows of `d` columns; those farthest from the mean all lie on the same side of the mean."""
     rng = np.random.default_rng([seed, n])
     return (1 + 0.3 * rng.standard_normal((n, d))) * rng.gamma(2.0, size=(n, 1)) * zipf_sigma(d, 1.0, total=d)
 
@@ -858,11 +864,13 @@ def test_normal_rows_have_little_more_error_than_with_the_best_clip_norm(n, d, r
 
 
 def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
-    """The clip norm is kept if only the first noisy count of rows above it is three standard deviations too high.
+    """The clip norm is kept if only the first noisy count of the rows longer than it is much too high.
 
-    The rows are normal, and after a high count, the rows longer than the clip norm are counted again. The second count
-    costs a part of the budget, so the noise of the sum is a little larger. If the second count is too high, too, the
-    clip norm is increased, rows are counted again, and the noise is far larger.
+    Rows longer than the clip norm are counted with noise. After a high count they are counted again, and only a second
+    high count increases the clip norm. The rows of the test are normal, and three standard deviations of the noise are
+    added to the first count or to the first two. The second count costs a part of the budget, so the noise of the sum
+    is a little larger. If both counts are too high, the clip norm is increased, rows are counted a third time, and the
+    noise is far larger.
     """
     X, count = rows(20_000, np.ones(3), 0.0, 3), PrivateRows.longer
     noise, spent = [], []
@@ -886,11 +894,11 @@ def test_one_count_too_high_by_chance_does_not_raise_the_clip_norm(monkeypatch):
 def test_many_long_rows_of_one_column_are_forecast_with_a_small_budget(monkeypatch):
     """With one column and a small budget, the last clip norm that is tried is used even if many rows still seem longer.
 
-    Eight standard deviations of the noise are added to each noisy count of rows longer than the clip norm. Each further
-    clip norm that is tried is twice as large as the one before, and the noise of the sum grows accordingly. The model
-    of normal rows is kept (`model_holds` is True), because so small a budget tells too little about long rows to fit
-    another one. The forecast of the squared error due to the center and to long rows is more than five times that of
-    the noise.
+    In the test, eight standard deviations of the noise are added to each noisy count of rows longer than the clip norm.
+    Therefore the mechanism tries larger and larger clip norms, each twice as large as the one before, and the noise of
+    the sum grows accordingly. It keeps its model of normal rows (`model_holds` is True), because so small a budget
+    tells too little about long rows to fit another model. The forecast of the squared error due to the center and to
+    long rows is more than five times that of the noise.
     """
     X, count = np.random.default_rng(1).normal(3, 2, (1000, 1)), PrivateRows.longer
     expected, _ = run(X, (150 / 1000) ** 2, 2)
@@ -916,9 +924,9 @@ def test_a_skewed_column_whose_long_rows_were_counted(normal, bounds):
     """If one column has a long tail, at most 8 of 40 releases have an error of more than five times its forecast.
 
     The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
-    expected squared error. One column is lognormal, and the `normal` others are normal. Noisy counts show that more
-    rows are far from the center than in normal data, so that clipping removes more. `bounds` says what is declared:
-    "radius", a bound of the means, or "ranges", the ranges of the data.
+    expected squared error. One column is lognormal, and the `normal` others are normal. So more rows are far from the
+    center than in normal data, which the mechanism learns from noisy counts of such rows. `bounds` says what is
+    declared: "radius", a bound of the means, or "ranges", the ranges of the data.
     """
     lost = 0
     for seed in range(40):
@@ -936,9 +944,9 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
     """If the rows far from the mean are on one side of it, a release has `model_holds = False` and a good forecast.
 
     `model_holds` says whether the norms of the rows look like those of normal rows. The squared error is between 1/25
-    of its forecast and 4 times its forecast. Without a correction for clipping, and without the methods `look` and
-    `by_model`, which examine the rows far from the center, the rows are clipped more: `model_holds` is True, and the
-    squared error is more than ten times as large.
+    of its forecast and 4 times its forecast. For comparison, the test switches off the correction for clipping, and the
+    methods `look` and `by_model`, which examine the rows far from the center. Then the clip norm is smaller,
+    `model_holds` is True, and the squared error is more than ten times as large.
     """
     errors, unmoved = {}, last_round._Shift()
     for doubt in (True, False):
@@ -963,9 +971,9 @@ def test_one_sided_rows_are_noticed_and_clipped_less(monkeypatch):
 def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
     """If noise makes the range of the rows' norms seem larger than it is, the noise in the sum is at most doubled.
 
-    Rows are counted in successive ranges of norms, called shells. The rows have Student's distribution with three
-    degrees of freedom. After the last shell whose count is above five standard deviations of its noise, four standard
-    deviations are added to the count in each of the next `shells` shells.
+    Rows are counted with noise in successive ranges of norms, called shells. The rows have Student's distribution with
+    three degrees of freedom. In the test, the last shell with a count above five standard deviations of the noise is
+    found, and four standard deviations are added to the count of each of the next `shells` shells.
     """
     X = np.random.default_rng(6).standard_t(3, (10_000, 5))
     as_it_is, _ = run(X, 0.1)
@@ -985,10 +993,11 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
 
 
 def no_correction(parts, *_):
-    """Return a `Correction` that adds nothing to a sum of clipped rows, and says that nothing was measured.
+    """Return a `Correction` that adds nothing to a sum of clipped rows.
 
     Tests put this function in the place of `correct`, which estimates what clipping has taken from the sum. `parts` is
-    the noisy sum of what clipping has removed from the rows.
+    the noisy sum of what clipping has removed from the rows; only its size is used. In the `Correction`, this sum is
+    zero.
     """
     nothing = np.zeros(parts.size)
     return Correction(nothing, nothing, nothing, 0.0, nothing, nothing)
@@ -1004,9 +1013,10 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 
     The correction adds to the sum an estimate of what clipping has taken from it. One of 30 columns follows `law`, and
     the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast. At least the
-    fraction `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the correction, no
-    such interval does; the mean squared error is more than `worse` times as large, and more than 3 times its forecast.
-    Rows are clipped along the vectors of the orthonormal `basis`, or along the columns if it is None.
+    fraction `covered` of the 95 % confidence intervals of the skewed column contains the exact sum. Without the
+    correction, none of these intervals contains it; the mean squared error is more than `worse` times as large as with
+    the correction, and more than 3 times its forecast. Rows are clipped along the vectors of the orthonormal `basis`,
+    or along the columns if it is None.
     """
 
     def runs():
@@ -1036,9 +1046,9 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
     """`correct` estimates what clipping has taken from the sum, and adds it only where it is clearly more than noise.
 
     The function gets R, the noisy sum of the parts that clipping has removed from the rows; its noise has the standard
-    deviation 2. If all 16 entries of R look like noise, nothing is added. If one is clearly larger, this entry is
-    added. If all are a little larger, R is added times the factor of James and Stein. If all are clearly larger, R is
-    added.
+    deviation 2. If all 16 entries of R look like noise, nothing is added. If only one entry is clearly larger, only
+    this entry is added. If all entries are a little larger, R is added after multiplication by the shrinkage factor of
+    James and Stein. If all entries are clearly larger, R is added unchanged.
     """
 
     def found(parts):
@@ -1063,11 +1073,12 @@ def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
 
 @pytest.mark.slow
 def test_rows_of_equal_length_are_corrected():
-    """If all rows are at one distance from their mean, no error exceeds three times its forecast.
+    """If all rows have the same distance from their mean, the error of a release is less than three times its forecast.
 
-    The rows are drawn from a sphere of radius 2 around a center, so clipping shortens every row. The mechanism's
-    private estimate of the center is slightly wrong, so the parts that clipping removes do not cancel. Their noisy sum
-    is far larger than its noise, so it is added to the sum of the clipped rows.
+    The error is the Euclidean distance between the estimate and the exact sum, and the forecast is the root of the
+    expected squared error. The rows are drawn from a sphere of radius 2 around a center, so clipping shortens every
+    row. The mechanism's private estimate of the center is slightly wrong, so the parts that clipping removes do not
+    cancel. Their noisy sum is far larger than its noise, so it is added to the sum of the clipped rows.
     """
     for seed in range(20):
         X = np.random.default_rng(seed).normal(size=(10_000, 3))
@@ -1091,11 +1102,11 @@ def test_a_correction_of_normal_rows_adds_little(d, most):
 
 @pytest.mark.parametrize("outer", [2.6, 3.5, 250.0])
 def test_a_pair_of_vectors_is_as_long_as_a_clipped_row(outer):
-    """`pairs.divided` divides each row longer than C = 2.5 into two vectors whose joint norm is C.
+    """`pairs.divided` divides each row longer than C = 2.5 into two vectors, which together have the norm C.
 
-    A weighted sum of the two vectors is the row, clipped to the norm `outer`. `pairs.removed` returns the norm of this
-    clipped row minus the norm of the first vector. This number is 0 for rows that are not longer than C, and never
-    decreases with the norm of the row.
+    The squared norms of the two vectors add up to C**2. A weighted sum of the two vectors is the row, clipped to the
+    norm `outer`. `pairs.removed` returns the norm of this clipped row minus the norm of the first vector. This number
+    is 0 for rows that are not longer than C, and never decreases with the norm of the row.
     """
     X = rows(400, 3 * np.ones(3), 0.0, 5)
     lengths = np.linalg.norm(X, axis=1)
@@ -1142,8 +1153,9 @@ def test_radial_is_near_the_exact_law(model):
 def test_what_a_radial_row_has_beyond_the_clip_norm(model):
     """`Radial.excess(C)` agrees within 12 % with three means over 300,000 random normal rows, for three clip norms C.
 
-    For a row of norm r, these are the means of h = max(r - C, 0), of h**2, and of h r / E r**2. `Radial` approximates
-    the distribution of r. `model` is a case in MODELS: the standard deviations and the mean of a row.
+    These are the means of h, of h**2, and of h r / m, where r is the norm of a row, h = max(r - C, 0), and m is the
+    mean of r**2. `Radial` approximates the distribution of r. `model` is a case in MODELS: the standard deviations and
+    the mean of a row.
     """
     sigma, offset = MODELS[model]
     X = np.random.default_rng(4).normal(offset, sigma, (300_000, sigma.size))
@@ -1256,10 +1268,11 @@ def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
 
 
 def test_a_tail_from_numbers_in_shells():
-    """`Tail.through` turns noisy counts of rows between successive edges into the number of rows beyond each edge.
+    """`Tail.through` turns noisy counts of rows between successive norms into the number of rows beyond each norm.
 
-    The edges are norms. The number beyond an edge is the sum of all counts from this edge on. At the first edge beyond
-    which noise hides the rows, the number is set to three standard deviations of the noise. Later edges are left out.
+    The successive norms are called edges. The number beyond an edge is the sum of all counts from this edge on. At the
+    first edge beyond which the rows cannot be told from noise, the number is set to three standard deviations of the
+    noise. Later edges are left out.
     """
     edges, counts = np.geomspace(1, 32, 6), np.array([800.0, 400, 200, 100, 0.1, 0.0])
     tail = Tail.through(edges, counts, 3, 1.0)
@@ -1275,10 +1288,10 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
     """`Tail.counted` replaces the numbers of a rough model by new counts, up to the first that may be only noise.
 
     A `Tail` models the number of rows with a norm above t, for every t. The new counts are the true numbers, 10 000 /
-    t**power for 12 norms t, but the method is told that they have noise of standard deviation s = 2. The first count of
-    at most 2.5 s may be only noise; the new model ends at the norm of this count, with 3 s rows. Beyond its last norm,
-    the number of rows in the model is proportional to t**-p. Out of caution, p is only about 0.85 * `power`, but at
-    least 1.2.
+    t**power for 12 norms t, but the method is told that they have noise of standard deviation s = 2. A count of at most
+    2.5 s may be only noise. At the norm of the first such count the new model ends, with 3 s rows. Beyond its last
+    norm, the number of rows in the model is proportional to t**-p. Out of caution, p is only about 0.85 * `power`, but
+    at least 1.2.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1293,13 +1306,13 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
 
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
-    """`Tail.counted` puts new counts of rows into a model, and ends it at the first count that may be only noise.
+    """`Tail.counted` puts new noisy counts of rows into a model, and does not change the power law at its end.
 
-    A `Tail` models the number of rows with a norm above t, for every t, by numbers of rows at some norms. A new count
-    is the noisy number of rows above another norm. If the first one may be only noise, the model ends at its norm. If
-    it is clearly more than noise, the model keeps its norms above that of the count, and their numbers of rows are
-    reduced to the count if they are larger. In both cases, the power of t by which the number falls beyond the last
-    norm does not change.
+    A `Tail` models the number of rows with a norm above t, for every t. It stores the numbers for some norms, and
+    beyond the last norm the number is proportional to a power of t. A new count is the noisy number of rows above one
+    more norm. If the first new count may be only noise, the model is cut off at its norm. If a new count is clearly
+    more than noise, it is inserted, and a stored number for a larger norm is reduced to the count if it exceeds the
+    count.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)
@@ -1310,11 +1323,11 @@ def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
 
 
 def test_noise_in_an_empty_shell_is_not_taken_for_the_long_rows(monkeypatch):
-    """If noise makes it seem that some rows have norms far above all true ones, the clip norm does not become so large.
+    """If noise makes it seem that some rows have norms far above all true ones, the clip norm stays far smaller.
 
     Rows are counted with noise in successive ranges of norms, called shells. Of 4000 rows, 300 have the norm 1000, and
-    the others 0. To the count in the last shell but one, which has no rows, three and a half standard deviations of the
-    noise are added. In four runs, the noise in the sum stays below that of a clip norm of 25 000.
+    the others 0. In the test, three and a half standard deviations of the noise are added to the count of the last
+    shell but one, which contains no rows. In four runs, the noise in the sum stays below that of a clip norm of 25 000.
     """
     X = np.zeros((4000, 1))
     X[:300] = 1000.0
@@ -1394,10 +1407,11 @@ STRANGE = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_strange_data_cost_accuracy_and_nothing_else(name):
-    """For extreme data, an estimate is at most n times the radius, and the costs of a release are within its budget.
+    """For extreme data, the costs of a release are within its budget, and the estimate is not absurdly large.
 
-    The estimate is compared by its absolute value. The release does not change the data. The radius, 100, is the
-    declared bound of the means. `name` is a case in STRANGE, with n = 500 rows.
+    No entry of the estimate has an absolute value above n times the radius, where the radius, 100, is the declared
+    bound of the means, and n = 500 is the number of rows. The release does not change the data. `name` is a case in
+    STRANGE.
     """
     X = STRANGE[name](np.random.default_rng(5))
     before = X.copy()
@@ -1490,9 +1504,10 @@ ANYTHING = {  # n, d, rho over the least budget, radius, sigma_range
 def test_whatever_is_released_the_run_ends(case, seed, monkeypatch):
     """No adaptive release fails or warns if its private quantiles and its noise are replaced by arbitrary numbers.
 
-    For n rows, the absolute value of an estimate is at most n times the declared radius, the bound of the means. The
-    standard deviations stay within their declared range, and the costs within the budget. `case` is a case in ANYTHING,
-    with n and the declared numbers. `seed` is the seed of the arbitrary numbers.
+    No entry of the estimate has an absolute value above n times the declared radius, where the radius is the bound of
+    the means and n is the number of rows. The standard deviations stay within their declared range, and the costs
+    within the budget. `case` is a case in ANYTHING, with n and the declared numbers. `seed` is the seed of the
+    arbitrary numbers.
     """
     n, d, more, radius, sigma_range = ANYTHING[case]
     rng = np.random.default_rng(seed)
@@ -1602,8 +1617,9 @@ SPARSE = {
 def test_the_spread_of_sparse_rows_is_not_underestimated(law):
     """For sparse rows, `release.spread` is at least the standard deviation of a column, in more than 90 % of cases.
 
-    A case is one column of one of 20 releases, and `law` is a kind of rows in SPARSE. `release.spread` also uses the
-    numbers of rows far from the center, because the median distance from the center shows nothing of these few rows.
+    Rows are sparse if most entries of each column are equal. A case is one column of one of 20 releases, and `law` is a
+    kind of rows in SPARSE. `release.spread` also uses the numbers of rows far from the center, because the median
+    distance from the center shows nothing of these few rows.
     """
     it, seen = mechanism(2000, 0.09), []
     for seed in range(20):
@@ -1618,8 +1634,8 @@ def test_the_spread_of_sparse_rows_is_not_underestimated(law):
 def test_the_spread_of_normal_rows_is_sigma():
     """If the norms look like those of normal rows, `release.spread` is equal to `release.sigma`.
 
-    Both are standard deviations of the columns, but `spread` is larger if more rows are far from the center than in
-    normal data.
+    Both are private estimates of the columns' standard deviations. They differ only if more rows are far from the
+    center than in normal data: then `spread` is the larger one.
     """
     X = np.random.default_rng(1).normal(size=(2000, 2))
     it = AdaptiveDataMechanism(2000, 0.09, radius=9.0, sigma_range=(0.1, 9.0))

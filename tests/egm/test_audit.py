@@ -1,4 +1,8 @@
-"""Test `egm.audit`: `lower_bound` bounds epsilon from releases; `replay` simulates many releases from few real ones."""
+"""Test `egm.audit`, whose functions measure from releases how private a mechanism is.
+
+`lower_bound` computes a lower bound of epsilon from releases of two neighboring data sets, and `replay` simulates many
+releases from a few calls of a mechanism.
+"""
 
 import functools
 import math
@@ -25,9 +29,10 @@ def answers(p, m, rng):
 def test_bound_is_too_large_as_seldom_as_stated():
     """`lower_bound` with confidence 0.8 exceeds the true epsilon in at most a fifth of 1000 runs.
 
-    The releases are answers by randomized response with epsilon = 1, and the tolerance is four binomial standard
-    errors. The bound must also exceed the true epsilon in more than 1 % of the runs, since a bound that is always too
-    small would be useless.
+    `lower_bound` computes a lower bound of epsilon from releases of two neighboring data sets; the confidence is the
+    probability that the bound holds. The releases are answers by randomized response with epsilon = 1, and the
+    tolerance is four binomial standard errors. The bound must also exceed the true epsilon in more than 1 % of the
+    runs, since a bound that is always too small would be useless.
     """
     rng, p = np.random.default_rng(5), math.e / (1 + math.e)
     pairs = ((answers(p, 500, rng), answers(1 - p, 500, rng)) for _ in range(1000))
@@ -46,8 +51,9 @@ def test_bound_comes_near_to_epsilon():
 def test_limits_are_those_of_clopper_and_pearson():
     """`audit._bound` computes from two counts the bound of epsilon that follows from SciPy's exact binomial limits.
 
-    The counts are how often an event occurs in 1000 releases of one data set and of another; delta is 0.01. The lower
-    confidence limit of the first probability and the upper one of the second are used.
+    The counts are how often an event occurs in 1000 releases of one data set and of another; delta is 0.01. The
+    expected bound is log((low - delta) / high), or 0 if this is negative. Here low is the lower confidence limit of the
+    probability of the event for the first data set, and high the upper limit for the second data set.
     """
     for k, other in ((300, 40), (1000, 0), (17, 16), (0, 5), (1000, 1000)):
         low = stats.binomtest(k, 1000).proportion_ci(0.98, method="exact").low
@@ -57,7 +63,7 @@ def test_limits_are_those_of_clopper_and_pearson():
 
 
 def test_what_delta_permits_is_no_failure():
-    """`lower_bound` takes into account that a guarantee of privacy may fail with probability delta.
+    """`lower_bound`, a bound of epsilon, allows for the probability delta with which a guarantee of privacy may fail.
 
     The procedure reveals its data with probability 0.1, and otherwise nothing. So the lower bound of epsilon is 0 for
     delta = 0.1, and above 4 for delta = 0.05.
@@ -71,8 +77,8 @@ def test_what_delta_permits_is_no_failure():
 def test_bound_has_no_unit_and_no_order():
     """`lower_bound`, a bound of epsilon from releases of two data sets, does not depend on their units or their order.
 
-    It is equal if the two samples of releases are exchanged, or if each number of a release is multiplied by a constant
-    of its own.
+    The bound does not change if the releases of the two data sets are exchanged. It also does not change if a release
+    consists of several numbers, and each of them is multiplied by its own constant in all releases.
     """
     rng = np.random.default_rng(8)
     one, other = rng.normal([1, 0], 1, (5000, 2)), rng.normal(0, 1, (5000, 2))
@@ -88,7 +94,8 @@ def test_bound_has_no_unit_and_no_order():
 def test_releases_that_are_not_finite_are_named(bad, place):
     """`lower_bound`, a bound of epsilon, raises an error with the index of a release that is not finite.
 
-    The release is `bad`, and its index is `place`: in the first fifth, which serves to choose an event, or in the rest.
+    The index of this release is `place`, and its value is `bad`. The index 0 or 19 is in the first fifth of the
+    releases, which serves to choose an event, and the index 99 is in the rest, in which the event is counted.
     """
     right = np.random.default_rng(9).normal(size=(2, 100))
     for name in ("one", "other"):
@@ -134,8 +141,9 @@ def test_a_release_without_noise_is_the_worst(size):
 def test_one_direction_without_noise_is_found():
     """`lower_bound`, a bound of epsilon, is above 4 if some linear combination of the released numbers has no noise.
 
-    The combination is 0 for one data set and 0.01 for the other, while each number by itself is noisy. In another case
-    the number without noise is 1 for both data sets. So only a noisy number differs, and the bound is below 4.
+    The combination is 0 for one data set and 0.01 for the other, so it tells the two apart, although each released
+    number by itself is noisy. In a second example, one released number has no noise, but is 1 for both data sets. Then
+    only the other number, which is noisy, tells them apart, and the bound is below 4.
     """
     rng = np.random.default_rng(7)
     first = rng.normal(size=(2, 2000))
@@ -265,12 +273,12 @@ LAWS = {
 
 @pytest.mark.parametrize("release", LAWS.values(), ids=LAWS)
 def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
-    """`audit.replay` makes many releases from a few real ones, and all of them have the same distribution.
+    """`audit.replay` makes many releases from a few calls of a mechanism, with the distribution of true releases.
 
-    This holds for any method of the Generator that a release calls, and for any arguments of the call, such as the mean
-    of the noise or the shape of the array of noise. `release` is a function that draws one release, two numbers, from a
-    Generator. Kolmogorov-Smirnov tests compare each number, and the sum of both, with those of direct calls of
-    `release`.
+    This holds for each method of a Generator that `replay` knows, such as `normal` or `laplace`, and for all arguments
+    of a call, such as the mean of the noise or the shape of the array of noise. `release` is a function that draws one
+    release, two numbers, from a Generator. Kolmogorov-Smirnov tests compare each number, and the sum of both, with
+    those of direct calls of `release`.
     """
     rng = np.random.default_rng(12)
     replayed, direct = audit.replay(release, 20_000, rng), np.array([release(rng) for _ in range(20_000)])
@@ -279,10 +287,10 @@ def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
 
 
 def test_a_mechanism_that_centers_its_noise_at_the_private_value_is_caught():
-    """A mechanism that draws noise around the private value has the `lower_bound` of one that adds noise to the value.
+    """`lower_bound`, a bound of epsilon, is the same if noise is drawn around the private value as if it is added.
 
-    `lower_bound` is a bound of epsilon, here above 5. It is computed from many releases, which `audit.replay` makes
-    from few real ones.
+    A mechanism that draws noise around the private value uses this value as the mean of the normal distribution. The
+    bound, here above 5, is computed from many releases, which `audit.replay` makes from a few calls of the mechanism.
     """
     bounds = []
     for release in (lambda value, rng: rng.normal(value, 1.0), lambda value, rng: value + rng.normal(0.0, 1.0)):
@@ -351,8 +359,9 @@ def test_a_release_without_noise_is_repeated(path):
 def test_secure_noise_of_a_small_scale_is_replayed(scale):
     """Secure noise, Gaussian or Laplace, that `audit.replay` returns is 0 as often as its exact distribution says.
 
-    `audit.replay` makes many releases from few real ones; here a release is only noise. The noise is an integer k with
-    a probability proportional to exp(-k**2 / (2 `scale`**2)) or exp(-|k| / `scale`).
+    Secure noise has its random bits from the operating system. `audit.replay` makes many releases from a few calls of a
+    function; here a release is only noise. The noise is an integer k with a probability proportional to exp(-k**2 / (2
+    `scale`**2)) or exp(-|k| / `scale`).
     """
     k, draws = np.arange(-100, 101), 20_000
     masses = {"gaussian": np.exp(-(k**2) / (2 * scale**2)), "laplace": np.exp(-np.abs(k) / scale)}
@@ -366,9 +375,10 @@ def test_secure_noise_of_a_small_scale_is_replayed(scale):
 def test_secure_l2_noise_is_replayed_unless_its_steps_show():
     """Two-dimensional l2 noise of scale s = 1e7 from `audit.replay` has a norm that is s times a gamma variable.
 
-    The gamma variable has the shape 2. `replay` makes many releases from few real ones; here a release is only noise,
-    and the noise is an integer vector. For a small scale, `replay` raises a ValueError, because it multiplies integers
-    by random factors and rounds the products, which would change the distribution of small integers.
+    l2 noise is a random vector whose density at x is proportional to exp(-norm(x) / s), so the gamma variable has the
+    shape 2. `replay` makes many releases from a few calls of a function; here a release is only noise, and the noise is
+    an integer vector. For a small scale, `replay` raises a ValueError, because it multiplies integers by random factors
+    and rounds the products, which would change the distribution of small integers.
     """
     replayed = audit.replay(lambda rng: samplers.secure_l2(1e7, 2), 20_000)
     assert stats.kstest(np.linalg.norm(replayed, axis=1) / 1e7, stats.gamma(2).cdf).pvalue > 1e-6

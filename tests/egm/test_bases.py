@@ -89,8 +89,8 @@ def lattices(basis, scaling=SCALING, clip_norm=CLIP_NORM):
     """Return a list with a `Lattice`, which sums rounded rows, for each of two ways: rotate every row, or only the sum.
 
     To rotate is to take the coordinates along the vectors of `basis`. The rows are multiplied by `scaling`, clipped to
-    the norm `clip_norm`, and rounded to integers. If the basis is an operator and not a matrix, there is only the first
-    way.
+    the norm `clip_norm`, and rounded to integers. If the basis is an operator and not a matrix, only the first way is
+    possible, and the list has one `Lattice`.
     """
     there = unrotated(basis, scaling, clip_norm)
     return [Lattice(clip_norm, basis.size, 8.0, way) for way in ([None, there] if there else [None])]
@@ -100,8 +100,8 @@ def lattices(basis, scaling=SCALING, clip_norm=CLIP_NORM):
 def test_sum_of_rotated_rows_is_that_of_each_row_by_itself(name):
     """`Lattice.sum_and_clipped` clips each row along the basis vectors, and adds the clipped rows.
 
-    The sum agrees with NumPy's, up to rounding. It does not depend at all on the order of the rows, on how they are
-    divided into blocks, or on their layout in memory. `name` is a basis in BASES.
+    The sum agrees with the one that NumPy computes, up to rounding. It is exactly the same for every order of the rows,
+    for every division of the rows into blocks, and for every layout of the rows in memory. `name` is a basis in BASES.
     """
     X, basis = rows(), as_basis(BASES[name], D)
     y = basis.forward(X - CENTER) * SCALING
@@ -131,10 +131,11 @@ def test_threads_do_not_matter(monkeypatch):
 
 
 def drawn_near(d, spread, rng):
-    """Return a basis, a scaling vector and 200 rows, to test clipping for scaled norms that are near the clip norm.
+    """Return a basis, a scaling vector and 200 random rows, many of them about as long as the clip norm.
 
-    The scaled norms of the first 100 rows are near the clip norm. Those of the others are between 1e-12 and 1e12 times
-    the clip norm. The largest entry of the scaling is `spread` times the smallest one. There are `d` columns.
+    The scaled norm of a row is the norm of its coordinates along the basis, multiplied by the scaling. It is near the
+    clip norm for the first 100 rows, and between 1e-12 and 1e12 times the clip norm for the others. The largest entry
+    of the scaling is `spread` times the smallest one. There are `d` columns, and `rng` draws the numbers.
     """
     U = np.linalg.qr(rng.normal(size=(d, d)))[0] if d % 2 else np.eye(d)[rng.permutation(d)]
     scaling = spread ** -rng.permutation(np.linspace(0, 1, d))
@@ -151,7 +152,7 @@ def test_no_integer_vector_is_longer_than_the_radius(d, spread):
     """The norm of a clipped row that is rounded to integers is at most `radius`, the clip norm in these integers' unit.
 
     So rounding a row cannot increase the sensitivity of a sum. The rows have `d` columns and come from `drawn_near`;
-    the largest entry of the scaling is `spread` times the smallest one.
+    the largest entry of their scaling vector is `spread` times the smallest one.
     """
     basis, scaling, X = drawn_near(d, spread, np.random.default_rng(d))
     way = unrotated(basis, scaling, CLIP_NORM)
@@ -169,7 +170,8 @@ def test_no_integer_vector_is_longer_than_the_radius(d, spread):
 def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
     """A row adds the same integers to a sum with and without the fast test for rows that are too short to be clipped.
 
-    The fast test compares an upper bound of the scaled norm with the clip norm. The rows have `d` columns.
+    The fast test compares an upper bound of the row's scaled norm with the clip norm: if the bound is smaller, the row
+    is not clipped, and its norm need not be computed. The rows have `d` columns.
     """
     basis, scaling, X = drawn_near(d, 40.0, np.random.default_rng(d))
     found = []
@@ -187,10 +189,11 @@ def test_a_row_adds_the_same_however_it_is_recognized(d, monkeypatch):
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_rounding_the_sum_is_charged(neighbors, grouped):
-    """If a sum is rounded after a change of basis, its noise is larger, as rounding adds r to the sensitivity s.
+    """If the sum is rounded after a change of basis, a release has more noise, since rounding adds to the sensitivity.
 
-    The noise is (s + r) / s times the noise for s. Here r is sqrt(2 d g), rounded up, for d columns and g groups in
-    which a person may have rows; g is 1 if `grouped` is false. `neighbors` is the neighbor relation.
+    If the sensitivity of the sum is s, that of the rounded sum is s + r, and the noise is (s + r) / s times as large as
+    for s. Here r is sqrt(2 d g), rounded up, for d columns and g groups in which a person may have rows; g is 1 if
+    `grouped` is false. `neighbors` is the neighbor relation.
     """
     options = {"basis": "dct", "neighbors": neighbors, "per_person": "sum"}
     inner = it = GaussianDataMechanism(np.ones(D), 100, 1.0, 1e-6, **options)
@@ -205,10 +208,10 @@ def test_rounding_the_sum_is_charged(neighbors, grouped):
 
 
 def test_a_basis_that_is_not_orthogonal_is_refused_or_not_trusted():
-    """`bases.Basis` raises a ValueError if a matrix that it is made of is not orthogonal, up to rounding to six digits.
+    """`bases.Basis` raises a ValueError if it gets a matrix that is not orthogonal up to an error in the sixth digit.
 
-    With a `Basis` of a matrix that has only six digits, rows are rotated one by one, because to rotate only the sum of
-    the rows needs more digits.
+    If the matrix is orthogonal up to six digits, it is accepted, but each row is rotated by itself. To rotate only the
+    sum of the rows would be faster, but needs a matrix with more correct digits.
     """
     for factor in ([[3.0, 3], [0, 3]], [[1.0, 1e-3], [0, 1]], [[1.0]]):
         with pytest.raises(ValueError, match=r"factors must have an orthogonal matrix of shape \(2, 2\)"):
@@ -226,11 +229,12 @@ def test_rows_are_rotated_if_integers_would_have_too_many_digits():
 
 @pytest.mark.parametrize(("unequal", "size", "copies"), [(1800, 0.999, 2**10), (400, 0.5, 8)])
 def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
-    """The sum of many rows of large integers is exact, even beyond 64 bits.
+    """The sum of many rows, which are rounded to integers, is exact even if it has more than 64 bits.
 
     Each of 512 rows occurs `copies` times, so that the sum needs more than 63 bits for `size` = 0.999, and more than 53
-    for `size` = 0.5. The scaled norm of a row is up to `size` clip norms. The rows lie along the basis vector with the
-    smallest scaling factor, 1 / `unequal`, so that they are long before they are scaled.
+    bits for `size` = 0.5. The norm of a row, after scaling, is up to `size` times the clip norm, so no row is clipped.
+    The rows lie along the basis vector with the smallest scaling factor, 1 / `unequal`, so that they are long before
+    they are scaled.
     """
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
     basis, scaling = bases.dct(5), np.array([1.0, 1, 1, 1, 1 / unequal])
@@ -252,9 +256,10 @@ def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
     A row is rotated if it is replaced by its coordinates in a basis. The result is a vector of integers, in whose unit
-    `radius` is the clip norm. If not the rows but only their sum is rotated, rounding may add half a unit to each
-    entry. All entries of a row are plus or minus `size`, or one entry is `size` and the others are 0. If `size` is 1e6
-    or more, the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
+    `radius` is the clip norm. In one of two ways of computation, only the sum of the rows is rotated; then rounding may
+    add half a unit to each entry. All entries of a row are plus or minus `size`, or one entry is `size` and the others
+    are 0. If `size` is 1e6 or more, the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is
+    the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])
@@ -311,8 +316,9 @@ def test_noise_has_the_forecast_variance_in_every_column(options, secure):
 def test_simulated_error_is_the_forecast(seed):
     """`GaussianDataMechanism.error` forecasts the mean squared error of 150 releases, within 4.5 standard errors.
 
-    The releases are simulated. `seed` determines the basis, the covariance matrix and other parameters. Every second
-    seed gives the mechanism a wrong covariance matrix.
+    The releases are simulated. `seed` determines the basis, the covariance matrix and other parameters. For every
+    second seed, the standard deviations that the mechanism gets belong to another covariance matrix than that of the
+    rows.
     """
     rng = np.random.default_rng(seed)
     d, n = int(rng.integers(2, 9)), int(rng.integers(20, 400))
@@ -333,9 +339,10 @@ def test_simulated_error_is_the_forecast(seed):
 
 
 def test_a_basis_changes_nothing_but_the_coordinates():
-    """A mechanism with a basis U agrees for rows x with a mechanism without a basis for the rotated rows U x.
+    """A mechanism with a basis U, for rows x, is equivalent to a mechanism without a basis for the rotated rows U x.
 
-    The parameters and forecasts of both agree, and so do the released sums after rotation by U.
+    The parameters and the forecasts of the two mechanisms agree. The sum that the first one releases, multiplied by U,
+    is the sum that the second one releases.
     """
     U, S = rotation(), covariance_of()
     sigma, X = np.sqrt(np.diag(U @ S @ U.T)), rows()
@@ -439,11 +446,11 @@ def test_a_rounded_matrix_is_replaced_by_the_nearest_orthogonal_one():
 
 
 def noise(basis, S, sigma):
-    """Return about how large the variance of the noise is with `basis`, up to a constant factor, to compare bases.
+    """Return the variance of the noise in a sum of rows, up to a constant factor, to compare bases.
 
     Rows have the covariance matrix `S`. Their coordinates along `basis` are scaled by b = `sigma`**-0.5, where `sigma`
-    has guesses of the coordinates' standard deviations. The number is the expected squared norm of a scaled row, times
-    sum(1 / b**2).
+    has guesses of the coordinates' standard deviations. The clip norm is taken to be proportional to the root mean
+    square norm of a scaled row. So the number is the expected squared norm of a scaled row, times sum(1 / b**2).
     """
     return np.sum(basis.std(S) ** 2 / sigma) * np.sum(sigma)
 
@@ -452,8 +459,8 @@ def noise(basis, S, sigma):
 def test_no_rotation_beats_the_eigenvectors(seed):
     """The sum of the standard deviations along the vectors of a basis is least for the eigenvectors of the covariance.
 
-    The theorem of Schur and Horn says so. The other bases are random ones, and the unit vectors. `seed` determines the
-    covariance and the bases.
+    This follows from the theorem of Schur and Horn. The eigenvectors are compared with random bases and with the unit
+    vectors. `seed` determines the covariance and the bases.
     """
     S = covariance_of(7, seed)
     best, rng = bases.from_covariance(S), np.random.default_rng(seed)
@@ -467,10 +474,10 @@ def test_no_rotation_beats_the_eigenvectors(seed):
 
 
 def tables():
-    """Return a dictionary {kind of columns: covariance matrix}.
+    """Return a dictionary {kind of columns: covariance matrix} of examples.
 
-    The columns are the pixels of a smooth image, the values of a smooth series, those of a factor model, and
-    independent columns with unequal or equal variances.
+    The columns are the pixels of a smooth image ("image"), the values of a smooth series ("series"), those of a factor
+    model ("factors"), and independent columns with unequal or equal variances.
     """
     lag = np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
     rng = np.random.default_rng(5)
@@ -486,10 +493,11 @@ def tables():
 
 @pytest.mark.parametrize("name", tables())
 def test_thirty_public_rows_help_and_never_hurt(name):
-    """With a basis from 30 public rows, the noise is at most 5 % larger than without a basis, for every covariance.
+    """With a basis from 30 public rows, the variance of the noise is at most 5 % larger than without a basis.
 
-    `name` is the key of a covariance in `tables`. For the correlated columns of "image", the noise with the basis is on
-    average less than 0.4 times that without it; for those of "series" and "factors" it is less than 0.8 times.
+    This holds for every covariance in `tables`, and `name` is its key. For the correlated columns of "image", the
+    variance with the basis is on average less than 0.4 times that without it; for those of "series" and "factors" it is
+    less than 0.8 times.
     """
     S, ratios = tables()[name], []
     for seed in range(6):
@@ -504,11 +512,12 @@ def test_thirty_public_rows_help_and_never_hurt(name):
 
 @pytest.mark.parametrize("unit", [1e-90, 1e-6, 1.0, 1e6])
 def test_sigma_of_public_rows_is_that_along_the_vectors(unit):
-    """`sigma` of a basis from public rows has about the standard deviations of these rows along the basis vectors.
+    """The attribute `sigma` of a basis from public rows is near the standard deviations of the rows along its vectors.
 
-    `bases.from_public` shrinks the correlations. So each entry is compared with the standard deviation of the rows, and
-    with that of uncorrelated columns: it is at least 0.999 times the smaller, and at most 1.5 times the larger of the
-    two. The first three columns are a million times as large as the last two, and all are multiplied by `unit`.
+    It need not be equal to them, because `bases.from_public` shrinks the correlations. So each entry is compared with
+    two numbers: the standard deviation of the rows along the basis vector, and what this would be if the columns were
+    uncorrelated. The entry is at least 0.999 times the smaller number, and at most 1.5 times the larger one. The first
+    three columns are a million times as large as the last two, and all are multiplied by `unit`.
     """
     rng = np.random.default_rng(1)
     z = rng.normal(size=(60, 1))
@@ -548,8 +557,8 @@ def test_compare_puts_the_best_basis_first():
 def test_compare_matches_names():
     """`bases.compare` takes a covariance matrix with column names, and puts it into the order of the option `columns`.
 
-    `GaussianDataMechanism.error` does this, too. If `columns` is not given, `compare` takes the names of the matrix, a
-    pandas frame, and matches other options with these names.
+    `GaussianDataMechanism.error` does this, too. If the option `columns` is None, `compare` uses the order of the
+    columns in the covariance matrix, a pandas frame, and puts other options that have names into this order.
     """
     cov = pd.DataFrame([[100.0, 6], [6, 4]], index=["income", "age"], columns=["income", "age"])
     options = {"columns": ["age", "income"], "scaling": {"age": 1, "income": 0.1}, "center": {"income": 5, "age": 2}}
@@ -569,8 +578,8 @@ def test_compare_matches_names():
 def test_private_questions_rotate_a_row_the_same_wherever_it_is(name, d):
     """The coordinates of a row along a basis are equal to the last bit, wherever in a table the row stands.
 
-    Otherwise the removal of one row could change the coordinates of another row, and a private query would change by
-    more than its sensitivity. `name` is the basis, and `d` the number of columns.
+    Otherwise the removal of one row could change the coordinates of another row, and the answer to a private query
+    would change by more than its sensitivity. `name` is the basis, and `d` the number of columns.
     """
     rng = np.random.default_rng(3)
     basis = as_basis(np.linalg.qr(rng.normal(size=(d, d)))[0] if name == "matrix" else name, d)
@@ -586,7 +595,7 @@ def test_private_questions_rotate_a_row_the_same_wherever_it_is(name, d):
 
 @pytest.mark.parametrize("d", [3, 8192, 8193, 20_000])
 def test_a_norm_is_the_same_wherever_its_row_is(d):
-    """The norm of a row from `norms` is equal to the last bit, wherever in a table the row stands.
+    """The function `norms` returns the same norm of a row, to the last bit, wherever in a table the row stands.
 
     `d` is the number of columns. Above 8192 columns, the squares of the entries are added in several parts.
     """

@@ -1,6 +1,7 @@
 """Test `egm.bounds`: upper bounds for the quantiles of a weighted sum of chi-square variables.
 
-For equal weights, the bounds are the numbers that their formulas give by hand. No bound is below the exact quantile.
+No bound is below the exact quantile. For equal weights, the bounds are equal to numbers that are computed by hand from
+their formulas.
 """
 
 import numpy as np
@@ -80,8 +81,9 @@ def test_theorem4_needs_many_dimensions():
 def test_theorem4_in_any_unit():
     """If sigma is multiplied by c = 2**k, `bounds.theorem4` is multiplied by c**2, without a rounding error.
 
-    This function bounds the mean squared noise of `GaussianDataMechanism`, and sigma has the standard deviations of the
-    columns. The bound is infinite if it would overflow. It is never rounded to 0, because it would then be no bound.
+    This function returns an upper bound of the mean squared noise of `GaussianDataMechanism`, divided by the squared
+    noise multiplier; sigma has the standard deviations of the columns. If the bound is too large for a double, it is
+    infinite. If it is too small, it is not rounded to 0, because 0 would be no upper bound.
     """
     for power in (-500, 0, 480):
         assert bounds.theorem4(np.ldexp(np.ones(40), power), 5) == np.ldexp(bounds.theorem4(np.ones(40), 5), 2 * power)

@@ -1,6 +1,9 @@
-"""Test `egm.budget`: the cost of several releases together follows theorems of composition.
+"""Test `egm.budget`: a privacy budget computes the joint cost of several releases by theorems of composition.
 
-A release for which not enough of the budget is left is refused before its data are read.
+A budget grants a release if what is left is enough for its cost. Otherwise the release is refused before its data are
+read. A budget has one of four composition rules: "gaussian" composes Gaussian noise exactly, "zcdp" adds zCDP costs,
+"basic" adds epsilons and deltas, and "planned" composes Gaussian noise exactly and then adds the epsilons of releases
+with delta = 0.
 """
 
 import math
@@ -77,10 +80,10 @@ def test_adaptive_mechanism_costs_its_rho():
 def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
     """A Laplace mechanism costs as much as Gaussian noise whose outputs on neighboring data are N(0, 1) and N(mu, 1).
 
-    mu is the number for which N(0, 1) and N(mu, 1) have the total variation distance tanh(epsilon / 2). No mechanism
-    with this `epsilon` and delta = 0 has outputs on neighboring data with a larger distance. The recorded `mu_squared`
-    is at least mu**2, and larger by at most a relative 1e-11. The recorded zCDP cost `rho` is `epsilon`**2 / 2, rounded
-    up.
+    mu is the number for which N(0, 1) and N(mu, 1) have the total variation distance tanh(epsilon / 2). This is the
+    largest distance that the outputs on neighboring data can have for a mechanism with this `epsilon` and delta = 0.
+    The recorded `mu_squared` is at least mu**2, and larger by at most a relative 1e-11. The recorded zCDP cost `rho` is
+    `epsilon`**2 / 2, rounded up.
     """
     with mp.workdps(400):
         mu = 2 * mp.sqrt(2) * mp.erfinv(mp.tanh(mp.mpf(epsilon) / 2)) if epsilon < 50 else _shift(epsilon)
@@ -90,7 +93,10 @@ def test_pure_mechanism_costs_the_exact_normal_shift(epsilon):
 
 
 def _shift(epsilon):
-    """Return mu with Phi(-mu / 2) = 1 / (1 + exp(`epsilon`)) for the normal law Phi and large `epsilon`, by mpmath."""
+    """Return the number mu > 0 with Phi(-mu / 2) = 1 / (1 + exp(`epsilon`)), computed by mpmath for a large `epsilon`.
+
+    Phi is the standard normal distribution function.
+    """
     start = mp.sqrt(2 * epsilon) * 2
     return mp.findroot(lambda mu: mp.log(mp.erfc(mu / mp.sqrt(8)) / 2) + mp.log1p(mp.exp(epsilon)), start)
 
@@ -100,8 +106,9 @@ def test_pure_mechanism_is_no_worse_than_the_gaussian_it_is_counted_as(epsilon):
     """A budget counts a Laplace mechanism as Gaussian noise that is never more private than the mechanism.
 
     Randomized response stands for the Laplace mechanism, because no mechanism with this `epsilon` and delta = 0 is less
-    private. At 100 values from 0 to 1.2 times `epsilon`, its privacy curve, delta as a function of epsilon, is at most
-    that of the noise. At one of them the curves differ by less than 1e-9.
+    private. At 100 values from 0 to 1.2 times `epsilon`, the delta of randomized response is at most the delta of the
+    noise. At one of the values the two differ by less than 1e-9, so any larger noise would be more private than
+    randomized response.
     """
     z = Budget(epsilon=9.0).charge(laplace(epsilon)).mu_squared ** -0.5
     e = np.linspace(0, 1.2 * epsilon, 100)
@@ -121,12 +128,12 @@ MECHANISMS = [
 
 @pytest.mark.parametrize(("mechanism", "X", "sensitivity"), MECHANISMS)
 def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensitivity, silent):
-    """The integer noise that `mechanism` draws for the data `X` has at least the standard deviation that is paid for.
+    """The integer noise that `mechanism` draws for the data `X` is at least as large as its recorded cost requires.
 
-    For the noise multiplier z, this is about `sensitivity` z (1 + 2**-30), where `sensitivity` is how far the integers
-    of neighboring data can differ, or None if this is not tested. The standard deviation is also at least 2**40 z or
-    2**55, whichever is smaller, so that rounding to integers costs little. The fixture `silent` records the standard
-    deviation and replaces the noise by zeros.
+    For the noise multiplier z, its standard deviation is at least about `sensitivity` z (1 + 2**-30), where
+    `sensitivity` is how far the integers of neighboring data can differ, or None if this is not tested. The standard
+    deviation is also at least 2**40 z or 2**55, whichever is smaller, so that the rounding of noise to integers costs
+    little privacy. The fixture `silent` records the standard deviation and replaces the noise by zeros.
     """
     mechanism.release(X)
     ((std, size),) = silent
@@ -142,8 +149,9 @@ def test_real_noise_is_as_fine_and_as_large_as_it_is_charged(mechanism, X, sensi
 def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s):
     """The Kullback-Leibler divergence of rounded normal noise from discrete Gaussian noise is below 1 / (15 `s`**4).
 
-    `s` is the standard deviation of both kinds of noise. By Pinsker's inequality, the divergence bounds a total
-    variation distance, which costs a part of delta. A budget reserves at least this part, and less than three times as
+    `s` is the standard deviation of both kinds of noise. The noise that is drawn is discrete, but its privacy is
+    computed for rounded normal noise. By Pinsker's inequality, the divergence bounds the total variation distance of
+    the two, which is paid for with a part of delta. A budget reserves at least this part, and less than three times as
     much.
     """
     with mp.workdps(50):
@@ -199,9 +207,10 @@ def test_equal_gaussian_releases_compose_to_one(k):
 
 @pytest.mark.slow
 def test_exact_composition_grants_more_than_zcdp_and_that_more_than_adding_up():
-    """A budget grants more Gaussian releases if it composes exactly than by zCDP, and the fewest if it adds epsilons.
+    """Exact composition grants more equal Gaussian releases than zCDP, and zCDP more than the addition of epsilons.
 
-    The composition rules "gaussian" and "planned" compose exactly, and the rule "basic" adds epsilons and deltas.
+    The composition rules "gaussian" and "planned" of a budget compose exactly, and the rule "basic" adds epsilons and
+    deltas.
     """
     grants = [fill(Budget(epsilon=1, delta=DELTA, rule=rule), gaussian(0.125, 1e-8)) for rule in rules.RULES]
     assert grants[0] == grants[3] > grants[1] > grants[2] == 8
@@ -239,7 +248,7 @@ def test_zcdp_is_never_converted_to_less_than_the_truth_and_hardly_to_more(rho, 
 
 
 def test_sum_of_rho_is_that_of_opendp():
-    """`Budget.spent` for three Gaussian mechanisms has the total zCDP cost rho that OpenDP computes."""
+    """`Budget.spent` for three Gaussian mechanisms is equal to their total zCDP cost rho, as OpenDP computes it."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -266,7 +275,8 @@ def test_what_is_left_is_rounded_down():
 def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
     """The rule "planned" adds the epsilons of releases with delta = 0 to the joint epsilon of all other releases.
 
-    If the epsilons of the releases with delta = 0 are small, no other composition rule gives a smaller total.
+    The joint epsilon is that of exact composition. If the epsilons of the releases with delta = 0 are small, no other
+    composition rule of a budget gives a smaller total.
     """
     rest = [gaussian(0.2, 1e-7)] * 3
     exact = charged(rest, epsilon=1, delta=DELTA).spent.epsilon
@@ -279,8 +289,9 @@ def test_planned_rule_adds_pure_epsilons_to_what_the_rest_has_together():
 def test_the_least_of_the_rules_would_be_no_filter():
     """If the composition rule could be chosen after the first release, the true delta could be 1.7 times the budget's.
 
-    So a budget fixes its rule before the first release. In the example, an adversary sees the privacy loss of a
-    Gaussian release. It then chooses a second one, which either the rule "gaussian" or the rule "basic" would grant.
+    So a budget fixes its rule before the first release. In the example, an adversary sees the outcome of a Gaussian
+    release, and computes its privacy loss. Depending on this loss, the adversary then chooses a second release, which
+    either the rule "gaussian" or the rule "basic" would grant.
     """
     first, whole = gaussian(0.1), gaussian(1.0)
     mu, rest = 1 / first.noise_multiplier, math.sqrt(whole.noise_multiplier**-2 - first.noise_multiplier**-2)
@@ -333,10 +344,10 @@ def test_pure_releases_may_add_up_by_any_rule():
 
 @pytest.mark.parametrize(("total", "share"), [(1.0, 0.1), (0.3, 0.1), (0.49, 0.07), (1.0, 1 / 11), (3.99, 3.99 / 7)])
 def test_decimal_shares_fill_the_total(total, share):
-    """A budget grants k releases that each cost `share`, if k times `share` is `total` but for rounding to doubles.
+    """A budget grants k releases that each cost `share`, if k times `share` is `total` up to the rounding to doubles.
 
-    The exact sum of k such doubles may be slightly above the total. Both numbers are zCDP costs rho, or both are
-    epsilons with delta = 0.
+    For example, ten releases with the cost 0.1 fit into the total 1, although the exact sum of ten such doubles is
+    slightly above 1. Both numbers are zCDP costs rho, or both are epsilons with delta = 0.
     """
     k = round(total / share)
     assert fill(Budget(rho=total), adaptive(share)) == k
@@ -367,9 +378,9 @@ def test_equal_parts_fill_the_total(k, epsilon, delta):
 def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, silent):
     """Twelve equal releases that use up a budget have together at most its delta, for the noise that they really draw.
 
-    Their exact delta is computed with 40 digits and includes the cost of discrete noise. It is smaller than the
-    budget's by at most a relative 1e-7. `total` is the pair (epsilon, delta) of the budget. The fixture `silent`
-    records the standard deviation of the noise.
+    Their exact joint delta is computed with 40 digits and includes the cost of discrete noise. It is smaller than the
+    delta of the budget by at most a relative 1e-7. `total` is the pair (epsilon, delta) of the budget. The fixture
+    `silent` records the standard deviation of the noise.
     """
     epsilon, delta = total
     part = float(gaussian_epsilon(delta, math.sqrt(12) * gaussian(*total).noise_multiplier))
@@ -386,10 +397,11 @@ def test_equal_parts_of_the_noise_that_is_drawn_are_within_the_total(total, sile
 @pytest.mark.parametrize("parts", [1, 2, 40])
 @pytest.mark.parametrize("rule", rules.RULES)
 def test_what_is_split_is_granted_so_often(parts, rule):
-    """A release with the cost that `Budget.split(parts)` returns is granted exactly `parts` times.
+    """A release is granted exactly `parts` times if it has the cost that `Budget.split(parts)` returns.
 
-    A release whose epsilon is larger by a relative 1e-6 is granted fewer times. The budget with this `rule` of
-    composition is new, or has already granted one release.
+    Together, `parts` releases with this cost use up what is left of the budget. A release whose epsilon is larger by a
+    relative 1e-6 is granted fewer times. The budget with this `rule` of composition is new, or has already granted one
+    release.
     """
     for before in ([], [gaussian(0.3, 1e-7)]):
         spent = charged(before, epsilon=1, delta=DELTA, rule=rule)
@@ -402,9 +414,10 @@ def test_what_is_split_is_granted_so_often(parts, rule):
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 3, 1000])
 def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
-    """A release with the cost `Budget.split(parts)` is granted exactly `parts` times, for totals without a delta.
+    """For budgets without a delta, a release is granted exactly `parts` times if it costs `Budget.split(parts)`.
 
-    The total is a rho or an epsilon. If the number of parts is not a positive integer, `split` raises an error.
+    Together, `parts` releases with this cost use up what is left of the budget. The total of the budget is a rho or an
+    epsilon. If the number of parts is not a positive integer, `split` raises an error.
     """
     for total, rho in ((Budget(rho=0.7), adaptive), (charged([adaptive(0.1)], rho=0.7), adaptive)):
         part, before = total.split(parts), total.spent
@@ -418,9 +431,10 @@ def test_a_part_of_rho_or_of_a_pure_epsilon(parts):
 
 
 def test_a_double_too_much_is_refused():
-    """A release is refused even if its cost is only slightly too large.
+    """A release is refused even if its cost exceeds what is left of the budget by no more than a rounding error.
 
-    The cost is the next double above the total, or is above what is left by a relative 1e-14.
+    For a new budget, the cost is the next double above the total. For a budget that is partly spent, the cost is above
+    what is left by a relative 1e-14.
     """
     assert fill(Budget(rho=0.3), adaptive(math.nextafter(0.3, 1))) == 0
     assert fill(Budget(epsilon=0.3), laplace(math.nextafter(0.3, 1))) == 0
@@ -473,8 +487,8 @@ def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
     """A budget chooses the composition rule "zcdp" if its delta is too small for the rule "gaussian".
 
     Because noise is drawn as integers, the rule "gaussian" reserves a part of delta that is proportional to 1 +
-    exp(epsilon). If the budget's delta is smaller than this part, the rule "zcdp" grants two releases, and the rule
-    "gaussian" raises BudgetExceeded for the same two.
+    exp(epsilon). In the example, the budget's delta is smaller than this part. Therefore a budget with the rule
+    "gaussian" refuses two releases that a budget with the rule "zcdp" grants.
     """
     spent = charged([gaussian(1.0, 1e-12)], epsilon=40, delta=1e-12)
     assert spent.rule == "zcdp"
@@ -595,8 +609,8 @@ def test_a_budget_gives_no_simulation_of_private_data(on_disk, tmp_path):
 def test_a_rehearsal_is_charged_like_releases(on_disk, tmp_path):
     """A budget with simulation=True records the same costs for simulated releases as an ordinary budget for real ones.
 
-    It refuses a release without a NumPy generator, and a release that costs too much. `on_disk` says whether the budget
-    with simulation=True is in a file.
+    A simulated release is one with a NumPy generator. The budget refuses a release without a generator, and a release
+    that costs too much. `on_disk` says whether the budget with simulation=True is in a file.
     """
     path, rng = tmp_path / "journal" if on_disk else None, np.random.default_rng(1)
     spent, earnest = Budget(path, rho=1.0, simulation=True), Budget(rho=1.0)
@@ -734,10 +748,10 @@ def test_path_is_a_path(path):
 
 
 def test_quantiles_cost_no_more_than_they_say_in_exact_arithmetic(monkeypatch):
-    """The random choice of a private quantile has an exact epsilon of at most (1 - 2**-31) times the paid epsilon.
+    """The random choice of a private quantile has an exact epsilon of at most (1 - 2**-31) times the recorded epsilon.
 
-    The function `secure_index` makes this choice. The margin of 2**-31 allows for rounding errors when a budget adds up
-    costs.
+    The function `secure_index` makes this choice. Its epsilon is smaller than the recorded one by this factor to allow
+    for rounding errors when a budget adds up costs.
     """
     scales = []
     monkeypatch.setattr(samplers, "index_sampler", lambda scale: lambda scores: scales.append(scale) or 0)
@@ -757,10 +771,10 @@ def test_what_a_list_of_values_holds_costs_the_same_whatever_it_is():
 
 
 def test_several_columns_are_never_released_for_the_price_of_one():
-    """`Budget.quantile` and `Budget.release` refuse data with the shape of one column whose entries are arrays.
+    """`Budget.quantile` and `Budget.release` refuse data that look like one column, but whose entries are arrays.
 
-    The refusal costs nothing if the type of the data shows the arrays. It costs as much as a release if only the values
-    show them.
+    The refusal costs nothing if the type of the data shows that the entries are arrays. It costs as much as a release
+    if this is seen only when the values are read.
     """
     pl = pytest.importorskip("polars")
     X = np.ones((50, 4))

@@ -1,6 +1,7 @@
 """Test the calibration of Gaussian noise by stored values with 30 digits, and by properties of the privacy curve.
 
-The privacy curve is the least delta as a function of epsilon.
+The privacy curve is the least delta as a function of epsilon. The noise multiplier is the standard deviation of the
+noise divided by the sensitivity.
 """
 
 import numpy as np
@@ -56,10 +57,10 @@ def test_noise_suffices(epsilon, delta):
 
 @given(epsilons, deltas)
 def test_noise_suffices_with_eighty_digits(epsilon, delta):
-    """Gaussian noise with the `analytic_noise_multiplier` of `epsilon` and `delta` has at most this `delta`.
+    """Gaussian noise with the multiplier `analytic_noise_multiplier(epsilon, delta)` has at most this delta, exactly.
 
-    The delta of the noise at `epsilon` is computed with 80 digits. Proofs in the project's documentation need this
-    inequality to be exact.
+    The delta of the noise at `epsilon` is computed with 80 digits and compared with `delta`. Proofs in the project's
+    documentation need this inequality to hold without any rounding error.
     """
     z = mpf(float(analytic_noise_multiplier(epsilon, delta)))
     with mp.workdps(80):  # the subtraction of nearly equal terms loses about thirty of them
@@ -84,11 +85,12 @@ def test_epsilon_inverts_delta(epsilon, delta):
 @pytest.mark.parametrize("z", [2.0, 3.0, 4.15, 26.16, 42.45, 52.95, 1e6, 1e20])
 @pytest.mark.parametrize("share", [1 - 1e-15, 1.0, 1 - 1e-10])
 def test_epsilon_next_to_zero_is_found(z, share):
-    """Where the exact epsilon is nearly 0, `gaussian_epsilon` is at most 1e-13 * delta / slope above it, and not below.
+    """If the exact epsilon is nearly 0, `gaussian_epsilon` is at most 1e-13 * delta / slope above it, and not below.
 
-    `z` is the noise multiplier. D is the delta at epsilon = 0, and `share` is delta / D. The slope is that of the
-    privacy curve at 0 without its sign, Phi(-1/(2z)), where Phi is the normal distribution function. Because the curve
-    is convex, the exact epsilon is nearly (D - delta) / slope for a delta near D.
+    `gaussian_epsilon` returns the epsilon of Gaussian noise for a noise multiplier, here `z`, and a delta. D is the
+    delta of the noise at epsilon = 0, and the test uses delta = `share` * D. The slope is the absolute slope of the
+    privacy curve at epsilon = 0: Phi(-1/(2z)), where Phi is the normal distribution function. Because the curve is
+    convex, the exact epsilon is nearly (D - delta) / slope for a delta near D.
     """
     delta = float(gaussian_delta(0.0, z)) * share
     found = float(gaussian_epsilon(delta, z))
@@ -119,7 +121,8 @@ def test_epsilon_is_zero_where_the_noise_hides_everything():
 def test_epsilon_of_hardly_any_noise(delta):
     """For tiny noise multipliers z, `gaussian_epsilon` is 1 / (2 z^2), rounded up by at most a relative 1e-13.
 
-    This holds for each `delta` of the test. Results above 1e308 are infinite.
+    `gaussian_epsilon` returns the epsilon of Gaussian noise for z and `delta`. For so little noise, it hardly depends
+    on `delta`. Results above 1e308 are infinite.
     """
     z = np.array([1e-10, 1e-100, 1e-153, 7.2e-155, 7e-155, 1e-160, 1e-308, 5e-324])
     found = gaussian_epsilon(delta, z)
@@ -174,7 +177,7 @@ def test_bad_types_are_named(bad):
 def test_hardly_any_noise_is_hardly_private(z):
     """For noise with a standard deviation `z` near 0, `gaussian_delta(1.0, z)` is near 1 and exact to a relative 1e-14.
 
-    This is the least delta for epsilon = 1 and the sensitivity 1.
+    `gaussian_delta(1.0, z)` is the least delta of the noise for epsilon = 1 and the sensitivity 1.
     """
     with mp.workdps(60):
         exact = float(mp.ncdf(0.5 / mpf(z) - mpf(z)) - mp.e * mp.ncdf(-0.5 / mpf(z) - mpf(z))) if z > 1e-3 else 1.0
@@ -207,7 +210,8 @@ def test_conversions_are_inverse(epsilon, delta):
 def parts(u, delta):
     """Return the number c for which a zCDP cost rho is converted to epsilon = rho alpha + c, for this `delta`.
 
-    alpha = 1 + exp(`u`) is an order of the Rényi divergence. mpmath computes with its current number of digits.
+    alpha = 1 + exp(`u`) is an order of the Rényi divergence, and each order gives another valid epsilon. mpmath
+    computes with its current number of digits.
     """
     alpha = 1 + mp.exp(u)
     return (-mp.log(delta) - u + alpha * mp.log(1 - 1 / alpha)) / (alpha - 1)
@@ -231,9 +235,9 @@ CLOSE = [1e-9, 0.05, 0.9, 0.97, 0.995, 1 - 1e-4, 0.9999985730244902, 1 - 1e-9, 1
 def test_conversions_are_on_the_safe_side_also_for_delta_near_one(level, delta):
     """`zcdp_rho` never returns more than the exact value, and `zcdp_epsilon` never less, even for `delta` near 1.
 
-    The exact value is the best one over all orders of the Rényi divergence, computed with 60 digits. `level` is the
-    epsilon that is given to `zcdp_rho`, and the rho that is given to `zcdp_epsilon`. The error of `zcdp_rho` is below a
-    relative 1e-11, and that of `zcdp_epsilon` is below 1e-11 (1 + epsilon).
+    The exact value is the largest rho, or the least epsilon, over all orders of the Rényi divergence, computed with 60
+    digits. `level` is the epsilon that is given to `zcdp_rho`, and the rho that is given to `zcdp_epsilon`. The error
+    of `zcdp_rho` is below a relative 1e-11, and that of `zcdp_epsilon` is below 1e-11 (1 + epsilon).
     """
     with mp.workdps(60):
         t, start = mpf(delta), mp.log(mp.sqrt(-mp.log(mpf(delta)) / level))
@@ -281,12 +285,13 @@ def test_noise_for_delta_near_one(epsilon, gap):
 
 
 def test_every_allowed_parameter_has_an_answer():
-    """`analytic_noise_multiplier` gives enough noise for epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1.
+    """The functions of `egm.calibration` return valid numbers, without a warning, for extreme parameters.
 
-    For parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, and `zcdp_epsilon` is not negative.
-    `zcdp_rho` does not fall if epsilon grows, and is above 0 for delta > 1e-150. No result is NaN, and there are no
-    warnings. `gaussian_delta` and `zcdp_rho` return valid results for an epsilon up to 1.79e308. For epsilon = 0 and a
-    large noise multiplier z, z times delta is the density of the standard normal distribution at 0.
+    `analytic_noise_multiplier` gives enough noise for epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1. For
+    parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, and `zcdp_epsilon` is not negative. `zcdp_rho`
+    does not fall if epsilon grows, and is above 0 for delta > 1e-150. `gaussian_delta` and `zcdp_rho` return valid
+    results for an epsilon up to 1.79e308. For epsilon = 0 and a large noise multiplier z, z times delta is the density
+    of the standard normal distribution at 0.
     """
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
     delta = np.concatenate([np.geomspace(1e-300, 0.9, 12), 1 - np.geomspace(0.1, 1.2e-16, 12)])

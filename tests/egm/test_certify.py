@@ -39,9 +39,9 @@ def exact(number):
 
 
 def is_enclosed(number, enclosure, digits=30):
-    """Return whether `number`, an mpf or text, lies between the ends `low` and `high` of `enclosure`.
+    """Return whether `number`, an mpf or text, lies between the ends `low` and `high` of the interval `enclosure`.
 
-    The interval is first widened at both ends by 10 ** -`digits` times the number, the rounding error of the number.
+    The interval is first widened at both ends by 10 ** -`digits` times the number, to allow for its rounding error.
     """
     number = exact(number)
     slack = abs(number) * Fraction(10) ** -digits
@@ -49,10 +49,11 @@ def is_enclosed(number, enclosure, digits=30):
 
 
 def law_of(weights, dof=1.0, nc=0.0, normal=0.0, exponent=0):
-    """Return Q = sum_j weights_j chi2(dof_j, nc_j) + `normal` Z, divided by 2 ** `exponent`, as the object `Law`.
+    """Return the distribution of a generalized chi-square variable Q / 2 ** `exponent`, as an instance of `Law`.
 
-    Z is a standard normal variable. `dof` and `nc` are numbers or lists. The numbers in the object are balls, that is,
-    intervals of ball arithmetic, with a precision of 300 bits.
+    Q is sum_j weights_j chi2(dof_j, nc_j) + `normal` Z, where Z is a standard normal variable. `dof` and `nc` are
+    numbers or lists. The numbers in the instance are balls, that is, intervals of ball arithmetic, with a precision of
+    300 bits.
     """
     weights = np.array(weights, dtype=float)
     dof, nc = (np.broadcast_to(np.array(v, dtype=float), weights.shape) for v in (dof, nc))
@@ -76,9 +77,9 @@ stored = pytest.mark.parametrize(
 
 @functools.lru_cache(maxsize=1)
 def shared(form):
-    """Return the dictionary, empty at first, in which the fixture `once` keeps what the tests of one sum compute.
+    """Return a dictionary in which the fixture `once` keeps what the tests of one sum of chi-square variables compute.
 
-    `form` has the parameters of the sum of chi-square variables, as a JSON text. pytest runs the tests of one sum one
+    It is empty at first. `form` has the parameters of the sum, as a JSON text. pytest runs the tests of one sum one
     after the other, so only the dictionary of the last sum is kept.
     """
     return {}
@@ -86,10 +87,11 @@ def shared(form):
 
 @pytest.fixture
 def once(cases, monkeypatch):
-    """Let all tests of one chi-square sum share the `Law` and the contours of integrals that `gx2.certify` computes.
+    """Let all tests of one chi-square sum share what `gx2.certify` computes for it, to save time.
 
-    A `Law` is the distribution of a sum. `cases` holds the stored values of the sum, with its parameters. What is
-    computed is kept in the dictionary that `shared` returns.
+    The shared results are the sum's distribution, an object of the class `Law`, and the contours along which the tails
+    are integrated. They are kept in the dictionary that `shared` returns. `cases` holds the stored values of the sum,
+    with its parameters.
     """
     made = shared(json.dumps(cases[0]["form"]))
 
@@ -110,9 +112,10 @@ def once(cases, monkeypatch):
 def test_stored_tails_are_enclosed(cases, once):
     """The interval of `gx2.certify` contains each stored tail probability of a weighted sum of chi-square variables.
 
-    `cases` are the stored tails of one sum at several points. At each point, the logarithm of the smaller tail is
-    compared, and of the larger tail the probability. The logarithm of the smaller tail that `gx2` computes lies in the
-    interval, too, up to its estimated error. The fixture `once` makes the tests faster.
+    `cases` are the stored tails of one sum at several points. At each point, the interval for the logarithm of the
+    smaller tail is tested, and the interval for the probability of the larger tail. The logarithm of the smaller tail
+    that `gx2` computes in double precision lies in the interval, too, up to its estimated error. The fixture `once`
+    makes the tests faster.
     """
     parts = terms(cases[0]["form"])
     for case in cases:
@@ -150,9 +153,10 @@ def test_stored_quantiles_are_enclosed(case):
 
 @pytest.mark.parametrize("case", [case for case in GX2["values"] if "published" in case], ids=name_of)
 def test_published_tails_are_near(case):
-    """A published tail differs from the middle of its certified interval by at most the accuracy its authors claim.
+    """A published tail probability differs from the certified value by at most the accuracy that its authors claim.
 
-    `case` is a tail that was published by Davies (1980) or others, with its accuracy.
+    The certified value is the middle of the interval that `gx2.certify` returns. `case` is a tail that was published by
+    Davies (1980) or others, with its accuracy.
     """
     (tail,) = case["published"].keys() - {"accuracy"}
     enclosure = gx2.certify(case["x"], *terms(case["form"]), of=tail)
@@ -175,10 +179,11 @@ FINITE = {"weights": [2.0, 3.0, 4.0, 1.0], "dof": [4, 2, 6, 1]}
     ],
 )
 def test_far_tails_of_the_toolbox(form, of, x):
-    """The logarithms of far tails, down to 1e-600, from `egm.gx2` agree with the middles of certified intervals.
+    """The logarithms of far tails, down to 1e-600, from `egm.gx2` agree with the certified values of `gx2.certify`.
 
-    They agree up to 1e-12 or a relative 1e-15, whichever is larger. The points `x` are from the toolbox gx2 by Das.
-    `form` has the parameters of a distribution, and `of` is "logsf" (upper tail) or "logcdf" (lower tail).
+    A certified value is the middle of a proven interval. The numbers agree up to 1e-12 or a relative 1e-15, whichever
+    is larger. The points `x` are from the toolbox gx2 by Das. `form` has the parameters of a distribution, and `of` is
+    "logsf" (upper tail) or "logcdf" (lower tail).
     """
     enclosure = gx2.certify(x, **form, of=of)
     value = getattr(gx2, of)(x, **form)
@@ -261,9 +266,10 @@ laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 
 
 def wide(law, y, upper, density=False):
-    """Return an interval (ball) with a tail or the density at `y` of the distribution `law`, to about 180 bits.
+    """Return an interval (ball) that contains a tail or the density of the distribution `law` at the point `y`.
 
-    It is the density if `density` is true, and otherwise the upper tail if `upper` is true, or else the lower tail.
+    It is the density if `density` is true, and otherwise the upper tail if `upper` is true, or else the lower tail. The
+    interval is accurate to about 180 bits.
     """
     with flint.ctx.workprec(300):
         y = flint.arb(y)
@@ -273,7 +279,7 @@ def wide(law, y, upper, density=False):
 @laws
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_more_bits_give_a_ball_inside(parameters, y, upper):
-    """With fewer bits, the ball (interval) of a tail or density is larger, and contains the ball that more bits give.
+    """If a tail or density is computed with fewer bits, its interval (ball) is larger, and contains that of more bits.
 
     `parameters` are those of the distribution, and `y` is the point. The tail is the upper one if `upper` is true, and
     otherwise the lower one.
@@ -319,9 +325,9 @@ def test_any_contour_is_right(parameters, y, upper):
 def test_bounds_hold_on_boxes(parameters, y):
     """`Edge.log_size` returns an upper bound of log |F| on a part of a contour, where F is the integrand of a tail.
 
-    A tail probability is proportional to the integral of F along the contour in the complex plane. The tail is the one
-    at `y` of the distribution with the `parameters`. The bound exceeds the largest log |F| on this part by less than
-    60, or by less than 1e-6 if the part is a single point.
+    A tail probability is proportional to the integral of F along the contour in the complex plane. The tail is the
+    upper one at `y` of the distribution with the `parameters`. The bound exceeds the largest log |F| on this part by
+    less than 60, or by less than 1e-6 if the part is a single point.
     """
     law, y = law_of(**parameters), flint.arb(y)
     contour = choice.contour_of(law, y, True, 60)
@@ -346,11 +352,12 @@ def test_bounds_hold_on_boxes(parameters, y):
     ],
 )
 def test_bound_of_the_rest(parameters, y, upper):
-    """`Edge.rest` returns an upper bound of the integral of |f| from a point of a contour to its end, or infinity.
+    """`Edge.rest` returns an upper bound of the integral of |f| from a point of a contour to the end of the contour.
 
     The integral of f along the contour, in the complex plane, is a tail or the density at `y` of the distribution with
     the `parameters`, up to a factor. The contour is the one for the upper tail if `upper` is true, and otherwise for
-    the lower tail. Every finite bound is compared with the integral, which the trapezoid rule computes.
+    the lower tail. Some bounds are infinite. Every finite bound is compared with the integral of |f|, which the
+    trapezoid rule computes.
     """
     law, y, finite = law_of(**parameters), flint.arb(y), 0
     contour = choice.contour_of(law, y, upper, 60)
@@ -372,10 +379,11 @@ def test_bound_of_the_rest(parameters, y, upper):
 @pytest.mark.slow
 @pytest.mark.parametrize("upper", [True, False], ids=["upper", "lower"])
 def test_clusters_change_nothing(upper, monkeypatch):
-    """If similar weights of a sum are put together, to save time, the ball (interval) of a tail overlaps the exact one.
+    """If similar weights of a sum are put into clusters, to save time, a tail's interval agrees with the exact one.
 
-    Weights are put together, in clusters, if a sum has more than 500 different ones. The exact ball is computed without
-    clusters. The ball with clusters has an accuracy of at least 50 bits. The tail is the upper one if `upper` is true.
+    Weights are put into clusters if a sum has more than 500 different ones. The exact interval (ball) is computed
+    without clusters. Both intervals contain the tail, so they must overlap. The one with clusters has an accuracy of at
+    least 50 bits. The tail is the upper one if `upper` is true.
     """
     rng = np.random.default_rng(4)
     weights = np.concatenate([np.geomspace(1e-6, 0.5, 300), rng.uniform(-0.4, -0.2, 200), rng.uniform(0.3, 0.31, 200)])
@@ -395,9 +403,10 @@ def test_clusters_change_nothing(upper, monkeypatch):
 def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
     """For a cluster of similar weights, a ball (interval) contains the exact cumulant function, even with few terms.
 
-    The ball is made from the first terms of a series, and includes a bound on the remaining terms. `Edge.log_size`
-    bounds an integrand from above, and `Edge.rest` its integral. Clusters do not make these bounds smaller. `dof` and
-    `nc` are the degrees of freedom and the noncentrality for every weight.
+    The cumulant function of the cluster is computed from the first terms of a series, and the ball includes a bound on
+    the remaining terms. Two more bounds are tested: `Edge.log_size` bounds an integrand from above, and `Edge.rest` its
+    integral. With clusters they are not smaller than without. `dof` and `nc` are the degrees of freedom and the
+    noncentrality for every weight.
     """
     weights = np.append(np.linspace(0.3, 0.304, 40), 0.4)
     law = law_of(weights, dof, nc)
@@ -434,9 +443,10 @@ def test_cumulant_of_a_cluster_has_the_rest_of_its_series(dof, nc, monkeypatch):
 def test_scale_mirror_and_order(of, x):
     """If the weights change their unit, sign or order, the interval of `gx2.certify` changes accordingly.
 
-    The unit of the weights and of `x` is changed by a power of two, so that nothing is rounded. A tail then keeps its
-    interval, and that of a density is divided by this power. With the opposite sign of the weights and of `x`, the
-    upper tail becomes the lower one. Another order of the weights changes nothing. `of` names the tail or density.
+    The unit of the weights and of `x` is changed by the factor 8, a power of two, so that nothing is rounded. The
+    interval of a tail does not change then, and the interval of the density is divided by 8. If the weights and `x`
+    change their signs, the upper tail becomes the lower one. If the order of the weights changes, the interval does not
+    change. `of` names the tail or density.
     """
     value = gx2.certify(x, **SIGNED, of=of)
     scaled = {name: 8 * np.array(SIGNED[name]) for name in ("weights", "normal", "shift")}
@@ -454,9 +464,10 @@ def test_scale_mirror_and_order(of, x):
 @pytest.mark.parametrize("of", ["isf", "ppf"])
 @pytest.mark.parametrize("form", [SIGNED, {"weights": WEIGHTS}, {"weights": [-1.0, -0.25], "dof": 2}], ids=str)
 def test_tails_at_the_ends_of_a_quantile(form, of, p):
-    """The certified tails at the two ends of a quantile's interval are on both sides of the probability `p`.
+    """The probability `p` of a quantile lies between the certified tails at the two ends of the quantile's interval.
 
-    `of` is "isf" for the upper quantile or "ppf" for the lower one, and `form` has the parameters of the distribution.
+    So the interval that `gx2.certify` returns contains the quantile. `of` is "isf" for the upper quantile or "ppf" for
+    the lower one, and `form` has the parameters of the distribution.
     """
     quantile = gx2.certify(p, **form, of=of)
     assert quantile.relative_width < 1e-13
@@ -466,9 +477,9 @@ def test_tails_at_the_ends_of_a_quantile(form, of, p):
 
 
 def test_quantile_of_a_logarithm():
-    """For of="ilogsf", the interval of `gx2.certify` contains the quantile whose upper tail has a given logarithm.
+    """For of="ilogsf", the interval of `gx2.certify` contains the point at which the upper tail has a given logarithm.
 
-    The tail itself may be too small for a double.
+    So the quantile is found even if the tail itself is too small for a double.
     """
     assert gx2.certify(math.log(1e-30), WEIGHTS, of="ilogsf").contains(gx2.certify(1e-30, WEIGHTS, of="isf").value)
     far = gx2.certify(-1e6, WEIGHTS, of="ilogsf")
@@ -485,8 +496,8 @@ def test_median_of_a_symmetric_law_is_0():
 def test_results_of_gx2_with_many_weights(p):
     """For 10,000 weights, `gx2.isf` and `gx2.sf` agree with the quantile and the tail that `gx2.certify` proves.
 
-    The quantile x, whose upper tail has the probability `p`, agrees to a relative 1e-14. The tail at x lies in the
-    certified interval, up to the error that `gx2.sf` estimates.
+    The quantile x is the point whose upper tail has the probability `p`. The result of `gx2.isf` agrees to a relative
+    1e-14. The tail at x from `gx2.sf` lies in the certified interval, up to the error that `gx2.sf` estimates.
     """
     weights = np.arange(1, 10_001.0) ** -0.3
     x = gx2.isf(p, weights)
@@ -553,10 +564,10 @@ def test_without_flint_the_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize("number", [1.0, 0.1, -0.1, 1e300, -1e-300, 3e-320, 0.0])
 def test_rounding_is_outwards(number):
-    """`rounded` returns the largest double below a ball (interval) and the smallest double above it.
+    """`rounded` returns the largest double that is not above a ball (interval), and the smallest that is not below it.
 
-    For a ball that is only the point `number`, both are `number`. For a point at a distance of 2**-1200 from `number`,
-    one of them is `number`, and the other the next double on the side of the point.
+    If the ball is only the point `number`, which is a double, both are `number`. If the ball is a point at a distance
+    of 2**-1200 from `number`, one of them is `number`, and the other is the next double on the side of the point.
     """
     ball = flint.arb(number)
     assert rounded(ball) == Enclosure(number, number)

@@ -1,4 +1,9 @@
-"""Test the command `egm`: it writes what the package's mechanisms release, and explains each mistake in one line."""
+"""Test the command `egm`: it writes what the package's mechanisms release, and explains each mistake in one line.
+
+`egm sum` and `egm mean` release a sum or a mean whose columns have known standard deviations, and `egm adaptive` a sum
+without them. `egm plan` forecasts the error of a release without data, and `egm budget` creates and shows a privacy
+budget.
+"""
 
 import argparse
 import contextlib
@@ -83,7 +88,7 @@ def folder(tmp_path, monkeypatch):
 def _interruptible():
     """Make the signal SIGINT raise KeyboardInterrupt during each test of this file.
 
-    Python would otherwise ignore SIGINT if a shell runs the tests in the background.
+    If a shell starts the tests in the background, Python ignores SIGINT, and the tests of this signal would fail.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -92,7 +97,11 @@ def _interruptible():
 
 @pytest.fixture
 def egm(capsysbinary):
-    """Return a function that runs `egm` in this process, and returns (exit code, output in bytes, lines of errors)."""
+    """Return a function that runs the command `egm` in this process, without starting a new one.
+
+    The function takes the arguments of the command, and returns the exit code, the standard output in bytes, and the
+    list of lines that were written to standard error.
+    """
 
     def run(*argv):
         code = cli.main([str(arg) for arg in argv])
@@ -104,7 +113,10 @@ def egm(capsysbinary):
 
 @pytest.fixture
 def released(egm):
-    """Return a function that runs `egm` with --format json without an error, and returns the output as a dictionary."""
+    """Return a function that runs the command `egm` with --format json, and returns its output as a dictionary.
+
+    The function takes the other arguments of the command, and fails if the command reports an error or a warning.
+    """
 
     def run(*argv):
         code, out, err = egm(*argv, "--format", "json")
@@ -210,10 +222,10 @@ def test_a_folder_gives_the_sum_of_its_files(released, silent):
 
 
 def test_missing_is_passed_to_the_mechanism(egm, monkeypatch, folder):
-    """`egm sum` gives the mechanism the value of the option --missing, and NaN in the place of each missing value.
+    """`egm sum` passes the value of the option --missing to the mechanism, and each missing value of the file as NaN.
 
-    The option says what to do with missing values. Without it, a missing value is an error, which names its row and
-    column.
+    The option says what the mechanism does with missing values. Without the option, a missing value is an error, which
+    names its row and column.
     """
     (folder / "holes.csv").write_text("age,mass,pay\n1,,3\n4,5,NA\n" + "1,2,3\n" * 3)
     given = []
@@ -326,10 +338,11 @@ HEADERS = {  # line 1, options, and the --header that "auto" takes for line 1, o
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_the_first_person_is_no_header_and_no_header_a_person(egm, released, silent, folder, name):
-    """If line 1 of a CSV file could be a header or a person's data, `egm sum` demands --header yes or no.
+    """If line 1 of a CSV file could be a header or a person's data, `egm sum` demands --header yes or --header no.
 
-    If line 1 is clearly one of the two, `egm sum` needs no option. No error shows an entry of the file. `name` is a key
-    of HEADERS, which has line 1, the options of the command, and what line 1 is taken for.
+    If line 1 is clearly a header, or clearly data, no option is needed. The error does not show any entry of the file.
+    `name` is a key of HEADERS, whose values are tuples: line 1, the options of the command, and what line 1 is taken
+    for.
     """
     line, options, expected = HEADERS[name]
     (folder / "t.csv").write_text(f"{line}\n" + "1,2,3\n" * 5)
@@ -357,8 +370,8 @@ def test_error_for_a_chosen_column_shows_nobodys_text(egm, folder):
 def test_adaptive_asks_for_the_header(egm):
     """`egm adaptive` with a CSV file fails if neither --header yes nor --header no is given.
 
-    `egm sum` can compare line 1 with the names in the file of --sigma, but `egm adaptive` has no such file. If the
-    options also give two budgets, the error is about the budgets and not about the header.
+    Unlike `egm sum`, which can compare line 1 with the column names in the file of --sigma, `egm adaptive` has no file
+    with the names. If the options also give two budgets, the error is about the budgets and not about the header.
     """
     assert "--header yes or no" in egm(*ADAPTIVE[:-2])[2][0]
     few = egm(*ADAPTIVE[:-2], "--columns", "age,pay", "--rho", "1e-9")
@@ -370,8 +383,8 @@ def test_adaptive_asks_for_the_header(egm):
 def test_nobody_is_a_data_set_where_the_number_is_private(released, header):
     """If the number of rows is private, `egm sum` accepts a CSV file without rows of data.
 
-    `header` has the column names in line 1 of the file, or is empty if there are none. The released sums are pure
-    noise, at most eight standard deviations from 0.
+    An error would reveal that there are no rows. `header` has the column names in line 1 of the file, or is empty if
+    there is no line 1. The released sums are pure noise, at most eight standard deviations from 0.
     """
     write_csv("none.csv", rows()[:0], header)
     options = (*(SUM[2:] if header else PLAIN), *PRIVATE, "--header", "yes" if header else "no")
@@ -509,7 +522,10 @@ FORMS = ("json", "csv", "npy", "parquet")
 
 
 def without(form, out, *names):
-    """Return the output `out` of a release in the format `form` without the fields `names`, for comparison by `==`."""
+    """Return the output `out` of a release in the format `form` without the fields `names`, for comparison by `==`.
+
+    `form` is "json", "csv", "npy" or "parquet".
+    """
     if form == "parquet":
         read = pq.read_table(io.BytesIO(out))
         rows_of = read.select([name for name in read.column_names if name not in names]).to_pylist()
@@ -536,7 +552,7 @@ def test_documents_have_these_fields_and_no_other(released):
 def test_only_the_estimate_depends_on_the_data(egm, form):
     """For two data files with equally many rows, the outputs of `egm sum` differ only in the field "estimate".
 
-    `form` is the format of the output, such as "json" or "csv".
+    So no other field can reveal anything about the data. `form` is the format of the output, such as "json" or "csv".
     """
     write_csv("other.csv", 1e3 * rows(seed=2) - 17)
     outs = [egm("sum", data, *SUM[2:], "--format", form)[1] for data in ("data.csv", "other.csv")]
@@ -681,7 +697,7 @@ ODD_NAMES = ["'a", "''", "a\tb", "a\nb", "\u202e", "\x1b[1m", "\U000e0001", "C:\
 
 @pytest.mark.parametrize("form", [("--format", "csv"), ("--plain",), ("--format", "json")])
 def test_odd_names_of_columns_in_a_release_are_found_again(egm, folder, form):
-    """`egm` reads the output of a release as the file of --sigma, whatever characters are in the column names.
+    """The file of the option --sigma can be the output of an earlier release, whatever its columns are called.
 
     `form` has the options that choose the format of the release.
     """
@@ -710,7 +726,11 @@ def test_a_negative_number_is_a_value(egm, center):
 
 @pytest.mark.parametrize("option", [("--basis", "dct"), ("--basis", "dct:3"), ("--scaling", "none")])
 def test_a_file_or_folder_does_not_hide_a_name(egm, folder, option):
-    """With an `option` such as --basis dct, `egm plan` takes the basis of this name, even if a folder is called dct."""
+    """If the value of an `option` is a known name, as in --basis dct, `egm plan` reads no file or folder of this name.
+
+    The known name is that of a basis or a scaling. The test creates a folder that is called so, and the output of the
+    command does not change.
+    """
     expected = egm(*PLAN, *option, "--format", "json")
     (folder / option[1]).mkdir()
     assert egm(*PLAN, *option, "--format", "json", "--output", f"{option[1]}/plan.json") == (0, b"", [])
@@ -740,7 +760,7 @@ def test_plan_is_the_forecast_of_the_mechanism(released, option, folder):
 
 
 def from_text(label, text):
-    """Return the number that follows the regular expression `label` in `text`, the output of `egm plan`."""
+    """Return the number that follows a label in `text`, the output of `egm plan`; `label` is a regular expression."""
     return float(re.search(rf"{label} +([\d.e+-]*\d)", text)[1])
 
 
@@ -766,7 +786,7 @@ def test_long_plan_is_short(egm, folder):
 def test_plan_of_adaptive_is_its_forecast(released, folder, center, budget):
     """`egm plan --adaptive` writes the forecast that AdaptiveDataMechanism makes for the same parameters.
 
-    It also writes the least budget rho and the least number of rows with which the mechanism can make a forecast. With
+    It also writes the least budget rho and the least number of rows that the mechanism accepts for a forecast. With
     slightly less, the mechanism raises an error. `center` and `budget` are options of the command.
     """
     (folder / "center.csv").write_text("3\n-1\n10\n")
@@ -822,9 +842,9 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
 def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budget, columns):
     """If the budget of `egm plan --adaptive` is too small, the error names a number of rows for which it is enough.
 
-    If the budget is an epsilon, the error also names a larger one that is enough. With one row fewer, or 0.98 times
-    this epsilon, the command fails again. `budget` holds the options of the budget, and `columns` is the number of
-    columns.
+    If the budget is an epsilon, the error also names a larger epsilon that is enough for the given number of rows. With
+    one row fewer, or with 0.98 times this epsilon, the command fails again. `budget` holds the options of the budget,
+    and `columns` is the number of columns.
     """
     (folder / "wide.csv").write_text("1\n" * columns)
     command = ("plan", "--adaptive", "--sigma", "wide.csv", *RANGES)
@@ -856,9 +876,9 @@ def test_budget_that_is_too_small_comes_with_one_that_would_do(egm, folder, budg
 def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, column):
     """`egm plan --target-error` finds the least epsilon or number of rows for which the error is at most the target.
 
-    The epsilon is the least with three significant digits. The rest of the output is that of `egm plan` with this
-    epsilon or number. The options in `question` choose the kind of error, which is `measure`, and its column, which is
-    `column` or None.
+    The epsilon is the least with three significant digits. Apart from this result, the output is that of `egm plan`
+    with this epsilon or number. The options in `question` choose what is found and which error is meant: its kind is
+    `measure`, such as that of the mean, and its column is `column`, or None for all columns.
     """
     rows_wanted = "rows" in question
     known = ("--epsilon", "2") if rows_wanted else ("--rows", "400")
@@ -894,8 +914,8 @@ def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, c
 def test_plan_of_adaptive_solves_for_what_a_target_needs(released, known, name):
     """`egm plan --adaptive --target-error` finds a budget or a number of rows for which the error meets the target.
 
-    With a rho that is smaller by 4 percent, or with 2 percent fewer rows, the error is above the target. `name` is the
-    option that is solved for, and `known` has the other options.
+    The result is nearly the least: with a rho that is smaller by 4 percent, or with 2 percent fewer rows, the error is
+    above the target. `name` is the option that is solved for, and `known` has the other options.
     """
     command = (*PLAN_ADAPTIVE[:4], *RANGES)
     plan = released(*command, *known, "--target-error", "0.02", "--column", "2")
@@ -917,8 +937,8 @@ def test_plan_of_adaptive_solves_for_what_a_target_needs(released, known, name):
 def test_plan_with_ranges_has_one_center(released, folder, question):
     """Without --center, `egm plan --range --target-error` assumes that the means are the middles of the ranges.
 
-    The output has these means, and is the same if --center gives them. The options `question` choose the error: of all
-    columns, of one column, or of one column relative to its mean.
+    The output contains these means, and it does not change if the option --center gives them. The options `question`
+    choose the error: of all columns, of one column, or of one column relative to its mean.
     """
     (folder / "spread.csv").write_text("age,18\nincome,1200\n")
     (folder / "middle.csv").write_text("age,60\nincome,5000\n")
@@ -973,22 +993,29 @@ def test_help_of_all_and_version(egm):
 
 
 def data(text):
-    """Return arguments of `egm sum`; one is a dictionary {file name: `text`}, a CSV file that the test writes first."""
+    """Return arguments of `egm sum` for a CSV file with the content `text`.
+
+    One argument is a dictionary {file name: `text`}. The test that uses the arguments writes this file, and passes its
+    name to the command.
+    """
     return ("sum", {"bad.csv": text}, *PLAIN, "--header", "yes")
 
 
 def with_sigma(text):
-    """Return arguments of `egm sum`, with a file of standard deviations, which has the content `text`.
+    """Return arguments of `egm sum`, with a file of standard deviations that has the content `text`.
 
-    The argument for this file is a dictionary {file name: `text`}. The test writes the file, and passes its name.
+    One argument is a dictionary {file name: `text`}. The test that uses the arguments writes this file, and passes its
+    name to the command.
     """
     return (*SUM[:2], "--sigma", {"bad.csv": text}, *BUDGET, "--header", "yes")
 
 
 def with_release(option, values, columns='["age", "pay", "mass"]'):
-    """Return arguments of `egm plan`; one is {file name: text}, a release in JSON that the test writes to this file.
+    """Return arguments of `egm plan` in which `option` takes a vector from the file of an earlier release, in JSON.
 
-    The release has `columns`, and `values` as the vector that `option` reads from the file; both are texts in JSON.
+    One argument is a dictionary {file name: text}. The test that uses the arguments writes this file, and passes its
+    name to the command. The release in the file has the column names `columns`, and `values` as the vector; both are
+    texts in JSON.
     """
     content = f'{{"columns": {columns}, "parameters": {{"{option[2:].replace("-", "_")}": {values}}}}}'
     return ("plan", "--sigma", "named.csv", "--rows", "9", *BUDGET, option, {"bad.json": content})
@@ -1315,7 +1342,7 @@ BAD_FILES = [
 def test_mistake_is_explained_in_one_line(egm, folder, argv, said):
     """For a wrong file, option or budget, `egm` writes one line to standard error, and the exit code is 2.
 
-    No file is written or changed. `argv` is the command, and `said` is a regular expression for the line.
+    No file is written or changed. `argv` is the command, and `said` is a regular expression that the line must match.
     """
     (folder / "loop.csv").symlink_to(folder / "loop.csv")
     contents = {name: content for name, content in ODD.items() if name in argv}
@@ -1348,8 +1375,8 @@ PAIRS = np.arange(N) // 2  # the person of each row
 def people(folder, egm):
     """Return a function that writes the file people.csv, and creates a budget in the file b.budget.
 
-    The function takes a list with the person of each of the 400 rows. By default each of 200 persons has two rows, and
-    the rows are sorted by person.
+    Each of the 400 rows of people.csv belongs to a person, and a person may have several rows. The function takes a
+    list with the person of each row. By default each of 200 persons has two rows, and the rows are sorted by person.
     """
 
     def write(who=PAIRS):
@@ -1381,9 +1408,9 @@ def test_what_does_not_go_with_groups_costs_nothing(egm, people, command, option
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, (*SUM_OF_PEOPLE, *GROUPS), ADAPTIVE_OF_PEOPLE])
 def test_persons_out_of_order_cost_nothing(egm, people, command):
-    """A release fails before its cost is recorded if the file is not sorted by person, and succeeds if it is sorted.
+    """If the rows of a file are not sorted by person, a release fails before its cost is recorded in the budget.
 
-    `command` has the arguments of `egm`, and `people` writes the file.
+    If they are sorted, the release succeeds. `command` has the arguments of `egm`, and `people` writes the file.
     """
     people(np.arange(N) % 200)
     code, out, err = egm(*command, "--budget", "b.budget")
@@ -1414,9 +1441,10 @@ def test_a_private_number_of_persons_is_not_compared(egm, people, options):
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, ADAPTIVE_OF_PEOPLE])
 def test_a_missing_person_is_charged(egm, people, command):
-    """A row without a person makes a release fail after its cost is recorded, because the error is about the data.
+    """If a row has no person, a release fails, but its cost stays recorded in the budget.
 
-    `command` has the arguments of `egm`, and `people` writes the file.
+    The reason is that the error reveals something about the data. `command` has the arguments of `egm`, and `people`
+    writes the file.
     """
     people(["", *range(N - 1)])
     code, out, err = egm(*command, "--rows", "400", "--budget", "b.budget")
@@ -1440,8 +1468,9 @@ def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
 def test_ranges_in_the_place_of_estimates_are_told(egm, form, command):
     """`egm` warns in one line if it reads center and sigma from an adaptive release that did not estimate them.
 
-    If the budget is too small to estimate them, the release has the middle of each declared range as center, and half
-    of the width as sigma. `command` reads them, and `form` is the format of the release's file.
+    If the budget of an adaptive release is too small to estimate them, the release has the middle of each declared
+    range as center, and half of the width as sigma. `command` reads them, and `form` is the format of the release's
+    file.
     """
     ranges = [text for name in NAMES for text in ("--range", f"{name}=-60:60")]
     options = ("--sigma", f"found.{form}", "--center", f"found.{form}", *BUDGET, "--rows", "400")
@@ -1499,10 +1528,10 @@ def test_a_rehearsal_is_charged_to_a_budget_for_simulations(egm):
 
 @pytest.mark.parametrize("total", [{"epsilon": 1.5, "delta": 1e-6}, *slow({"rho": 0.125})])
 def test_budget_is_shown(egm, total):
-    """`egm budget show` prints the total, what is spent and left, and each release, as text and as JSON.
+    """`egm budget show` prints the total of a budget, what is spent and left, and each release, as text and as JSON.
 
-    `total` is an epsilon and a delta, or a zCDP budget rho. Control characters in the label of a release are escaped in
-    the text.
+    `total` is an epsilon and a delta, or a zCDP budget rho. In the text, control characters in the label of a release
+    are escaped.
     """
     options = [text for name, value in total.items() for text in (f"--{name}", str(value))]
     assert egm("budget", "new", "b.budget", *options, "--neighbors", "add_remove") == (0, b"", [])
@@ -1557,7 +1586,7 @@ def test_a_sample_is_charged_and_shown(egm, released, command):
 
 @pytest.mark.slow
 def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
-    """If a budget holds releases from samples, `egm budget show` fails without dp-accounting.
+    """If a budget holds releases from samples, `egm budget show` fails if the package dp-accounting is not installed.
 
     The command writes one line to standard error on how to install dp-accounting, and nothing to standard output.
     """
@@ -1575,7 +1604,10 @@ def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
 
 @pytest.mark.slow
 def test_a_cost_that_is_not_known_is_shown_as_null(egm):
-    """`egm budget show` writes null for the rho of a release with l2 noise, whose rho is not known."""
+    """`egm budget show` writes null as the zCDP cost rho of a release with l2 noise, because this cost is not known.
+
+    l2 noise is a random vector whose density at x is proportional to exp(-norm(x) / s), for a scale s.
+    """
     egm("budget", "new", "b.budget", "--epsilon", "5", "--delta", "1e-6", "--rule", "gaussian")
     egm(*SUM, "--noise", "l2", "--budget", "b.budget")
     found = json.loads(egm("budget", "show", "b.budget", "--format", "json")[1])
@@ -1623,10 +1655,11 @@ def test_adaptive_refuses_what_can_never_run_before_it_reads(egm, monkeypatch):
 
 @pytest.mark.parametrize(("n", "named"), [(400, True), (2, False)])
 def test_only_a_budget_that_exists_is_named(egm, folder, n, named):
-    """If epsilon is too small for `egm adaptive`, the message names a larger one, unless that would be above rho = 1e6.
+    """If epsilon is too small for `egm adaptive`, the message names a larger epsilon that is enough, if there is one.
 
-    The message also names a number of rows. The larger epsilon, and the number of rows, are each enough. `named` says
-    whether the message for `n` rows of data names an epsilon.
+    There is none if the zCDP budget rho would have to be above 1e6, the largest that the mechanism accepts. The message
+    also names a number of rows that is enough with the given epsilon. `named` says whether the message for `n` rows of
+    data names an epsilon.
     """
     (folder / "few.csv").write_text(("1," * 399 + "1\n") * n)
     wide = ("--radius", "1e100", "--sigma-range", "1e-100,1")
@@ -1684,7 +1717,7 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
     """A signal stops `egm sum` even if a library catches the exception that the signal raises, or replaces it.
 
     `number` is the signal: SIGINT, SIGTERM or SIGHUP. `swallowed` says where the exception is caught and what follows.
-    No output is left, and the exit code is the usual one for the signal.
+    No output is left, and the exit code is the usual one, 128 plus the number of the signal.
     """
     made, parse = mechanism().release(rows()), csv_files._parsed
 
@@ -1741,7 +1774,7 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
 
 
 def test_a_signal_that_is_ignored_stays_ignored(egm):
-    """If the process ignores SIGINT, as under nohup, the command `egm` ignores it, too."""
+    """If SIGINT is ignored when `egm` starts, as in the background of a shell script, `egm` ignores it, too."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with terminal.Stops():
@@ -1784,7 +1817,7 @@ def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_stream_of_text_may_be_standard_output(egm, form):
-    """`egm plan` can write to a stream that takes only text, no bytes, in the place of standard output.
+    """`egm plan` can write to a standard output that takes only text, and no bytes.
 
     Notebooks and `contextlib.redirect_stdout` have such streams. `form` is the format of the output, "text" or "json".
     """
@@ -1804,9 +1837,10 @@ def test_a_stream_of_text_gets_no_bytes(egm):
 
 @pytest.mark.parametrize("command", [SUM, PLAN, ("budget", "show", "b.budget")])
 def test_a_release_to_a_closed_standard_output_costs_nothing(egm, monkeypatch, command):
-    """If standard output is closed, a command fails before it records a cost, unless it writes to a file.
+    """If standard output is closed, a command fails before it records a cost in a budget.
 
-    `command` has the arguments of `egm sum`, `egm plan` or `egm budget show`. Only `egm sum` has a cost.
+    With --output, the command writes to a file, and succeeds. `command` has the arguments of `egm sum`, `egm plan` or
+    `egm budget show`. Only `egm sum` has a cost.
     """
     budget = Budget("b.budget", epsilon=1.0, delta=1e-6)
     command = (*command, "--budget", "b.budget") if command is SUM else command
@@ -1837,7 +1871,10 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Return a function tick(seconds) that makes the progress display's clock advance by `seconds` at each reading."""
+    """Return the function tick(seconds), which replaces the clock that the display of progress reads.
+
+    After a call of tick(seconds), the clock advances by `seconds` at each reading.
+    """
 
     def tick(seconds):
         looks = iter(np.arange(1, 1000) * seconds)
@@ -1933,8 +1970,9 @@ def test_full_disk_is_not_a_bug():
 def test_output_that_does_not_fit_is_an_error(folder, output):
     """If the operating system limits files to 2000 bytes, a longer output makes `egm sum` fail with exit code 2.
 
-    With --output, no file is left. `output` is "file" to test this option, and otherwise says whether Python buffers
-    standard output. Without a buffer, a call may write only a part of the output.
+    `output` is "file" if the output is written with --output; then no file is left. Otherwise the standard output is a
+    file, and `output` says whether Python buffers it. Without a buffer, the operating system may write only a part of
+    the output and report no error.
     """
     names = [f"c{i}" for i in range(100)]
     write_csv("wide.csv", np.ones((5, 100)), names)
@@ -1963,8 +2001,8 @@ sys.exit(cli.main())
 def started(*argv, modules=""):
     """Start the command `egm` with the arguments `argv` as a process, and return its `subprocess.Popen` object.
 
-    When the function returns, SIGINT can stop the process. Python prefers the modules in the folder `modules` to
-    others.
+    When the function returns, the process is ready to be stopped by SIGINT. Python imports a module from the folder
+    `modules`, if it is there, rather than from elsewhere.
     """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([modules, str(ROOT), *sys.path])}
     process = subprocess.Popen(
@@ -1979,11 +2017,11 @@ def started(*argv, modules=""):
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "delays"), [(signal.SIGINT, (0.0, 0.6, None)), (signal.SIGTERM, (0.3, 1.0, None))])
 def test_a_signal_at_any_moment_leaves_nothing_behind(folder, number, delays):
-    """A signal to `egm sum` leaves either the whole output file or none, and never a temporary file.
+    """If a signal stops `egm sum`, either the whole output file exists or none, and never a temporary file.
 
     For each of the `delays`, the command is started, and gets the signal `number` after this many seconds or, if the
-    delay is None, as soon as there is a temporary file. The exit code is the usual one for the signal if there is no
-    output file.
+    delay is None, as soon as there is a temporary file. If there is no output file, the exit code is the usual one, 128
+    plus the number of the signal.
     """
     write_csv("big.csv", rows(60_000))
     codes = []

@@ -1,7 +1,8 @@
 """Test how GaussianDataMechanism finds the pair of scaling and clip norm with the least expected error.
 
-The mechanism uses this pair for scaling="optimal" with clip_probability="optimal". The clip region of a pair is the
-ellipsoid of all points around the center that are not clipped.
+The scaling has a factor for each column, by which the column is multiplied before rows are clipped to the clip norm.
+The mechanism finds the best pair for scaling="optimal" with clip_probability="optimal". The clip region of a pair is
+the ellipsoid of all points around the center that are not clipped.
 """
 
 import itertools
@@ -55,8 +56,8 @@ def error_of(mechanism, axes, mean, factors):
     """Return the expected squared error of `mechanism` if it clipped rows to the ellipsoid with the semi-axes `axes`.
 
     The ellipsoid lies around the mechanism's center. The error is the variance of the noise plus the squared error by
-    clipping. `mean` is the true mean of the rows. Their true standard deviations are sigma times each of the `factors`
-    in turn, and the error by clipping is averaged over the factors.
+    clipping. `mean` is the true mean of the rows. The error by clipping is the average over several cases: in each of
+    them, the true standard deviations of the rows are sigma times one of the `factors`.
     """
     z, center = mechanism.noise_multiplier, mechanism.center
     size = np.sum(axes**2)
@@ -74,10 +75,10 @@ def error_of(mechanism, axes, mean, factors):
 def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon):
     """No pair of scaling and clip norm has less expected error than the "optimal" pair, up to a relative 1e-8.
 
-    A pair is given by the semi-axes of the ellipsoid to which rows are clipped. The error is proven to be strongly
-    convex in them, so the test computes only its gradient at the optimal pair: a small one means that the error is near
-    its minimum. The true mean is `offset` sigma from the center. `n`, `epsilon`, `neighbors` and `factor`
-    (`sigma_factor`) are arguments of the mechanism.
+    A pair is given by the semi-axes of the ellipsoid to which rows are clipped. The error is proven to be a strongly
+    convex function of the semi-axes. So the test computes only its gradient at the optimal pair: if the gradient is
+    small, the error is near its minimum. The true mean is `offset` sigma from the center. `n`, `epsilon`, `neighbors`
+    and `factor` (`sigma_factor`) are arguments of the mechanism.
     """
     sigma, center = np.array([5.0, 1.0, 1.0, 0.02]), np.array([3.0, -1.0, 0.5, 0.0])
     options = BEST | {"center_std": offset * sigma, "sigma_factor": factor, "neighbors": neighbors, "center": center}
@@ -91,11 +92,11 @@ def test_no_other_pair_has_a_smaller_error(neighbors, offset, factor, n, epsilon
 
 
 def test_the_pair_has_less_error_than_one_after_the_other():
-    """To choose the scaling before the clip norm gives over 3 % more error than to choose both together.
+    """If the scaling is chosen before the clip norm, the error is over 3 % larger than if both are chosen together.
 
-    The scaling is `scaling.optimal` for a guess of the clip probability: first 1/n, and then the probability that
-    results from the first guess and its best clip norm. Four other guesses also give more error, but perhaps less than
-    3 % more.
+    `scaling.optimal` chooses the scaling for a guess of the clip probability. The first guess is 1/n. The second guess
+    is the clip probability that belongs to the best clip norm for the first scaling. Four other guesses also give more
+    error than the choice of both together, but perhaps less than 3 % more.
     """
     sigma, n = zipf_sigma(100, 1.0), 10**5
     pair = GaussianDataMechanism(sigma, n, 1.0, 1e-6, **BEST, **SURE)
@@ -127,9 +128,10 @@ def test_the_pair_is_never_worse_than_a_given_scaling(options):
 
 
 def test_the_pair_follows_units_and_order_of_the_columns():
-    """If the columns are permuted and the unit of the data changes, the best scaling and clip norm change likewise.
+    """If the columns are permuted and the unit of the data changes, the best scaling and clip norm change accordingly.
 
-    The semi-axes of the ellipsoid in which no row is clipped agree to a relative 1e-3, and the errors to 1e-9.
+    The semi-axes of the ellipsoid in which no row is clipped change like the data, to a relative 1e-3. The forecast
+    error changes by the square of the unit, to a relative 1e-9.
     """
     sigma, order, unit = zipf_sigma(30, 1.0), np.random.default_rng(1).permutation(30), 1e20
     one = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, **BEST)
@@ -141,7 +143,8 @@ def test_the_pair_follows_units_and_order_of_the_columns():
 def test_the_pair_keeps_the_least_clip_norm():
     """For a tiny epsilon, the best clip norm is the least that is allowed: a thousandth of a row's typical norm.
 
-    Without this limit it would be smaller still, because the noise is so large.
+    A smaller clip norm would give even less error, because the noise is proportional to the clip norm, and for a tiny
+    epsilon nearly all of the error is noise.
     """
     sigma = zipf_sigma(10, 2.0)
     pair = GaussianDataMechanism(sigma, 1000, 1e-6, 1e-9, **BEST)
@@ -153,11 +156,11 @@ def test_the_pair_keeps_the_least_clip_norm():
 
 
 def test_the_pair_is_found_where_it_is_far_from_the_start():
-    """The best pair of scaling and clip norm is found even if the center of one of five columns may be 1000 sigma off.
+    """The search for the best pair of scaling and clip norm succeeds even if one column needs a very different scaling.
 
-    The option center_std declares this error of the center. The ellipsoid to which rows are clipped then has a
-    semi-axis of 1000 to 1030 sigma in this column, and of 4 to 100 sigma in the others. The forecast squared error is
-    at most 2 % above the variance of the noise in this column.
+    The option center_std declares that the center of one of five columns may be wrong by 1000 sigma. The ellipsoid to
+    which rows are clipped then has a semi-axis of 1000 to 1030 sigma in this column, and of 4 to 100 sigma in the
+    others. The forecast squared error is at most 2 % above the variance of the noise in this column.
     """
     it = GaussianDataMechanism(np.ones(5), 10**6, 1.0, 1e-9, center_std=[1000.0, 0, 0, 0, 0], **BEST)
     axes = it.clip_norm / it.b

@@ -141,8 +141,8 @@ def test_vectors_are_matched_by_their_names():
 def test_a_covariance_with_names_is_put_in_order():
     """`GaussianDataMechanism.error` puts a covariance matrix with names into the order of the mechanism's columns.
 
-    The matrix is a data frame, as pandas computes it. It is refused if rows and columns have different orders, or
-    names that are not those of the mechanism.
+    The matrix is a data frame, as pandas computes it. The matrix is refused if its rows have another order than its
+    columns, or if its names are not those of the mechanism.
     """
     factor = np.random.default_rng(2).normal(size=(3, 3))
     covariance, names = factor @ factor.T, ["age", "income", "visits"]
@@ -206,7 +206,7 @@ def test_other_names_are_refused_by_name(held, message):
 def test_names_without_others_to_match_them_with_are_refused(tmp_path):
     """A mechanism without column names refuses a table or a vector with names, because it cannot check their order.
 
-    It accepts a table without names, or with only one column.
+    It accepts a table without names. It also accepts a table with names if there is only one column.
     """
     unnamed = GaussianDataMechanism(SIGMA, N, 1.0, 1e-6, center=CENTER)
     for held in (*(frame(make=make) for make in FRAMES.values()), dask(frame()), from_parquet(tmp_path)):
@@ -399,8 +399,9 @@ WAYS_OUT = {
 def test_what_is_no_array_is_told_how_to_become_one(what):
     """If an object cannot be summed as it is, the TypeError says how to make an array or a table of it.
 
-    `what` is a key of WAYS_OUT, which has such objects and the texts of their errors. For the path of a file, the error
-    names only the type. A lazy data frame is not computed for the error, and a sparse array is not made dense.
+    `what` is a key of WAYS_OUT, which has such objects and the texts of their errors. If the object is the path of a
+    file, the error shows only the type of the object. A lazy data frame is not computed for the error, and a sparse
+    array is not made dense.
     """
     held, message = WAYS_OUT[what]
     adaptive = AdaptiveDataMechanism(N, 1.0, radius=1e4, sigma_range=(0.1, 1e4))
@@ -471,7 +472,7 @@ def test_parts_of_a_dask_frame_may_each_have_their_own_order():
 
 
 def test_rows_with_names_in_a_list_are_refused():
-    """`check` and `release` refuse a list whose rows are pandas Series, whose names they would ignore."""
+    """`check` and `release` refuse a list of pandas Series, since they would ignore the names of the rows' entries."""
     turned = [pd.Series(X[i, ORDER], OTHER) for i in range(N)]
     refused = pytest.raises(TypeError, match="X must be one table or array, got a list of rows with names")
     for held in (turned, iter([turned[:9], turned[9:]])):
@@ -501,10 +502,10 @@ def test_a_value_with_columns_of_different_types_is_refused(kinds):
 
 
 def test_labels_that_count_are_names_if_the_columns_have_one_of_them():
-    """The labels 0, 1, 2 of a table's columns count as names only if the mechanism has a column with one of them.
+    """The labels 0, 1, 2 of a table's columns count as names only if one of the mechanism's columns has such a name.
 
-    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. For the columns "age", "income"
-    and "visits", the labels are mere positions, and the table is accepted.
+    So a mechanism with the columns 5, 0 and 1 refuses the table, because 5 is missing. For a mechanism with the columns
+    "age", "income" and "visits", the labels are mere positions, and the table is accepted.
     """
     counted = GaussianDataMechanism(pd.Series(SIGMA, [5, 0, 1]), N, 1.0, 1e-6)
     said = "X must have the names of the mechanism's columns, 5, 0, 1, and comes without 5"
@@ -532,10 +533,10 @@ WHEN = [date(2024, 2, 29), date(1999, 12, 31), date(2024, 2, 29)]
 
 @of_all_frames
 def test_split_takes_columns_away_and_returns_their_entries(make):
-    """`_tables.split` takes named columns out of a data frame, and returns the rest and the entries as arrays.
+    """`_tables.split` takes named columns out of a data frame, and returns the remaining frame and the columns taken.
 
-    The rest is a data frame of the same library. The entries are unchanged, for integers, text, flags and dates. The
-    function `make` makes the data frame.
+    The remaining frame belongs to the same library. The columns that are taken out are returned as arrays with
+    unchanged entries, for integers, text, flags and dates. The function `make` makes the data frame.
     """
     labels = {"person": [7, 2**62 + 1, 7], "city": ["Ulm", "Å", ""], "flag": [True, False, True], "when": WHEN}
     held = make({"age": [1.0, 2.0, 3.0], **labels, "visits": [4, 5, 6]})

@@ -54,9 +54,10 @@ def numbers(release):
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_copy_is_equal_and_releases_the_same(name, how):
-    """A copy of a mechanism has the same `repr`, compares equal, and makes the same release for the same generator.
+    """A copy of a mechanism has the same `repr`, compares equal, and makes the same release with the same seed.
 
-    `name` is a mechanism in MECHANISMS, and `how` is a way to copy it, a key of COPIES.
+    The seed is that of the NumPy generator of the noise. `name` is a mechanism in MECHANISMS, and `how` is a way to
+    copy it, a key of COPIES.
     """
     mechanism, data, labels = MECHANISMS[name]
     found = numbers(mechanism.release(data, rng=np.random.default_rng(2), **labels))

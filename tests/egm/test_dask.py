@@ -33,7 +33,10 @@ N = 500
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Start a dask cluster of two processes on this computer, which are restarted if they die, and yield its client."""
+    """Start a dask cluster of two processes on this computer, and yield its client.
+
+    A process that dies is started again by the cluster.
+    """
     options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
     with LocalCluster(**options, silence_logs=logging.ERROR) as cluster, Client(cluster) as client:
         yield client
@@ -53,14 +56,18 @@ def estimate(X, n=N, **options):
 
 
 def seen(block):
-    """Return the pair (rows of the array `block` as a list, number of these rows)."""
+    """Return the pair (rows of the array `block` as a list, number of these rows).
+
+    With such pairs, a test can see what becomes of each row when a dask array is summed in blocks.
+    """
     return block.tolist(), len(block)
 
 
 def unknown(X, chunks):
-    """Return a dask array of the rows of `X` in blocks of the sizes `chunks`, without its number of rows.
+    """Return a dask array of the rows of `X`, for which dask does not know the number of rows.
 
     The rows are chosen from a larger array when the array is computed, so dask does not know before how many there are.
+    The larger array has blocks of the sizes `chunks`.
     """
     X = da.from_array(np.insert(X, [0, 3, len(X)], -1e6, axis=0), chunks=chunks)
     return X[X[:, 0] > -1e5]
@@ -83,8 +90,9 @@ CHUNKED = {
 def test_each_row_is_in_one_result_and_in_order(chunked):
     """`results` sums each block of rows of a dask array, and adds up neighboring sums until at most 16 are left.
 
-    A given function sums a block: here `seen`, whose sum is a list of the rows, and lists are added by joining them. So
-    each row must be in one list, and in order. `chunked` is a kind of dask array, a key of CHUNKED.
+    The function that sums a block is an argument of `results`. In the test it is `seen`, which returns the rows as a
+    list, and two lists are added by joining them. So each row must be in one of the lists, and in order. `chunked` is a
+    kind of dask array, a key of CHUNKED.
     """
     X = CHUNKED[chunked](data())
     parts = results(X, seen)
@@ -250,7 +258,7 @@ print(between - before, peak() - before, whole.nbytes)
 def test_an_array_is_never_in_memory_as_a_whole(kind, tmp_path):
     """A release of an array in 64 blocks needs less additional memory than a quarter of the array's size.
 
-    The additional memory is the difference between the peaks of a release of the whole array and of a release of its
+    The additional memory is the peak of the memory in a release of the whole array, minus the peak in a release of its
     first four blocks. `kind` is "zarr" or "parquet", the kind of file that holds the array.
     """
     X = np.random.default_rng(1).normal(size=(16_000, 100)).repeat(10, axis=0)
@@ -336,10 +344,10 @@ def test_arrays_in_memory_need_no_dask():
 
 
 def gated(block, folder, block_id):
-    """Return the array `block` unchanged, and create a file in `folder` that shows that the block was begun.
+    """Return the array `block` unchanged, and create a file in `folder` that shows which process has begun this block.
 
-    From its third block on, a process waits until the file "go" appears in `folder`, so that a test can kill it there.
-    `block_id` begins with the block's number.
+    From its third block on, a process waits until the file "go" appears in `folder`, so that a test can kill the
+    process while it waits. `block_id` begins with the block's number.
     """
     before = len(list(folder.glob(f"{os.getpid()} *")))
     (folder / f"{os.getpid()} {block_id[0]}").touch()
@@ -349,7 +357,10 @@ def gated(block, folder, block_id):
 
 
 def begun(folder):
-    """Return the numbers of the blocks that each process has begun, from the files in `folder`: {process id: set}."""
+    """Return a dictionary {process id: set of the numbers of the blocks that this process has begun}.
+
+    The function `gated` has created a file in `folder` for each process and block.
+    """
     found = {}
     for process, block in (file.name.split() for file in folder.glob("* *")):
         found.setdefault(int(process), set()).add(int(block))
@@ -357,9 +368,10 @@ def begun(folder):
 
 
 def kill_one(folder):
-    """Wait until two processes have each begun three blocks; then kill one of them, and return the set of its blocks.
+    """Wait until two processes have each begun three blocks; then kill one of them, and return its blocks' numbers.
 
-    `gated` writes to `folder` which blocks are begun.
+    `gated` creates files in `folder` that show which blocks are begun. At the end, the file "go" is created there, so
+    that the other process does not wait any longer.
     """
     try:
         for _ in range(3000):
@@ -375,7 +387,10 @@ def kill_one(folder):
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
-    """If a worker process is killed in its third block, the sum on a cluster still contains each block exactly once."""
+    """If a worker process is killed in its third block, the sum on a cluster still contains each block exactly once.
+
+    The blocks of the killed process are computed again by another one.
+    """
     X = da.from_array(data(), chunks=(13, 3)).map_blocks(gated, folder=tmp_path, dtype=float, meta=np.empty((0, 0)))
     assert X.numblocks == (39, 1)
     with ThreadPoolExecutor(1) as pool:
@@ -391,9 +406,9 @@ def test_a_killed_worker_changes_nothing(tmp_path, cluster, silent):
 
 @pytest.mark.slow
 def test_a_killed_worker_counts_each_person_once(tmp_path, cluster, silent):
-    """If a worker process is killed, the sum over persons with rows in several blocks is still that of data in memory.
+    """If a worker process is killed, a sum over persons with rows in several blocks is still that of data in memory.
 
-    The rows of each person are added first (per_person="sum").
+    With per_person="sum", the mechanism first adds the rows of each person, and then clips and adds the persons' sums.
     """
     persons = np.random.default_rng(5).integers(0, 150, N)
     X = np.column_stack([persons, data()])
@@ -432,7 +447,7 @@ def test_an_error_on_a_cluster_is_that_in_memory(cluster):
 
 @pytest.mark.slow
 def test_a_changed_parquet_file_is_read_again(tmp_path, cluster):
-    """If a Parquet file changes, `egm.files.from_parquet` reads the new numbers, even if a cluster holds old ones."""
+    """If a Parquet file changes, `egm.files.from_parquet` reads it again, even if a cluster holds the old numbers."""
     write_parquet(tmp_path / "one", data(), row_group_size=100)
     before = from_parquet(tmp_path / "one").persist()
     assert np.array_equal(before.compute(), data())

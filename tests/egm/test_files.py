@@ -1,6 +1,7 @@
 """Test `egm.files`: it reads the same table from each kind of file, and names the place of a mistake in a file.
 
-It also writes files: each of them appears complete or not at all.
+It also writes files, and each of them appears complete or not at all. `files.rows` returns an object that yields the
+rows of a table in blocks.
 """
 
 import contextlib
@@ -125,7 +126,8 @@ def test_flags_and_decimals_of_a_parquet_file_are_numbers(saved):
 def test_a_folder_is_its_files_one_after_the_other(tmp_path):
     """`files.rows` of a folder yields the rows of all Parquet files in it and in its subfolders, in the order of names.
 
-    Files and folders whose names begin with a dot or an underscore are skipped. The order of the columns may differ.
+    Files and folders whose names begin with a dot or an underscore are skipped. The order of the columns may differ
+    between the files.
     """
     X = table(12)
     parts = {"month=1/b.pq": X[3:5], "month=1/a.parquet": X[:3], "month=2/a.parquet": X[5:5], "z.parquet": X[5:]}
@@ -145,7 +147,11 @@ def test_a_folder_is_its_files_one_after_the_other(tmp_path):
 
 
 def test_a_part_of_a_folder_that_cannot_be_read_is_an_error(tmp_path):
-    """`files.rows` reads linked subfolders, and raises a FileError if a link leads to a folder that is read already."""
+    """`files.rows` of a folder also reads subfolders that are links to other folders.
+
+    If a link leads to a folder that is read already, so that reading would never end or rows would be read twice, a
+    FileError is raised.
+    """
     (tmp_path / "parts").mkdir()
     (tmp_path / "more").mkdir()
     write(tmp_path / "parts" / "a.parquet", table(3))
@@ -160,7 +166,7 @@ def test_a_part_of_a_folder_that_cannot_be_read_is_an_error(tmp_path):
 def test_names_of_a_parquet_file_are_listed_once(tmp_path, monkeypatch):
     """Reading a Parquet file with 300 columns asks pyarrow for the list of column names fewer than 10 times.
 
-    With one request for each column, 20 000 columns took 20 seconds.
+    When the list was asked for once for each column, a file with 20 000 columns took 20 seconds.
     """
     pq.write_table(pa.table({f"c{i}": [0.5] for i in range(300)}), tmp_path / "t.parquet")
     with parquet._opened(tmp_path / "t.parquet") as real:
@@ -302,7 +308,7 @@ def test_missing_values_are_nan_or_an_error(tmp_path, cell, options):
 @pytest.mark.parametrize("row", [0, 1, 2])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", " ", "\v"])
 def test_a_row_without_values_is_a_row(saved, delimiter, row):
-    """A row whose cells are all empty counts as a row, wherever it is, also if the delimiter looks like a blank.
+    """A row whose cells are all empty counts as a row, even if the delimiter looks like a blank, as a tab does.
 
     The empty row is the one with the index `row` of three rows, and `delimiter` separates the cells of the file.
     """
@@ -346,7 +352,7 @@ ODD_TEXT = st.text(st.sampled_from('ab ,;"\n\u2028'), min_size=1, max_size=8).fi
 
 @given(st.lists(st.tuples(ODD_TEXT, st.integers(-9, 9)), min_size=1, max_size=9), st.sampled_from([1, 2, 99]))
 def test_what_csv_writes_is_read_again(tmp_path_factory, rows, step):
-    """`files.rows` reads a file that module csv wrote, with line breaks, quotes and delimiters in cells.
+    """`files.rows` reads what Python's module csv writes, even if cells contain line breaks, quotes and delimiters.
 
     The file has the pairs (text, number) in `rows`, and is read in blocks of `step` rows.
     """
@@ -376,7 +382,8 @@ def test_lines_are_counted_in_cells_of_several_lines(tmp_path, step, monkeypatch
 def test_an_open_quote_does_not_fetch_the_whole_file(tmp_path):
     """If a quote in a CSV file is never closed, `files.rows` raises an error that names the line of the quote.
 
-    The rest of the file is not joined to one cell: each record is at most as long as Python's module csv allows.
+    It does not take the rest of the file for one large cell: no more text is joined than Python's module csv allows in
+    a cell.
     """
     (tmp_path / "t.csv").write_text('a,b\n1,2\n"3,4\n' + "5,6\n" * 100_000)
     with pytest.raises(FileError, match="line 3: a quote is not closed"):
@@ -452,7 +459,7 @@ PEOPLE = 'id,age,region,pay\n"007", 31 ,"North, East ",2400\n x_1,58,NA,1900\n'
 def labels_of(it, names):
     """Return the values of the table `it` as one array, and its label columns `names` as a list of arrays.
 
-    Labels are, for example, ids of persons. `it` comes from `files.rows`.
+    `it` comes from `files.rows`. A label column has, for example, the ids of persons, and is no part of the values.
     """
     blocks, labels = zip(*it.labelled(names), strict=True)
     return np.concatenate(blocks), [np.concatenate(column) for column in zip(*labels, strict=True)]
@@ -472,8 +479,9 @@ def test_labels_of_a_csv_file_are_texts_as_written(saved, options):
 def test_labels_are_known_as_names_of_line_1(tmp_path):
     """`files.rows` takes line 1 of a CSV file for a header if each text in it is a name in `known` or `labels`.
 
-    These are arguments of `files.rows`. If line 1 has another text, a FileError is raised, because the line may be a
-    person's data.
+    `known` and `labels` are arguments of `files.rows`: column names that are public already, and the names of columns
+    with labels, such as ids. If line 1 has another text, a FileError is raised, because the line may be a person's
+    data.
     """
     (tmp_path / "t.csv").write_text(PEOPLE)
     it = files.rows(tmp_path / "t.csv", known=["age", "pay"], labels=["id", "region"])
@@ -532,10 +540,10 @@ def test_labels_stay_with_their_rows_in_many_blocks(tmp_path, kind):
 
 
 def bad_labels(path, labels=("id",), at_once=False):
-    """Return a function that reads the columns `labels`, such as ids of persons, from the file `path`, and fails.
+    """Return a function that reads the label columns `labels`, such as ids of persons, from the file `path`, and fails.
 
-    Tests give it a wrong name or file. With `at_once`, the function reads no row, so that only errors in the names or
-    types of the columns appear.
+    It fails because tests give it a wrong name or file. With `at_once`, the function reads no row, so that only errors
+    in the names or types of the columns appear.
     """
     it = files.rows(path, ["1"] if path.suffix == ".npy" else ["a"])
     return lambda: it.labelled(labels) if at_once else list(it.labelled(labels))
@@ -585,7 +593,7 @@ def test_cell_is_named_and_its_value_is_not(tmp_path, wrong, row):
     """The error for a wrong cell of a CSV file names the cell's row and column, but never shows its content.
 
     `wrong` is the kind of mistake, such as an empty cell. `row` is the number of the row. Row 131 090 is in the second
-    block of rows, which is short, and so is quickly searched line by line.
+    block of rows. This block is short, so it does not take long to search it line by line.
     """
     blocks = 2 if row == 131_090 else 1
     lines = ["1.5,2"] * (131_100 if blocks == 2 else 10)
@@ -643,7 +651,8 @@ def test_bad_csv_is_explained(saved, name):
 def test_a_blank_line_is_no_missing_value(saved, text, rows):
     """In a file with one column, a blank line counts as a row, but reading it is an error, even with ``missing="nan"``.
 
-    The line may be a person's empty cell. `text` is the content of the file, and `rows` the number of its rows.
+    The blank line may be the row of a person whose cell is empty, so it is neither skipped nor taken for a missing
+    value. `text` is the content of the file, and `rows` the number of its rows.
     """
     it = files.rows(saved(text), missing="nan")
     assert sum(it.counts()) == rows
@@ -756,9 +765,9 @@ print(rows, peak() - before)
 def test_memory_is_bounded(tmp_path, kind, rows, columns):
     """`files.rows` reads a table of 48 to 104 MB with less than 40 MB of additional memory.
 
-    `kind` is the suffix of the file, where "F.npy" means an array in Fortran order. The rows of the Parquet file are
-    all in one row group, so that a reader of whole row groups would need more. `rows` and `columns` are the size of the
-    table.
+    `kind` is the suffix of the file, where "F.npy" means an array in Fortran order. The Parquet file has all its rows
+    in one row group, so a program that reads whole row groups would need more memory. `rows` and `columns` are the
+    numbers of rows and columns of the table.
     """
     names = [f"c{i}" for i in range(columns)]
     X = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", float, (rows, columns), fortran_order=kind == "F.npy")
@@ -890,7 +899,7 @@ def test_file_that_appears_meanwhile_is_not_replaced(tmp_path, links, monkeypatc
 def test_only_regular_files_are_replaced(tmp_path):
     """`files.whole`, which writes a file, never replaces a folder or a device, even with overwrite=True.
 
-    `files.whole` raises a FileError instead, and also if the folder of the file does not exist.
+    `files.whole` raises a FileError instead. It also raises a FileError if the folder of the file does not exist.
     """
     for path in (tmp_path, Path("/dev/null")):
         with pytest.raises(FileError, match="is not a regular file"), files.whole(path, overwrite=True):

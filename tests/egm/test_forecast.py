@@ -1,4 +1,8 @@
-"""Test that the forecast of a release's squared error agrees with closed forms and with simulation."""
+"""Test that the forecast of a release's squared error agrees with closed forms and with simulation.
+
+A part of the error comes from the noise, and another part from clipping, that is, from shortening rows to the clip
+norm. What a row loses by clipping is the row minus the clipped row.
+"""
 
 from contextlib import suppress
 
@@ -20,8 +24,8 @@ FRACTIONS = [1e-8, 1e-4, 0.1, 0.5, 1.0, 2.0, 10.0]  # squared clip norm over the
 def chi_square_losses(d, radius):
     """Return E[L Q] and E[L^2 Q] for Q ~ chi2(`d`), where L = max(0, 1 - sqrt(`radius` / Q)), as two floats.
 
-    Q is the squared norm of a normal vector, and L the fraction that is lost if the vector is clipped to the squared
-    norm `radius`. The means are computed with 40 digits.
+    Q is the squared norm of a normal vector. If the vector is clipped to the squared norm `radius`, it loses the
+    fraction L of its length. The means are computed with 40 digits.
     """
     with mp.workdps(40):
         q, k = mp.mpf(radius), mp.mpf(d) / 2
@@ -51,8 +55,9 @@ def test_moments_of_equal_weights(d, fraction):
 def test_moments_agree_with_the_density(fraction, nc):
     """`gx2.clip_moments`, which integrates over a tail, agrees with integrals over the density to a relative 1e-11.
 
-    The results are moments of the part that a row loses by clipping. `fraction` is the squared clip norm, divided by
-    the mean squared norm of a row. The noncentralities are 0, `nc`, 2 `nc` and 3 `nc`.
+    The results are moments of the part that a normal row loses by clipping. `fraction` is the squared clip norm,
+    divided by the mean squared norm of a row. The noncentralities of the four coordinates are 0, `nc`, 2 `nc` and 3
+    `nc`.
     """
     weights, nc = 1 / np.arange(1.0, 5), nc * np.arange(4.0)
     x = fraction * gx2.mean(weights, nc=nc)
@@ -87,9 +92,9 @@ def test_two_ways_to_the_moments_agree(seed):
 def test_a_center_that_is_off_in_a_narrow_column(narrow, distance):
     """If the center is wrong by `distance` in a narrow column, `GaussianDataMechanism.error` still forecasts the error.
 
-    This column has the small standard deviation `narrow`, and the other one has 1.4. The forecast agrees with numerical
-    integration to a relative 1e-7, or to 1e-3 for the smallest distance, where many rows are near the clip norm and the
-    integration is less exact.
+    The narrow column has the small standard deviation `narrow`, and the other column has 1.4. The forecast agrees with
+    numerical integration to a relative 1e-7, or to 1e-3 for the smallest distance, where many rows are near the clip
+    norm and the integration is less exact.
     """
     it = GaussianDataMechanism([1.0, 1.0], 1000, 1.0, 1e-6, clip_probability=0.3, scaling="none")
     z, (nodes, mass) = np.linspace(-12, 12, 40_001), np.polynomial.hermite_e.hermegauss(41)
@@ -123,7 +128,8 @@ def test_transforms_of_the_lost_share_agree_with_40_digits(size):
     """`_lost_shares` has a relative error of at most 3e-14, compared with values of 40 digits.
 
     It returns Laplace transforms of L and L^2, where L is the fraction of a row that clipping removes. `size` is the
-    absolute value of their complex argument; from 1 on, another method of computation is used.
+    absolute value of the complex number at which the transforms are computed; for a size of 1 or more, another method
+    of computation is used than for a smaller one.
     """
     z = size * np.exp(1j * np.linspace(-np.pi / 2, np.pi / 2, 9))
     share, square = clipping._lost_shares(z)
@@ -136,10 +142,10 @@ def test_transforms_of_the_lost_share_agree_with_40_digits(size):
 
 @given(st.floats(1e-3, 1e3), st.permutations(range(5)), st.floats(0.01, 20))
 def test_moments_scale_and_permute(factor, order, x):
-    """The results of `gx2.clip_moments` are permuted like the weights, and do not change with their unit.
+    """The results of `gx2.clip_moments` are permuted like the weights, and do not change with the unit of the weights.
 
-    The results are moments of the part that a normal row loses by clipping. `order` is the permutation. The unit is
-    that of the weights and of the squared clip norm `x`, and changes by `factor`.
+    The results are moments of the part that a normal row loses by clipping. `order` is the permutation. To change the
+    unit, the weights and the squared clip norm `x` are multiplied by `factor`.
     """
     weights, nc, order = 1 / np.arange(1.0, 6), np.array([0, 1, 0, 0.5, 3]), list(order)
     once = np.array(gx2.clip_moments(x, weights, nc=nc))
@@ -164,8 +170,9 @@ def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
     """Simulate sums of `n` clipped normal rows without noise, and return their squared errors, shape (`draws`,).
 
     The rows have the mean `offset`, relative to the center, and the standard deviations `sigma`. Each row is multiplied
-    by `b`, clipped to the norm `clip_norm`, and divided by `b`. An error is the distance from the sum of the unclipped
-    rows if `target` is "sample", and from `n` times the mean if it is "population".
+    by `b`, clipped to the norm `clip_norm`, and divided by `b`. A squared error is the squared distance of the sum of
+    clipped rows from the sum of the unclipped rows if `target` is "sample", and from `n` times the mean if it is
+    "population".
     """
     x = offset + sigma * rng.normal(size=(draws, n, sigma.size))
     norms = np.linalg.norm(b * x, axis=2, keepdims=True)
@@ -178,7 +185,7 @@ def simulated(sigma, n, b, clip_norm, offset, target, draws, rng):
 def test_forecast_agrees_with_simulation(setting):
     """`forecast.clipping` agrees with the mean squared error of simulated clipped sums, within 4.5 standard errors.
 
-    `setting` is one of 200 random settings, in which from one in a hundred to nearly all rows are clipped.
+    `setting` is the index of one of 200 random settings, in which from one in a hundred to nearly all rows are clipped.
     """
     d, alpha, n, p, shift, target = (values[setting] for values in SETTINGS.values())
     rng = np.random.default_rng([setting, 7])
@@ -208,8 +215,8 @@ ANYWHERE = np.random.default_rng(31).uniform(size=(12, 5))
 def test_clipping_error_is_convex_in_the_clip_norm(place):
     """The expected squared error by clipping, from `forecast.clipping`, is a convex function of the clip norm.
 
-    So the search for the best clip norm finds the only minimum. The number of rows and other parameters are computed
-    from `place`, which holds five random numbers.
+    Therefore a search for the best clip norm cannot stop at a local minimum that is not the global one. The number of
+    rows and other parameters are computed from `place`, which holds five random numbers.
     """
     d, n = int(1 + 30 * place[0]), int(10 ** (4 * place[1]))
     rng = np.random.default_rng(d)
@@ -246,8 +253,8 @@ SURE = {"center_std": 0.0, "sigma_factor": 1.0}
 def test_optimal_clip_norm_is_stationary(doubts):
     """With clip_probability="optimal", the forecast error is smaller than with four other clip probabilities.
 
-    Two of these are near the optimal one, and two are far from it. `doubts` are options of the mechanism that say how
-    wrong the guesses of center and sigma may be.
+    Two of the four are near the optimal one, and two are far from it. `doubts` are options of the mechanism that say
+    how wrong the guesses of center and sigma may be.
     """
     sigma = zipf_sigma(30, 1.0)
     best = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability="optimal", **doubts)
@@ -262,8 +269,8 @@ def test_optimal_clip_probability_beats_the_report_by_far():
     """If center and sigma are right, the default clip probability and scaling give much more error than the best ones.
 
     The default clip probability is 1/n. The best ones are those of clip_probability="optimal" and scaling="optimal",
-    with guesses that are declared to be exact (by the options in `SURE`). The ratio of the expected squared errors is
-    more than 4 for n = 1000, and more than 1.5 for n = 10**6.
+    with guesses of center and sigma that are declared to be exact (by the options in `SURE`). The expected squared
+    error with the defaults is more than 4 times as large for n = 1000, and more than 1.5 times for n = 10**6.
     """
     for n, least in ((1000, 4.0), (10**6, 1.5)):
         sigma = zipf_sigma(20, 1.0)
@@ -280,9 +287,9 @@ def test_optimal_clip_probability_beats_the_report_by_far():
 def test_forecast_under_doubt_is_the_mean_of_the_cases():
     """If center and sigma are declared to be uncertain, `GaussianDataMechanism.error()` is the mean of two forecasts.
 
-    In both forecasts, the true mean differs from the center by the option center_std. The true sigma is sigma times the
-    option sigma_factor in the first forecast, and sigma divided by it in the second. The defaults of center_std and
-    sigma_factor are half of sigma and 1.25.
+    In both forecasts, the true mean differs from the center by the option center_std. The true standard deviations are
+    sigma times the option sigma_factor in the first forecast, and sigma divided by sigma_factor in the second. By
+    default, center_std is half of sigma, and sigma_factor is 1.25.
     """
     sigma, off = zipf_sigma(7, 1.0), np.linspace(0, 0.2, 7)
     for p in (1e-3, 0.3, "optimal"):
@@ -306,8 +313,8 @@ def test_forecast_under_doubt_is_the_mean_of_the_cases():
 def test_forecast_for_a_wrong_centre_and_sigma_is_what_simulation_shows(off, factor):
     """For a given true mean and sigma, `GaussianDataMechanism.error` forecasts the error by clipping of simulated rows.
 
-    The true mean is `off` sigma from the center in each column, and the true sigma is `factor` times the mechanism's
-    sigma. The forecast agrees with the mean squared error within 4.5 standard errors.
+    The true mean is `off` times sigma from the center in each column, and the true standard deviations are `factor`
+    times the mechanism's sigma. The forecast agrees with the mean squared error within 4.5 standard errors.
     """
     sigma, n, draws = zipf_sigma(5, 1.0), 400, 3000
     it = GaussianDataMechanism(sigma, n, 1.0, 1e-6, clip_probability=0.02)
@@ -327,9 +334,9 @@ OFFSETS = (0.0, 0.1, 0.25, 0.5, 1.0)
 def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
     """If the center is off by up to one sigma, clip_probability="optimal" has at most 25 % more error than the default.
 
-    If the guesses of center and sigma are declared to be exact (by the options in `SURE`), the error can be more than
-    100 times that of the default. `setting` holds the number of columns, the exponent of their standard deviations
-    (Zipf's law), and the number of rows.
+    The reason is that the mechanism expects guesses of center and sigma to be somewhat wrong. If they are declared to
+    be exact (by the options in `SURE`), the error can be more than 100 times that of the default. `setting` holds the
+    number of columns, the exponent of their standard deviations (Zipf's law), and the number of rows.
     """
     d, alpha, n = setting
     sigma = zipf_sigma(d, alpha)
@@ -348,11 +355,12 @@ def test_the_optimal_clip_is_safe_where_the_centre_is_doubtful(setting):
 
 
 def test_the_optimal_clip_of_the_tutorial():
-    """In the documentation's example, clip_probability="optimal" has the squared error of its forecast, within 10 %.
+    """In the documentation's example, the forecast for clip_probability="optimal" is right within 10 %.
 
     This holds although the user's guesses of means and standard deviations are wrong, because the mechanism allows for
-    wrong guesses. The error is less than 1.15 times that with the default clip probability. If the guesses are declared
-    to be exact (by the options in `SURE`), the error is more than 50 times its forecast.
+    wrong guesses. The forecast is compared with the expected squared error for the true means and standard deviations.
+    This error is less than 1.15 times that with the default clip probability. If the guesses are declared to be exact
+    (by the options in `SURE`), it is more than 50 times its forecast.
     """
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}
@@ -368,8 +376,9 @@ def test_the_optimal_clip_of_the_tutorial():
 def test_confidence_radius_covers_a_doubtful_centre():
     """If center_std is the true error of the center, `confidence_radius(0.9)` holds for at least 90 % of 400 releases.
 
-    If center_std is 0 although the center is wrong, the radius holds for less than 10 % of the releases. It holds for a
-    release if the difference between the estimate and the exact sum, after scaling, has a norm of at most the radius.
+    The radius holds for a release if the difference between the estimate and the exact sum, after scaling, has a norm
+    of at most the radius. If center_std is 0 although the center is wrong, the radius holds for less than 10 % of the
+    releases.
     """
     sigma, n, rng, inside = zipf_sigma(4, 1.0), 300, np.random.default_rng(5), {}
     true = 0.5 * sigma
@@ -407,9 +416,10 @@ def test_a_bad_true_sigma_is_named():
 @pytest.mark.parametrize("target", ["sample", "population"])
 @pytest.mark.parametrize("d", [1, 4, 300])
 def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
-    """For a diagonal covariance, `GaussianDataMechanism.error` makes the forecast for the standard deviations in it.
+    """`GaussianDataMechanism.error` makes the same forecast from a diagonal covariance as from standard deviations.
 
-    `d` is the number of columns. `target` is what is estimated: the sum of the rows, or n times the true mean.
+    The standard deviations are the roots of the diagonal. `d` is the number of columns. `target` is what is estimated:
+    the sum of the rows ("sample"), or n times the true mean ("population").
     """
     sigma = zipf_sigma(d, 1.0)
     it = GaussianDataMechanism(sigma, 1000, 1.0, 1e-6, clip_probability=0.1)
@@ -422,7 +432,7 @@ def test_a_diagonal_covariance_is_that_of_independent_coordinates(d, target):
 def test_the_forecast_for_correlated_rows_is_that_of_rotated_ones():
     """Without scaling, the total error that `GaussianDataMechanism.error` forecasts is not changed by a rotation.
 
-    The normal rows are rotated by a random orthogonal matrix. The smallest eigenvalue of their covariance matrix is
+    The normal rows, with uncorrelated columns, are rotated by a random orthogonal matrix. Their smallest variance is
     only 1e-10. The tolerance is a relative 1e-9.
     """
     rng = np.random.default_rng(4)
@@ -439,8 +449,8 @@ def test_a_covariance_of_low_rank_along_its_eigenvectors(d, rank):
     """Without scaling, the forecast error by clipping is the same with and without a basis of eigenvectors.
 
     `GaussianDataMechanism.error` makes the forecast. The basis vectors are eigenvectors of the rows' covariance matrix,
-    which has the shape (`d`, `d`) and the rank `rank`. By rounding, variances along them can be negative. The forecast
-    of AdaptiveDataMechanism for this basis is finite, too.
+    which has the shape (`d`, `d`) and the rank `rank`. So the variances along some of them are 0, and may be computed
+    as negative numbers due to rounding. The forecast of AdaptiveDataMechanism for this basis is finite, too.
     """
     rng = np.random.default_rng(d)
     root = rng.normal(size=(d, rank)) * np.geomspace(1e-3, 1e3, d)[:, None]
@@ -480,8 +490,9 @@ def test_a_center_that_is_off_where_rows_have_no_variance(distance):
 def test_a_scaling_that_hides_a_column_does_not_change_the_forecast(narrow, target):
     """For independent columns, `error` of GaussianDataMechanism forecasts the same from `covariance` as from `sigma`.
 
-    This holds even if the scaling factor `narrow` of one of the two columns is 1e-30. `target` is what is estimated:
-    the sum of the rows, or n times the true mean.
+    This holds even if the scaling factor `narrow` of one of the two columns is 1e-30, so that the column hardly adds to
+    the norm of a scaled row. `target` is what is estimated: the sum of the rows ("sample"), or n times the true mean
+    ("population").
     """
     options = {"clip_probability": 0.3, "scaling": [1.0, narrow]}
     it = GaussianDataMechanism([1.0, 1.0], 1000, 1.0, 1e-6, **options)
@@ -495,9 +506,10 @@ def test_a_scaling_that_hides_a_column_does_not_change_the_forecast(narrow, targ
 def test_correlated_rows_lose_as_much_as_forecast(seed):
     """`GaussianDataMechanism.error` forecasts the variance and the bias of the error by clipping for correlated rows.
 
-    If n times the true mean is estimated, the variation of the rows is a part of this error. Variance and bias are
-    estimated from 20,000 simulated rows; the tolerance is five standard errors. `seed` determines the mean, the scaling
-    and the covariance matrix, which has the rank 1 in every third case.
+    The error is the sum of the clipped rows minus the sum of the rows or, in a second case, minus n times the true
+    mean. In the second case it also contains the random variation of the rows. Variance and bias are estimated from
+    20,000 simulated rows; the tolerance is five standard errors. `seed` determines the mean, the scaling and the
+    covariance matrix, which has the rank 1 in every third case.
     """
     rng = np.random.default_rng(seed)
     d, n = 2 + seed % 4, 20_000
