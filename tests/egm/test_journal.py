@@ -479,7 +479,7 @@ def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
 def test_what_may_not_be_written_can_be_read(file, folder):
     """If a budget's file or its folder is read-only, the recorded costs can be read, but no new cost can be recorded.
 
-    `file` and `folder` are the permissions (mode bits) of the two.
+    The arguments `file` and `folder` are the permissions (mode bits) of the file and of its folder.
     """
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "journal"
@@ -511,11 +511,11 @@ def refused(path):
 
 @pytest.mark.slow
 def test_every_flipped_bit_is_refused_or_changes_nothing(path):
-    """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the costs as before.
+    """If one bit of a budget's file is flipped, `Budget` raises a JournalError or still reports the right costs.
 
-    The test flips one bit in each byte that is not zero, and in every 97th byte. Fewer than 200 of the damaged files
-    raise no JournalError. In such a file a new cost is recorded correctly, or an OSError is raised because the flipped
-    bit makes the file read-only.
+    The test flips one bit in each byte that is not zero, and in every 97th byte, and makes one damaged file for each of
+    these bits. Fewer than 200 of the damaged files raise no JournalError. In these a new cost is recorded correctly, or
+    an OSError is raised because the flipped bit makes the file read-only.
     """
     history = made(path).history
     good, harmless = path.read_bytes(), 0
@@ -591,8 +591,8 @@ NO_LABELS = [f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "ti
 def test_another_format_is_named(path, version, changes):
     """`Budget` refuses a file of the old format 1 or the unknown format 7; the error names the formats that are known.
 
-    `version` is the number of the file's format, which the error names, too. The SQL statements `changes` adapt the
-    file's tables to it.
+    `version` is the number of the file's format, which the error names, too. The SQL statements `changes` give the
+    file the tables of this format.
     """
     made(path)
     change(path, f"PRAGMA user_version = {version}", *changes)

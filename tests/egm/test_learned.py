@@ -44,7 +44,7 @@ def noise_of(d, std, seed):
 @pytest.mark.parametrize("covariance", [EQUAL, NEIGHBORS, np.eye(D)], ids=["equal", "neighbors", "none"])
 @pytest.mark.parametrize("factor", [1.0, 7.0])
 def test_without_noise_the_correlation_is_exact(covariance, factor):
-    """`correlation` computes the correlation matrix of rows from their second moments, exactly if these have no noise.
+    """From second moments without noise, `correlation` computes the exact correlation matrix of the rows.
 
     The second moments are `factor` times the matrix `covariance`, whose diagonal is 1.
     """
@@ -55,8 +55,9 @@ def test_without_noise_the_correlation_is_exact(covariance, factor):
 def test_shrinking_makes_the_error_smaller(seed):
     """`correlation` estimates a correlation matrix from noisy second moments with a small error in the Frobenius norm.
 
-    The error is less than half of that of the noisy moments themselves, and of that of the identity matrix. The
-    estimate is symmetric and positive definite, with ones on the diagonal. `seed` is that of the noise.
+    The error of the estimate is less than half of the error of the noisy moments themselves, and less than half of the
+    error of the identity matrix. The estimate is symmetric and positive definite, with ones on the diagonal. `seed` is
+    the seed of the noise.
     """
     d, std = 60, 1.0
     R = 0.7 + 0.3 * np.eye(d)

@@ -210,10 +210,10 @@ def test_long_numbers_in_order_are_accepted_as_texts():
 @pytest.mark.parametrize("spelled", ["{}.0", "{}e0", "-{}.5", "1{:04}.25"])
 @pytest.mark.parametrize("places", [[0, 3, 77], [1, 2, 50]])
 def test_decimal_numbers_in_order_are_accepted_as_texts(spelled, places):
-    """Persons' labels may be texts with decimal numbers, such as "2.0" and "10.0", that are sorted by their numbers.
+    """Persons' labels may be texts such as "2.0" and "10.0" that are sorted as numbers, and not alphabetically.
 
-    Texts such as "2", or an empty block, may come before them. `spelled` is the format of a label, and `places` has
-    the indices of rows at which a new block begins.
+    Whole numbers such as "1", or an empty block, may come before the first decimal number. `spelled` is the format of a
+    label, and `places` has the indices of rows at which a new block begins.
     """
     ids = np.sort(WHO)
     ids = ids[::-1] if spelled[0] == "-" else ids
@@ -320,10 +320,10 @@ def test_groups_of_columns_and_blocks_agree(library):
 
 
 def first_groups(who, groups, most, keys):
-    """Return a dictionary of the first groups, at most `most`, to which the rows of each person belong.
+    """Return a dictionary from each person to a list of the person's first groups, at most `most` of them.
 
-    The groups are in the order of the rows; only those in `keys` count. `who` and `groups` have the person and the
-    group of each row.
+    These are the groups of the person's rows, in the order of the rows and without repetition. Groups that are not in
+    `keys` are left out. `who` and `groups` have the person and the group of each row.
     """
     first = {}
     for person, group in zip(who.tolist(), groups.tolist(), strict=True):
@@ -451,9 +451,11 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
 def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, clipped, share):
     """The rows of one person change a release by at most the sensitivity that `Joint` computes for `neighbors`.
 
-    The person has `rows` rows in `groups` groups. The change is measured by the Euclidean norm, over the sums, the
-    number of rows and the number of clipped rows (if `clipped`) of each group. `share` is the weight of the number of
-    rows in tenths of the radius, or 0 if this number is not released. `neighbors` is the neighbor relation.
+    The person has `rows` rows in `groups` groups. The change is the Euclidean norm of the change of all released
+    numbers: for each group the sums, the weighted number of rows and, if `clipped` is true, the weighted number of
+    clipped rows. The weight of the number of rows is `share` tenths of the largest norm of a row; if `share` is 0, this
+    number is not released. If neighbors add or remove a row, or if the weight is at most this norm, some person's
+    change equals the sensitivity. `neighbors` is the neighbor relation.
     """
     rng, radius = np.random.default_rng(3), 1 << 40
     weight, added = radius * share // 10, neighbors == "add_remove"
@@ -477,9 +479,9 @@ def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, cl
 def test_rounding_sums_is_charged(neighbors, radius):
     """The sensitivity that `Joint` computes is large enough even if the sum of each group is rounded to integers.
 
-    The sums of four groups are changed as much as one person can change them without rounding. Rounding the sums
-    before and after the change increases the change of each entry by nearly 1. `radius` is the largest norm of a
-    clipped row, and `neighbors` the neighbor relation.
+    The test changes the sums of four groups by as much as one person can change them if they are not rounded. Then it
+    rounds the sums before and after the change, which increases the change of each entry by nearly 1. `radius` is the
+    largest norm of a clipped row, and `neighbors` the neighbor relation.
     """
     groups, d, times = 4, 5, 1 if neighbors == "add_remove" else 2  # a row is added, or replaced by the opposite one
     joint = Joint(neighbors, True, reach_squared=groups, groups=True)
