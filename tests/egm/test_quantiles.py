@@ -168,8 +168,9 @@ def test_an_interval_is_private(scores, q):
 def test_a_score_moves_by_at_most_one(change, counts, q, data):
     """If one value is moved, added or removed, each score that `quantiles.interval` uses changes by at most one.
 
-    The `counts` of values in up to 40 intervals and the level `q` are random. `data` draws the value's interval before
-    and after the `change`, "moved" or "added". The largest score is always 0.
+    The `counts` of values in up to 40 intervals and the level `q` are random. `change` is "moved" or "added"; the
+    removal of a value is an addition in the opposite direction. `data` draws the intervals from which and to which the
+    value is moved, or to which it is added. The largest score is always 0.
     """
     place = st.integers(0, len(counts) - 1)
     if change == "moved":

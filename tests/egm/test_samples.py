@@ -55,7 +55,7 @@ def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
 
 
 def hockey_stick(epsilon, z, q, added):
-    """Return the exact delta at `epsilon` for one sum from a sample, plus Gaussian noise, by mpmath.
+    """Return the exact delta at `epsilon` for the sum of a Poisson sample of the rows, plus Gaussian noise, by mpmath.
 
     `z` is the noise multiplier, and `q` the sampling probability. The delta is the integral of the positive part of
     p - exp(epsilon) p', where p is the density of the release if a certain person has a row, and p' if the person
@@ -238,12 +238,12 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
 
 @pytest.mark.parametrize("rule", ["gaussian", "planned"])
 def test_steps_with_noise_of_the_caller_stay_within_the_total(rule):
-    """A budget refuses steps if their noise multiplier is by a relative 1e-10 too small for the total.
+    """A budget refuses steps whose noise multiplier is too small for the total, even if only by the factor 1 - 1e-10.
 
-    A step is a release to which the caller adds the noise, with exactly the stated multiplier. After 60 steps,
-    another 40 are refused, or granted if the multiplier is by a relative 1e-10 larger than necessary. For egm's own
-    mechanisms such a small excess is granted, because their noise is larger than stated. mpmath computes the delta
-    of all steps together. `rule` is the composition rule of the budget.
+    A step is a release to which the caller adds the noise, with exactly the stated multiplier. After 60 steps, another
+    40 are refused. If the multiplier is 1 + 1e-10 times the necessary one, they are granted. (A mechanism of egm would
+    be granted even with the smaller multiplier, because its noise is slightly larger than stated.) mpmath computes the
+    delta of all steps together. `rule` is the composition rule of the budget.
     """
     enough = 10 * float(analytic_noise_multiplier(1.0, DELTA))
     for factor, fits in ((1 - 1e-10, False), (1 + 1e-10, True)):
@@ -651,9 +651,9 @@ def test_dask_is_refused_before_it_is_charged():
 def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
     """A release with a sampling `probability` counts only the sampled persons, and is possible for an empty sample.
 
-    The released number of persons is near 300 times the probability, within six standard deviations. The budget
-    records the probability and, as the delta, the mechanism's delta times the probability. `form` is the kind of
-    data.
+    The data have 300 persons. The released number of persons is near 300 times the probability, within six standard
+    deviations. The budget records the probability and, as the delta, the mechanism's delta times the probability.
+    `form` is the kind of data.
     """
     X, person = FORMS[form](people_and_rows(), tmp_path)
     sigma = {"x": 500.0} if form not in ("array", "list") else [500.0]

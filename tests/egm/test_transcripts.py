@@ -593,7 +593,7 @@ def first(number, case):
 
 
 def within_charge(run):
-    """Return whether each kind of query in `run` costs at most its recorded cost, and all together the budget."""
+    """Return True if each kind of query in `run` costs at most its recorded cost, and all at most the budget RHO."""
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
