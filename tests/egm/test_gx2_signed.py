@@ -546,11 +546,10 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
     ],
 )
 def test_estimated_error_covers_a_certified_one(x, form):
-    """The upper tail `gx2.sf` at `x` is off the interval from `gx2.certify` by at most its estimated error.
+    """The upper tail `gx2.sf` at `x` lies in the interval of `gx2.certify` if this is widened by the estimated error.
 
-    `gx2.certify` returns an interval that is proven to contain the exact tail. The test moves both ends of the interval
-    outwards by the estimated relative error of `gx2.sf`; the result of `gx2.sf` must lie between them. `form` has the
-    parameters of the distribution.
+    `gx2.certify` returns an interval that is proven to contain the exact tail. The estimated error is the relative
+    error that `gx2.sf` states for its result. `form` has the parameters of the distribution.
     """
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)
@@ -1124,9 +1123,10 @@ def test_quantiles_of_few_degrees_of_freedom_far_below_the_weight(dof):
 
 
 def test_quantile_between_mean_and_median_of_a_negative_weight():
-    """The upper quantile of -X is minus the lower quantile of X, even between the mean and the median.
+    """The upper quantile of -X is minus the lower quantile of X, even if it lies between mean and median.
 
-    X is a chi-square variable with 0.3 degrees of freedom, and the probability is 0.7.
+    X is a chi-square variable with 0.3 degrees of freedom. Its lower quantile for the probability 0.7 is above its
+    median and below its mean.
     """
     assert gx2.isf(0.7, [-1.0], 0.3) == pytest.approx(-stats.chi2.ppf(0.7, 0.3), rel=1e-11)
 

@@ -418,8 +418,8 @@ def test_what_undoes_a_charge_is_not_put_into_a_new_journal(path):
 def test_a_half_written_charge_is_there_or_refused(path):
     """If a new cost is half written to a budget's file, `Budget` counts it in full or not at all, or raises an error.
 
-    SQLite writes the file in pages. All combinations of written and unwritten pages are tried, without SQLite's
-    rollback file.
+    SQLite writes the file in pages, and the test tries all combinations of written and unwritten pages. The rollback
+    file, with which SQLite could undo a half written change, is missing.
     """
     budget, size = made(path), 4096
     before = path.read_bytes()

@@ -402,7 +402,7 @@ def test_a_list_of_dates_of_numpy_is_a_vector_of_dates():
 def test_a_tuple_is_a_name_if_a_column_has_it():
     """If a release gets a tuple as `by`, the tuple names the column of groups, or else holds the labels of the rows.
 
-    It is a name if a column of the data frame (with a MultiIndex) has this name.
+    The tuple is a name if a column of the data frame (with a MultiIndex) has this name.
     """
     pd = pytest.importorskip("pandas")
     names = [("a", "x"), ("a", "y"), ("group", "")]
@@ -428,11 +428,11 @@ def test_large_groups_do_not_overflow(silent, monkeypatch):
 def joint_vectors(rng, radius, weights, rows, groups, extreme):
     """Return what one artificial person adds to the release of each group, as integers, shape (`groups`, 4).
 
-    The person's `rows` rows of two entries go to the groups in turn. The four numbers of a group are the sum of its
-    rows, `weights`[0] times their number, and `weights`[1] times the number of those that count as clipped. If
-    `extreme` is 0, the rows are random points in the ball of this `radius`, and each counts as clipped with
-    probability 1/2, both drawn by `rng`. If it is 1, all rows are (`radius`, 0) and clipped; if it is -1, all are
-    (-`radius`, 0), and none is clipped.
+    The person has `rows` rows of two entries, which belong to the groups in turn. The first two numbers of a group are
+    the sum of its rows, the third is `weights`[0] times the number of its rows, and the fourth is `weights`[1] times
+    the number of its clipped rows. If `extreme` is 0, `rng` draws the rows from the ball with this `radius`, and
+    chooses with probability 1/2 whether a row counts as clipped. If `extreme` is 1, all rows are (`radius`, 0) and
+    clipped. If it is -1, all rows are (-`radius`, 0), and none is clipped.
     """
     total = np.zeros((groups, 4), dtype=object)
     for i in range(rows):
@@ -508,8 +508,8 @@ def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped
     """In 20 000 simulated releases, sums and numbers of rows have the standard deviations that the mechanism states.
 
     A secure release demands noise of the same standard deviation from its sampler. `neighbors`, `missing`, `how`
-    (per_person) and `clipped` (count_clipped) are options of the mechanism. `groups` is the number of groups of a
-    person, or 0 for a mechanism without groups.
+    (per_person) and `clipped` (count_clipped) are options of the mechanism. `groups` is the largest number of groups
+    that a person may have, or 0 for a mechanism without groups.
     """
     options = {"neighbors": neighbors, "per_person": how, "missing": missing, "count_clipped": clipped}
     made = mechanism(n=2, center=[40.0, -400.0], **options)

@@ -285,8 +285,8 @@ def test_forecasts_take_names():
 def test_a_forecast_says_that_there_is_no_search():
     """With few rows, or standard deviations of half the ranges' widths, `forecast` says that a release will not search.
 
-    A search finds center and spread of the rows by private queries, and the method in the forecast is "ranges" without
-    it. With few rows, a release states the same forecast error.
+    A search finds center and spread of the rows by private queries. If there is no search, the attribute `method` of
+    the forecast is "ranges". With few rows, a release states the same forecast error as `forecast`.
     """
     few, release = mechanism(50).forecast(SIGMA), mechanism(50).release(people(50), rng=np.random.default_rng(1))
     assert (few.method, few.success, few.spent) == ("ranges", 1.0, {"sum": 0.05})

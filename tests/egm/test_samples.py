@@ -43,9 +43,10 @@ def budget(path=None, **terms):
 def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
     """Return the epsilon for `delta` of releases from Poisson samples, together with other releases.
 
-    `steps` are tuples (z, q, number): noise multiplier, sampling probability and number of releases. The other
-    releases are given by `mu_squared`, the sum of z**-2 for Gaussian noise, by `private`, pairs (epsilon, delta),
-    and by `rho`, their zCDP cost (by default, that of the Gaussian noise).
+    Each of the `steps` is a tuple (z, q, number) for releases from samples: noise multiplier, sampling probability and
+    number of releases. Three arguments describe the other releases: `mu_squared` is the sum of z**-2 over those with
+    Gaussian noise, `private` has a pair (epsilon, delta) for each of the rest, and `rho` is the zCDP cost of all of
+    them (by default, that of the Gaussian noise).
     """
     parts = tuple(Steps(z**-2, q, number) for z, q, number in steps)
     return composed_epsilon(parts, mu_squared, private, mu_squared / 2 if rho is None else rho, delta)
