@@ -845,8 +845,8 @@ def test_quadratic_form_does_not_depend_on_the_units(u):
 def test_covariance_that_rounding_has_made_indefinite(variance):
     """In a covariance matrix, a variance below the rounding errors of the largest variance counts as 0.
 
-    A covariance of 1e-16 beside it, or a tiny negative `variance`, makes the matrix indefinite. This is no error: the
-    quadratic form has the distribution of the form without the variable of this `variance`.
+    A covariance of 1e-16 with another variable, or a tiny negative `variance`, makes the matrix indefinite. This is no
+    error: the quadratic form has the distribution of the form without the variable of this `variance`.
     """
     cov = np.array([[1.0, 0.5, 1e-16], [0.5, 1.0, 0.0], [1e-16, 0.0, variance]])
     law = gx2.from_quadratic_form(np.eye(3), cov=cov)
@@ -1186,9 +1186,9 @@ FEW = [
 def test_conditional_means_of_few_degrees_of_freedom(x, weights, dof):
     """The conditional mean of a variable Y_j, given Q = `x`, agrees with dof_j times a ratio of two densities of Q.
 
-    Q is the sum of weights_j Y_j, where Y_j is a chi-square variable with dof_j degrees of freedom. The density in
-    the numerator has dof_j + 2 in place of dof_j. The derivative of the upper tail with respect to weights_j is
-    this conditional mean times the density of Q.
+    Q is the sum of weights_j Y_j, where Y_j is a chi-square variable with dof_j degrees of freedom. The denominator of
+    the ratio is the density of Q, and the numerator is this density with dof_j + 2 in place of dof_j. The derivative of
+    the upper tail with respect to weights_j is this conditional mean times the density of Q.
     """
     more = np.array(dof) + 2 * np.eye(len(dof))
     exact = dof * np.array([gx2.pdf(x, weights, changed_dof) for changed_dof in more]) / gx2.pdf(x, weights, dof)

@@ -35,7 +35,7 @@ def run(covariance, basis, seed, n=N):
 def noise_of(d, std, seed):
     """Return a random symmetric matrix of normal noise, shape (`d`, `d`).
 
-    The standard deviation of its entries is `std`, and sqrt(2) `std` on the diagonal.
+    The standard deviation of an entry is sqrt(2) `std` on the diagonal, and `std` elsewhere. `seed` chooses the noise.
     """
     Z = np.random.default_rng(seed).normal(0, std / np.sqrt(2), (d, d))
     return Z + Z.T
@@ -104,7 +104,10 @@ def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
 
 
 def one_hot(seed):
-    """Return 10 000 rows of five dependent categorical variables in one-hot coding, shape (10 000, 26)."""
+    """Return 10 000 random rows of five dependent categorical variables in one-hot coding, shape (10 000, 26).
+
+    `seed` is the seed of the random numbers.
+    """
     rng = np.random.default_rng(seed)
     common, columns = rng.integers(0, 4, N), []
     for k in (3, 4, 5, 6, 8):

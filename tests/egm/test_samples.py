@@ -264,10 +264,11 @@ def test_steps_with_noise_of_the_caller_stay_within_the_total(rule):
 
 @pytest.mark.slow
 def test_a_plan_composes_samples_with_other_releases():
-    """By the rule "planned", releases from samples and other releases together cost less than the sum of the two costs.
+    """By the rule "planned", releases from samples and other releases cost less together than added up separately.
 
-    "planned" is a composition rule of budgets. All releases together cost more than each of the two groups alone. A
-    release from a sample of hardly any rows adds at most 1 % to the cost of a Gaussian release.
+    "planned" is a composition rule of budgets. All releases together cost more than those from samples alone, and more
+    than the others alone. A release from a sample of hardly any rows adds at most 1 % to the cost of a Gaussian
+    release.
     """
     steps, others = (1.1, 0.01, 100), {"mu_squared": 0.01}
     alone, noise = composed(steps), float(gaussian_epsilon(DELTA, 10.0))

@@ -353,7 +353,10 @@ class Transcript:
         return sum(self.costs.values())
 
     def played(self, mechanism, X):
-        """Release the sum of `X` with this object's samplers and queries, not egm's; return the recorded costs."""
+        """Release the sum of `X` by `mechanism`, and return the costs that it recorded.
+
+        The samplers and queries of this object take the place of those of egm.
+        """
         hooks = [(samplers, "secure_gaussian", self.gaussian), (samplers, "secure_index", self.index)]
         hooks += [(PrivateRows, name, self.query(name)) for name in QUERIES]
         hooks += [(PrivateRows, "turn", self.turning(PrivateRows.turn))]

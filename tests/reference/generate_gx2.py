@@ -151,7 +151,7 @@ def text(value, digits=30):
 
 
 def log_of(target):
-    """Return the natural logarithm of a number that is written as text, such as "1e-12" or "exp(-1e5)"."""
+    """Return the natural logarithm of the number `target`, which is text such as "1e-12" or "exp(-1e5)"."""
     return float(target[4:-1]) if target.startswith("exp") else log(float(target))
 
 

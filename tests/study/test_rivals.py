@@ -145,10 +145,10 @@ def test_no_neighbour_moves_a_step_by_more_than_its_sensitivity(method, first, r
 
 @pytest.mark.parametrize("name", ["gaussian", "plan", "huang_liang_yi", "coinpress"])
 def test_two_opposite_rows_reach_the_sensitivity(name, monkeypatch):
-    """If an outlying row is replaced by its opposite, the value of the last private step changes by its sensitivity.
+    """If an outlying row is replaced by minus this row, the last private step changes by as much as its sensitivity.
 
-    The value is that before noise. So the sensitivity that a method uses for this step is not larger than necessary.
-    `name` is the name of the method in METHODS.
+    The change is that of the value before noise. So the sensitivity that a method uses for this step is not larger than
+    necessary. `name` is the name of the method in METHODS.
     """
     X = rows(N)
     *_, (change, sensitivity) = moves(METHODS[name], far_row_first(X, FAR), far_row_first(X, -FAR), monkeypatch)
