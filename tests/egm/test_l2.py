@@ -206,10 +206,10 @@ def test_random_variance_has_a_gamma_distribution(twice):
 
 
 def test_uniforms_have_all_digits_of_a_double(monkeypatch):
-    """The numbers u that `_uniforms` draws are between 2**-129 and 1/2, and small ones use more than 64 random bits.
+    """The numbers u that `_uniforms` draws are between 2**-129 and 1/2, and use 127 random bits instead of only 63.
 
-    `_uniforms` also draws one random bit for each u, by which its caller chooses between u and 1 - u, to get a
-    uniform number in (0, 1).
+    So a small u, whose first 63 bits are zero, still has random digits. `_uniforms` also draws one random bit for each
+    u, by which its caller chooses between u and 1 - u, to get a uniform number in (0, 1).
     """
     bits = {"least": bytes(16), "largest": b"\xff" * 7 + b"\x7f" + b"\xff" * 8, "small": bytes(8) + b"\x01" * 8}
     found = {}
@@ -421,10 +421,10 @@ def losses(mechanism, grid):
 
 
 def test_releases_together_are_as_private_as_the_budget_says():
-    """At the epsilon that a budget reports for a Gaussian and two l2 releases, their joint delta is below the budget's.
+    """At the epsilon that a budget reports for three releases, their joint delta is below the delta of the budget.
 
-    The joint delta is computed by convolution of the distributions of the privacy losses, and is at least a tenth of
-    the budget's.
+    One release has Gaussian noise, and two have l2 noise. The joint delta is computed by convolution of the
+    distributions of the privacy losses. It is at least a tenth of the delta of the budget.
     """
     one, other = GaussianMechanism(1.0, 0.5, 1e-3), GaussianMechanism(1.0, 0.8, 1e-3, noise="l2", d=3)
     spent = []

@@ -416,10 +416,10 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
 @example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
-    """The noise of `gaussian_std` is at least the declared noise, and its zCDP cost is at most the recorded cost.
+    """`gaussian_std` returns at least the declared standard deviation; the noise costs at most the recorded zCDP cost.
 
-    The declared noise is `sensitivity` times the noise multiplier z for `epsilon` and `delta`, and the recorded cost is
-    1 / (2 z**2). `d` is the number of integers that get noise.
+    The declared standard deviation is `sensitivity` times the noise multiplier z for `epsilon` and `delta`, and the
+    recorded cost is 1 / (2 z**2). `d` is the number of integers that get noise.
     """
     assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
     multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)

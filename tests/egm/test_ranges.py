@@ -306,8 +306,8 @@ def test_a_basis_is_one_of_standardized_columns(basis):
     """A release along a `basis` is possible for columns of different units: their ranges are first scaled to [-1, 1].
 
     A basis has the directions along which rows are clipped. It is public ("dct") or learned from the data, and the
-    columns are correlated. The error in each column is less than 9 times the sum of the stated standard deviation of
-    the noise and bias.
+    columns are correlated. The error in each column is less than 9 times the sum of two stated numbers, the bias and
+    the standard deviation of the noise.
     """
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))

@@ -596,7 +596,7 @@ def first(number, case):
 
 
 def within_charge(run):
-    """Return True if each kind of query in `run` costs at most its recorded cost, and all at most the budget RHO."""
+    """Return True if no kind of query in `run` costs more than is recorded for it, and all cost at most the budget."""
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 

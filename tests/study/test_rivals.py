@@ -304,10 +304,11 @@ NARROW = {"norm_bound": 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1))), "clip_s
 def test_plan_and_huang_liang_yi_have_their_published_errors(method, budget, published, error):
     """The mean squared error of `plan` or `huang_liang_yi` agrees with a published one, within four standard errors.
 
-    `published` is the mean over 50 runs of "PLAN-E-ULTIMATE++" or "Instance optimal" that the authors of PLAN state,
-    and `error` is its standard error. Here rho is 1/8 or 1, and the 4000 rows are from N(0, I) in dimension 128:
-    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv. The options are the
-    constants of their program. `budget` is what their program spends: 3.75 rho for PLAN, and rho for the other method.
+    `published` is the mean over 50 runs that the authors of PLAN state, and `error` is its standard error. They call
+    the two methods "PLAN-E-ULTIMATE++" and "Instance optimal". Here rho is 1/8 or 1, and the 4000 rows are from N(0, I)
+    in dimension 128: github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv. The
+    options are the constants of their program. `budget` is what their program spends: 3.75 rho for PLAN, and rho for
+    the other method.
     """
     runs = [
         method(normal_rows(4000, np.ones(128), seed), budget, radius=25 * np.sqrt(128), rng=rng)
