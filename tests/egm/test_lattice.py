@@ -46,8 +46,8 @@ def test_no_row_is_longer_than_the_radius(row, clip_norm):
 def test_clipped_rows_fill_the_radius_and_never_exceed_it(d):
     """`Lattice.rows` turns rows whose norm is at least the clip norm into integer vectors of norm at most `radius`.
 
-    `radius` is an attribute of the lattice. The norms are also at least (1 - 1e-9) `radius` - sqrt(`d`): they are less
-    than `radius` only because each of the `d` entries is rounded towards zero.
+    `radius` is an attribute of the lattice. The norms are also at least (1 - 1e-9) `radius` - sqrt(`d`), because
+    rounding towards zero changes each of the `d` entries by less than 1.
     """
     rng, grid = np.random.default_rng(d), Lattice(0.7, d, 8.0)
     Y = rng.normal(size=(200, d))
