@@ -205,8 +205,8 @@ def test_equal_weights_are_chi2(dof, p):
 def test_few_degrees_of_freedom(dof, x):
     """The tails of a chi-square variable with very few degrees of freedom are exact within their estimated error.
 
-    From 0.001 degrees of freedom on, the relative error is at most 1e-12. Below 2e-6, or for small `dof` and tiny
-    `x`, an AccuracyError is allowed in place of a tail. `x` is the point at which both tails are taken.
+    The tails at `x` are compared with the incomplete gamma function. For `dof` of 0.001 or more, the relative error is
+    at most 1e-12. For `dof` below 2e-6, or for small `dof` and tiny `x`, `egm.gx2` may raise an AccuracyError instead.
     """
     k, y = mpf(dof) / 2, mpf(x) / 2
     for function, ends in ((gx2.sf, (y, mp.inf)), (gx2.cdf, (0, y))):
@@ -309,8 +309,9 @@ def test_round_trip(form):
 def test_round_trip_for_few_degrees_of_freedom(dof):
     """The tail at a quantile of a chi-square sum Q is the given probability, and quantiles of -Q are minus those of Q.
 
-    `dof` has the degrees of freedom of one or two chi-square variables. The saddlepoint formula, from which the
-    search for a quantile starts, is not a decreasing function for so few degrees of freedom.
+    `dof` has the degrees of freedom of one or two chi-square variables. The search for a quantile starts from the
+    saddlepoint formula, an approximation of the tail. For so few degrees of freedom, it is not a decreasing function
+    of the point.
     """
     p, weights = np.linspace(0.01, 0.99, 40), np.array([2.0, 1.0])[: np.size(dof)]
     upper, lower = gx2.isf(p, weights, dof), gx2.ppf(p, weights, dof)
@@ -476,9 +477,10 @@ def test_bad_types_are_named(bad):
 def test_contour_is_not_led_past_a_point_where_many_weights_meet(heavy, factor, monkeypatch):
     """A tail does not depend on the contour of the integral that computes it, even if a hundred weights are equal.
 
-    The equal weights are 1. Near their pole, the point 1/2 of the complex plane, the integrand oscillates too
-    quickly for a quadrature. For three other angles of the contour's ends, the logarithm of the tail is equal
-    within 1e-12. `heavy` is the largest weight, and the tail is taken at `factor` times the mean of the sum.
+    Besides the usual contour, the test uses three contours whose ends have another angle. All logarithms of the
+    tail agree within 1e-12. The hundred equal weights are 1. Near their pole, the point 1/2 of the complex plane, the
+    integrand oscillates too quickly for a quadrature, so a contour must keep away from it. `heavy` is the largest
+    weight, and the tail is taken at `factor` times the mean of the sum.
     """
     weights = np.concatenate([[heavy, heavy / 2, heavy / 2.4], np.ones(100)])
     x = factor * weights.sum()

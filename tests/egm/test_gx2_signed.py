@@ -249,9 +249,9 @@ def test_published_derivatives_of_the_toolbox():
 def test_published_far_tails_of_the_toolbox():
     """Tails of 1e-1000 and 1e-2000 agree with approximations on the getting-started pages of the toolbox gx2 by Das.
 
-    A variable with a least value has such lower tails only at distances from it that are too small for a double. So the
-    test extrapolates from the distance 1e-250: with 6 degrees of freedom, the tail is proportional to the distance's
-    third power.
+    If all weights are positive, the variable has a least value. A point with such a small lower tail is closer to it
+    than any double can express. So the test computes the tail at the distance 1e-250 from the least value, and
+    extrapolates: with 6 degrees of freedom, the tail is proportional to the third power of the distance.
     """
     lower, upper = [-24365.14269438, -47950.03867407], [9723.84451406, 19159.3719629]
     np.testing.assert_allclose(gx2.logcdf(lower, **SIGNED) / np.log(10), [-1000, -2000], rtol=2e-5)
@@ -336,11 +336,11 @@ def test_published_tails_of_noncentral_chi2(x, tail, published):
     [(0, 1.071734393201875), (4, 12.09814392867973), (8, 136.5684328574875), (18, 58469.48562350951)],
 )
 def test_published_discriminability(step, published):
-    """The discriminability of two normal distributions agrees with Das (2025), also for an error of 10**-185589277.
+    """The discriminability of two normal distributions agrees with Das (2025), also if it is as large as 58 469.
 
     Discriminability d' is defined by the least error rate of a classification, which is the upper tail of a
-    standard normal variable at d' / 2; `published` is its value. The means differ by 10**(5 step / 19) in each
-    coordinate.
+    standard normal variable at d' / 2. For the largest d', the error rate is 10**-185589277. `published` is the
+    published d'. The means of the distributions differ by 10**(5 `step` / 19) in each coordinate.
     """
     covariance = np.array([[1.0, 0.5, 0.7], [0.5, 2.0, 1.0], [0.7, 1.0, 3.0]])
     difference = 10 ** (5 * step / 19) * np.ones(3)
@@ -546,10 +546,10 @@ ONCE_WRONG = [  # points, and weights, degrees of freedom, noncentralities and n
     ],
 )
 def test_estimated_error_covers_a_certified_one(x, form):
-    """The error of the upper tail `gx2.sf` at `x` is at most the estimated error, as `gx2.certify` shows.
+    """The upper tail `gx2.sf` at `x` lies in the interval of `gx2.certify` if this is widened by the estimated error.
 
-    `gx2.certify` returns an interval that is proven to contain the tail; its distance from the result counts. `form`
-    has the parameters of the distribution.
+    `gx2.certify` returns an interval that is proven to contain the exact tail. The estimated error is the relative
+    error that `gx2.sf` states for its result. `form` has the parameters of the distribution.
     """
     tail, error = gx2.sf(x, **form, full_output=True)
     proved = gx2.certify(x, **form)
@@ -592,8 +592,8 @@ def slope(function, at, step):
 def test_gradients_are_slopes(name, p):
     """The derivatives of the upper tail from `gx2.gradients` agree with finite differences, to a relative 1e-8.
 
-    They are the derivatives with respect to x and each parameter of the distribution FORMS[name], at the x where its
-    upper tail is `p`.
+    They are the derivatives with respect to the point x, the weights, the noncentralities and the normal term of the
+    distribution FORMS[name], at the x where the upper tail is `p`.
     """
     full = changed(FORMS[name])
     d = full["weights"].size
@@ -845,8 +845,8 @@ def test_quadratic_form_does_not_depend_on_the_units(u):
 def test_covariance_that_rounding_has_made_indefinite(variance):
     """In a covariance matrix, a variance below the rounding errors of the largest variance counts as 0.
 
-    The quadratic form has the distribution without the variable of this `variance`, although a covariance of 1e-16
-    or a negative variance makes the matrix indefinite.
+    A covariance of 1e-16 with another variable, or a tiny negative `variance`, makes the matrix indefinite. This is no
+    error: the quadratic form has the distribution of the form without the variable of this `variance`.
     """
     cov = np.array([[1.0, 0.5, 1e-16], [0.5, 1.0, 0.0], [1e-16, 0.0, variance]])
     law = gx2.from_quadratic_form(np.eye(3), cov=cov)
@@ -893,8 +893,9 @@ def test_small_curvature(curvature, slope):
     """For a standard normal z, a tail of slope * (curvature * z^2 - z) agrees with the sum of two normal tails.
 
     The normal tails begin at the two values of z at which slope * (curvature * z^2 - z) equals the point of the tail.
-    The allowed relative error grows with 1 / (4 curvature), the constant of the completed square, and with the distance
-    of the point from the mean. A |curvature| of 1e-17 or less counts as 0; then the error is below 1e-12.
+    Completing the square subtracts the constant 1 / (4 curvature), which loses digits if it is large. So the allowed
+    relative error grows with this constant, and with the distance of the point from the mean. A |curvature| of 1e-17 or
+    less counts as 0; then the error is below 1e-12.
     """
     law, x = gx2.from_quadratic_form([[slope * curvature]], linear=-slope), np.array([-0.2, 1.0, 5.0, 37.0])
     found = law.sf(slope * x) if curvature > 0 else law.cdf(-slope * x)
@@ -1122,9 +1123,10 @@ def test_quantiles_of_few_degrees_of_freedom_far_below_the_weight(dof):
 
 
 def test_quantile_between_mean_and_median_of_a_negative_weight():
-    """The upper quantile of -X is minus the lower quantile of X, even between the mean and the median.
+    """The upper quantile of -X is minus the lower quantile of X, even if it lies between mean and median.
 
-    X is a chi-square variable with 0.3 degrees of freedom, and the probability is 0.7.
+    X is a chi-square variable with 0.3 degrees of freedom. Its lower quantile for the probability 0.7 is above its
+    median and below its mean.
     """
     assert gx2.isf(0.7, [-1.0], 0.3) == pytest.approx(-stats.chi2.ppf(0.7, 0.3), rel=1e-11)
 
@@ -1184,9 +1186,9 @@ FEW = [
 def test_conditional_means_of_few_degrees_of_freedom(x, weights, dof):
     """The conditional mean of a variable Y_j, given Q = `x`, agrees with dof_j times a ratio of two densities of Q.
 
-    Q is the sum of weights_j Y_j, where Y_j is a chi-square variable with dof_j degrees of freedom. The density in
-    the numerator has dof_j + 2 in place of dof_j. The derivative of the upper tail with respect to weights_j is
-    this conditional mean times the density of Q.
+    Q is the sum of weights_j Y_j, where Y_j is a chi-square variable with dof_j degrees of freedom. The denominator of
+    the ratio is the density of Q, and the numerator is this density with dof_j + 2 in place of dof_j. The derivative of
+    the upper tail with respect to weights_j is this conditional mean times the density of Q.
     """
     more = np.array(dof) + 2 * np.eye(len(dof))
     exact = dof * np.array([gx2.pdf(x, weights, changed_dof) for changed_dof in more]) / gx2.pdf(x, weights, dof)

@@ -121,9 +121,9 @@ def test_intervals_of_groups(neighbors):
 def test_no_interval_is_much_longer_than_necessary():
     """If no row is clipped, a 95 % interval is at most 25 % longer than a normal interval for the noise alone.
 
-    The length of the normal interval is 3.92 standard deviations of the noise, and no interval is shorter. If the
-    guesses of center and sigma are declared to be exact, an interval is at most 2 % longer. For the mean of the
-    population, the variance of the mean of the rows is added to the variance of the noise.
+    The length of the normal interval is 3.92 standard deviations of the noise, and no interval is shorter than that. If
+    the guesses of center and sigma are declared to be exact, an interval is at most 2 % longer than that. For the mean
+    of the population, the variance of the mean of the rows is added to the variance of the noise.
     """
     q = 2 * stats.norm.isf(0.025)
     for options, most in (({}, 1.25), (KNOWN, 1.02)):  # sigma may be too small by the factor 1.25

@@ -418,8 +418,8 @@ def test_what_undoes_a_charge_is_not_put_into_a_new_journal(path):
 def test_a_half_written_charge_is_there_or_refused(path):
     """If a new cost is half written to a budget's file, `Budget` counts it in full or not at all, or raises an error.
 
-    SQLite writes the file in pages. All combinations of written and unwritten pages are tried, without SQLite's
-    rollback file.
+    SQLite writes the file in pages, and the test tries all combinations of written and unwritten pages. The rollback
+    file, with which SQLite could undo a half written change, is missing.
     """
     budget, size = made(path), 4096
     before = path.read_bytes()
@@ -479,7 +479,7 @@ def test_a_charge_is_on_the_disk_before_it_is_granted(tmp_path):
 def test_what_may_not_be_written_can_be_read(file, folder):
     """If a budget's file or its folder is read-only, the recorded costs can be read, but no new cost can be recorded.
 
-    `file` and `folder` are the permissions (mode bits) of the two.
+    The arguments `file` and `folder` are the permissions (mode bits) of the file and of its folder.
     """
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "journal"
@@ -511,11 +511,11 @@ def refused(path):
 
 @pytest.mark.slow
 def test_every_flipped_bit_is_refused_or_changes_nothing(path):
-    """If one bit of a budget's file is flipped, `Budget` raises a JournalError or reports the costs as before.
+    """If one bit of a budget's file is flipped, `Budget` raises a JournalError or still reports the right costs.
 
-    The test flips one bit in each byte that is not zero, and in every 97th byte. Fewer than 200 of the damaged files
-    raise no JournalError. In such a file a new cost is recorded correctly, or an OSError is raised because the flipped
-    bit makes the file read-only.
+    The test flips one bit in each byte that is not zero, and in every 97th byte, and makes one damaged file for each of
+    these bits. Fewer than 200 of the damaged files raise no JournalError. In these a new cost is recorded correctly, or
+    an OSError is raised because the flipped bit makes the file read-only.
     """
     history = made(path).history
     good, harmless = path.read_bytes(), 0
@@ -591,8 +591,8 @@ NO_LABELS = [f"ALTER TABLE charges DROP COLUMN {name}" for name in ("label", "ti
 def test_another_format_is_named(path, version, changes):
     """`Budget` refuses a file of the old format 1 or the unknown format 7; the error names the formats that are known.
 
-    `version` is the number of the file's format, which the error names, too. The SQL statements `changes` adapt the
-    file's tables to it.
+    `version` is the number of the file's format, which the error names, too. The SQL statements `changes` give the
+    file the tables of this format.
     """
     made(path)
     change(path, f"PRAGMA user_version = {version}", *changes)

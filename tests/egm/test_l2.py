@@ -81,10 +81,10 @@ def test_error_relative_to_gaussian_noise_is_that_of_another_program(epsilon, d)
 
 
 def test_curve_tends_to_that_of_gaussian_noise():
-    """For many coordinates d, the delta of l2 noise tends to that of Gaussian noise; the relative difference is c/d.
+    """For many coordinates d, the delta of l2 noise tends to that of Gaussian noise of equal standard deviation.
 
-    Both kinds of noise have the same standard deviation, and epsilon is 1. The number c is the same for d from 1e4
-    to 1e6, within 5 %.
+    The relative difference of the two deltas, for epsilon = 1, is inversely proportional to d: times d, it is the same
+    number for d from 1e4 to 1e6, within 5 %.
     """
     d = np.array([1e4, 1e5, 1e6])
     far = l2_delta(1.0, 4.0 / np.sqrt(d + 1), d) / gaussian_delta(1.0, 4.0) - 1
@@ -180,8 +180,10 @@ def test_noise_has_its_law(draw, d):
 def test_a_wrong_law_is_noticed(draw, bug, monkeypatch):
     """`fit`, a test of the distribution of l2 noise, returns a p-value below 1e-6 for three wrong samplers.
 
-    `bug` says what is wrong: the shape of a gamma distribution, the variance (drawn for each coordinate alone), or
-    the scale (5 percent too small). `draw` is the function that draws secure or simulated noise.
+    The samplers draw a normal vector with a random variance, which has a gamma distribution. `bug` says what is wrong:
+    the "shape" of this gamma distribution is too small, the "variance of each coordinate" is drawn for each coordinate
+    alone, or the "scale" of the noise is 5 percent too small. `draw` is the function that draws secure or simulated
+    noise.
     """
     d, right = 8, {"secure_l2": samplers.secure_l2, "simulated_l2": samplers.simulated_l2}
     one_by_one = {
@@ -204,10 +206,10 @@ def test_random_variance_has_a_gamma_distribution(twice):
 
 
 def test_uniforms_have_all_digits_of_a_double(monkeypatch):
-    """The numbers u that `_uniforms` draws are between 2**-129 and 1/2, and small ones use more than 64 random bits.
+    """The numbers u that `_uniforms` draws are between 2**-129 and 1/2, and use 127 random bits instead of only 63.
 
-    `_uniforms` also draws one random bit for each u, by which its caller chooses between u and 1 - u, to get a
-    uniform number in (0, 1).
+    So a small u, whose first 63 bits are zero, still has random digits. `_uniforms` also draws one random bit for each
+    u, by which its caller chooses between u and 1 - u, to get a uniform number in (0, 1).
     """
     bits = {"least": bytes(16), "largest": b"\xff" * 7 + b"\x7f" + b"\xff" * 8, "small": bytes(8) + b"\x01" * 8}
     found = {}
@@ -249,10 +251,11 @@ def test_discrete_noise_is_as_near_as_proved(s, d):
 
 
 def test_standard_deviation_on_the_lattice_pays_for_rounding():
-    """`l2_std` returns more noise than the exact calibration, because rounding to integers costs a part of delta.
+    """`l2_std` returns a slightly larger standard deviation for integer noise than continuous l2 noise needs.
 
-    The standard deviation exceeds the exact one by less than a relative 1e-6. If delta is smaller than this cost,
-    the function raises a ValueError.
+    A secure release adds integer noise, which is not exactly rounded l2 noise. A part of delta pays for this
+    difference, so the standard deviation is larger by up to a relative 1e-6. If this part would be half of delta or
+    more, `l2_std` raises a ValueError.
     """
     exact = 2.0**40 * l2_noise_scale(1.0, 1e-9, 3) * 2
     found = lattice.l2_std(2.0**40, 3, 1.0, 1e-9)
@@ -344,9 +347,9 @@ def test_a_release_says_its_law_and_has_its_spread(path):
 def test_secure_releases_fit_the_lattice(epsilon, d):
     """Secure releases with l2 noise are possible for epsilon = 1e-6 and 1e-3, and have about the stated variance.
 
-    The mean of their squared errors is between half and twice the stated variance. A secure release rounds the rows to
-    integers, which costs a part of delta that grows like exp(`epsilon`). Therefore it raises a ValueError for `epsilon`
-    = 100. `d` is the number of columns.
+    The mean of their squared errors is between half and twice the stated variance. A secure release adds integer noise,
+    which is not exactly rounded l2 noise. A part of delta pays for this difference; it grows like exp(`epsilon`).
+    Therefore a secure release raises a ValueError for `epsilon` = 100. `d` is the number of columns.
     """
     options = {"noise": "l2", "count_clipped": True, "neighbors": "add_remove"}
     it, X = GaussianDataMechanism(np.ones(d), 20, epsilon, 1e-4, **options), np.zeros((20, d))
@@ -418,10 +421,10 @@ def losses(mechanism, grid):
 
 
 def test_releases_together_are_as_private_as_the_budget_says():
-    """At the epsilon that a budget reports for a Gaussian and two l2 releases, their joint delta is below the budget's.
+    """At the epsilon that a budget reports for three releases, their joint delta is below the delta of the budget.
 
-    The joint delta is computed by convolution of the distributions of the privacy losses, and is at least a tenth of
-    the budget's.
+    One release has Gaussian noise, and two have l2 noise. The joint delta is computed by convolution of the
+    distributions of the privacy losses. It is at least a tenth of the delta of the budget.
     """
     one, other = GaussianMechanism(1.0, 0.5, 1e-3), GaussianMechanism(1.0, 0.8, 1e-3, noise="l2", d=3)
     spent = []

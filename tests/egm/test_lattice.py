@@ -44,9 +44,10 @@ def test_no_row_is_longer_than_the_radius(row, clip_norm):
 
 @pytest.mark.parametrize("d", [1, 2, 100, 10_000])
 def test_clipped_rows_fill_the_radius_and_never_exceed_it(d):
-    """`Lattice.rows` turns rows at or above the clip norm into integer vectors of norm at most its attribute `radius`.
+    """`Lattice.rows` turns rows whose norm is at least the clip norm into integer vectors of norm at most `radius`.
 
-    The norms are also at least (1 - 1e-9) `radius` - sqrt(`d`), because each of the `d` entries is rounded.
+    `radius` is an attribute of the lattice. The norms are also at least (1 - 1e-9) `radius` - sqrt(`d`), because
+    rounding towards zero changes each of the `d` entries by less than 1.
     """
     rng, grid = np.random.default_rng(d), Lattice(0.7, d, 8.0)
     Y = rng.normal(size=(200, d))
@@ -244,11 +245,11 @@ AT_ONE = {
 @pytest.mark.parametrize("it", AT_ONE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
-    """A secure release turns x and x + 1 into integers whose difference does not depend on x, up to 1.
+    """A secure release turns x and x + 1 into integers whose difference is, within 1, the same number for all x.
 
     This holds even for large x. It would be false if x were converted to a double, because large doubles are more
-    than 1 apart. The fixture `handed` records the integers. `kind` is a type of number in KINDS, and `it` names a
-    mechanism.
+    than 1 apart. The fixture `handed` records the integers. `kind` is a type of number in KINDS, and `it` is the name
+    of a mechanism in AT_ONE.
     """
     make, values = KINDS[kind]
     for value in values:
@@ -323,7 +324,8 @@ def test_a_simulation_takes_the_nearest_double():
 def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
     """The total variation distance of a discrete Gaussian and a rounded normal variable is at most 1 / (24 `s`**2).
 
-    `s` is the standard deviation of both. The mechanisms subtract six times as much from delta for this distance.
+    `s` is the standard deviation of both. The mechanisms pay for this distance with a part of delta, and for safety
+    they assume that the distance is six times as large.
     """
     with mp.workdps(30):
         k = range(-int(40 * s), int(40 * s) + 1)
@@ -335,10 +337,11 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
 
 
 def test_rounding_is_charged():
-    """`gaussian_std` returns more noise for a value that is rounded to coarse units, because rounding costs delta.
+    """`gaussian_std` returns a larger standard deviation for integer noise than continuous noise needs.
 
-    If rounding would cost half of delta or more, the function raises a ValueError. So does `Lattice` if the noise is
-    too large for integers of 64 bits.
+    Integer noise is not exactly a rounded normal variable, and a part of delta pays for this difference. The part is
+    large if the sensitivity is a small integer, such as 2**9. If it would be half of delta or more, `gaussian_std`
+    raises a ValueError. `Lattice` raises a ValueError if the noise is too large for integers of 64 bits.
     """
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
@@ -413,10 +416,10 @@ def test_noise_that_64_bits_would_cut_off_is_refused():
 @given(st.sampled_from([2.0**20, 3.0 * 2**30, 2.0**41]), st.integers(1, 50), st.floats(1e-4, 8), st.floats(1e-9, 0.9))
 @example(2.0**41, 1, 0.01768979608079123, 0.0029488078295867347)
 def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity, d, epsilon, delta):
-    """The noise of `gaussian_std` is at least the declared noise, and its zCDP cost is at most the recorded cost.
+    """`gaussian_std` returns at least the declared standard deviation; the noise costs at most the recorded zCDP cost.
 
-    The declared noise is `sensitivity` times the noise multiplier z for `epsilon` and `delta`, and the recorded cost is
-    1 / (2 z**2). `d` is the number of integers that get noise.
+    The declared standard deviation is `sensitivity` times the noise multiplier z for `epsilon` and `delta`, and the
+    recorded cost is 1 / (2 z**2). `d` is the number of integers that get noise.
     """
     assume(delta > 1e-6 or sensitivity > 2**30)  # else the lattice is too coarse for so small a delta
     multiplier, std = float(analytic_noise_multiplier(epsilon, delta)), gaussian_std(sensitivity, d, epsilon, delta)
@@ -426,9 +429,10 @@ def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity
 
 
 def test_the_charge_is_not_lost_in_rounding():
-    """`gaussian_std` subtracts the cost of rounding rows from the demanded delta of 1e-6 without loss of digits.
+    """`gaussian_std` reserves a part of delta for integer noise even if a subtraction of doubles would lose this part.
 
-    Here the cost is so small that a subtraction of doubles could lose it.
+    The part pays for the difference between integer noise and a rounded normal variable. Here it is tiny beside delta =
+    1e-6. The delta of normal noise with the resulting standard deviation must be below 1e-6.
     """
     std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
     assert gaussian_delta(1.0, std / 2.0**41) < 1e-6
@@ -442,8 +446,9 @@ def test_the_charge_is_not_lost_in_rounding():
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
     """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for `delta` near 1.
 
-    `gaussian_std` also uses the multiplier for a slightly smaller delta. This one should be larger but, near 1,
-    rounding errors can make it smaller. `d` is the number of integers that get noise.
+    `gaussian_std` also computes the multiplier for a slightly smaller delta, because a part of delta pays for the
+    difference between integer noise and normal noise. This multiplier should be larger, but rounding errors can make it
+    smaller if `delta` is near 1. `d` is the number of integers that get noise.
     """
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

@@ -35,7 +35,7 @@ def run(covariance, basis, seed, n=N):
 def noise_of(d, std, seed):
     """Return a random symmetric matrix of normal noise, shape (`d`, `d`).
 
-    The standard deviation of its entries is `std`, and sqrt(2) `std` on the diagonal.
+    The standard deviation of an entry is sqrt(2) `std` on the diagonal, and `std` elsewhere. `seed` chooses the noise.
     """
     Z = np.random.default_rng(seed).normal(0, std / np.sqrt(2), (d, d))
     return Z + Z.T
@@ -44,7 +44,7 @@ def noise_of(d, std, seed):
 @pytest.mark.parametrize("covariance", [EQUAL, NEIGHBORS, np.eye(D)], ids=["equal", "neighbors", "none"])
 @pytest.mark.parametrize("factor", [1.0, 7.0])
 def test_without_noise_the_correlation_is_exact(covariance, factor):
-    """`correlation` computes the correlation matrix of rows from their second moments, exactly if these have no noise.
+    """From second moments without noise, `correlation` computes the exact correlation matrix of the rows.
 
     The second moments are `factor` times the matrix `covariance`, whose diagonal is 1.
     """
@@ -55,8 +55,9 @@ def test_without_noise_the_correlation_is_exact(covariance, factor):
 def test_shrinking_makes_the_error_smaller(seed):
     """`correlation` estimates a correlation matrix from noisy second moments with a small error in the Frobenius norm.
 
-    The error is less than half of that of the noisy moments themselves, and of that of the identity matrix. The
-    estimate is symmetric and positive definite, with ones on the diagonal. `seed` is that of the noise.
+    The error of the estimate is less than half of the error of the noisy moments themselves, and less than half of the
+    error of the identity matrix. The estimate is symmetric and positive definite, with ones on the diagonal. `seed` is
+    the seed of the noise.
     """
     d, std = 60, 1.0
     R = 0.7 + 0.3 * np.eye(d)
@@ -103,7 +104,10 @@ def test_a_learned_basis_saves_at_least_half_of_the_error(covariance):
 
 
 def one_hot(seed):
-    """Return 10 000 rows of five dependent categorical variables in one-hot coding, shape (10 000, 26)."""
+    """Return 10 000 random rows of five dependent categorical variables in one-hot coding, shape (10 000, 26).
+
+    `seed` is the seed of the random numbers.
+    """
     rng = np.random.default_rng(seed)
     common, columns = rng.integers(0, 4, N), []
     for k in (3, 4, 5, 6, 8):

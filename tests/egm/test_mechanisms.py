@@ -167,10 +167,11 @@ def test_count_has_its_best_share():
 
 
 def test_count_costs_a_percent_where_the_sum_does_not_need_it():
-    """With center 0, the noise variance for neighbors "add_remove" is 1.01 / 4 times that for "replace_one".
+    """With center 0, the noise variance of the sum for neighbors "add_remove" is 1.01 / 4 times that for "replace_one".
 
-    A replaced row can change the sum twice as much as an added one. The number of rows, which is private for
-    "add_remove", is released for 1 % more noise, although the sum does not need it.
+    The factor 1 / 4 is due to the fact that a replaced row can change the sum twice as much as an added one. The factor
+    1.01 pays for the number of rows: for "add_remove" it is private, and it is released together with the sum, although
+    the sum does not need it if the center is 0.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)
@@ -292,7 +293,11 @@ class Seen:
 
 
 def joint(mechanism, X, monkeypatch):
-    """Release `X` with noise 0; return (integers that get the noise, demanded standard deviation, release)."""
+    """Release `X` with noise 0, and return a tuple of three results.
+
+    These are the list of the integers to which noise is added, the standard deviation that the mechanism demands from
+    the sampler of the noise, and the release.
+    """
     notes, stds = [], []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes)] * size)
     release = mechanism.release(X)
@@ -302,7 +307,8 @@ def joint(mechanism, X, monkeypatch):
 def row(mechanism, length):
     """Return a row that lies in one fixed direction from the mechanism's center, or in the opposite direction.
 
-    Its scaled distance from the center is |`length`| clip norms, and the sign of `length` chooses the direction.
+    After scaling, its distance from the center is |`length`| times the clip norm of the `mechanism`. The sign of
+    `length` chooses the direction.
     """
     return mechanism.center + length * mechanism.clip_norm * np.array([0.6, 0.0, 0.8]) / mechanism.b
 
@@ -320,11 +326,11 @@ def row(mechanism, length):
 def test_noise_is_exactly_enough_for_sum_and_counts_of_the_worst_neighbours(neighbors, one, other, center, monkeypatch):
     """For the worst neighboring data sets, the noise is exactly as large as the change of sum and counts demands.
 
-    `one` and `other` are the two data sets: each row is given by its distance from `center` in clip norms. The counts
-    are the number of clipped rows and, if `neighbors` is "add_remove", the number of rows. The scaled sum and the
-    weighted counts are one vector, to which the noise is added. The demanded standard deviation is the norm of the
-    change of this vector, times the noise multiplier. The noise has at least this standard deviation, and at most a
-    relative 1e-6 more.
+    `one` and `other` are the two data sets: each row is given by its scaled distance from `center`, divided by the clip
+    norm. The counts are the number of clipped rows and, if `neighbors` is "add_remove", the number of rows. The scaled
+    sum and the weighted counts are one vector, to which the noise is added. The demanded standard deviation is the norm
+    of the change of this vector, times the noise multiplier. The noise has at least this standard deviation, and at
+    most a relative 1e-6 more.
     """
     mechanism = data_mechanism(
         n=1, center=center, clip_probability=0.1, scaling=[1.0, 2.0, 3.0], neighbors=neighbors, count_clipped=True
@@ -581,8 +587,8 @@ def test_what_may_be_right_passes_unread():
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
     """`excess_clipped`, the standardized number of clipped rows, has standard deviation 1 for normal rows.
 
-    The number of rows is private here, and its noise is taken into account. `p` is the clip probability. The tolerance
-    is four standard errors of 1000 releases.
+    The number of rows is private here, and its noise is taken into account. `p` is the declared probability that a row
+    is clipped. The tolerance is four standard errors of 1000 releases.
     """
     options = {"center": MU, "clip_probability": p, "neighbors": "add_remove", "count_clipped": True}
     mechanism = GaussianDataMechanism(SIGMA, 200, 1.0, 1e-6, center_std=0.0, sigma_factor=1.0, **options)

@@ -210,10 +210,10 @@ def test_long_numbers_in_order_are_accepted_as_texts():
 @pytest.mark.parametrize("spelled", ["{}.0", "{}e0", "-{}.5", "1{:04}.25"])
 @pytest.mark.parametrize("places", [[0, 3, 77], [1, 2, 50]])
 def test_decimal_numbers_in_order_are_accepted_as_texts(spelled, places):
-    """Persons' labels may be texts with decimal numbers, such as "2.0" and "10.0", that are sorted by their numbers.
+    """Persons' labels may be texts such as "2.0" and "10.0" that are sorted as numbers, and not alphabetically.
 
-    Texts such as "2", or an empty block, may come before them. `spelled` is the format of a label, and `places` has
-    the indices of rows at which a new block begins.
+    Whole numbers such as "1", or an empty block, may come before the first decimal number. `spelled` is the format of a
+    label, and `places` has the indices of rows at which a new block begins.
     """
     ids = np.sort(WHO)
     ids = ids[::-1] if spelled[0] == "-" else ids
@@ -320,10 +320,10 @@ def test_groups_of_columns_and_blocks_agree(library):
 
 
 def first_groups(who, groups, most, keys):
-    """Return a dictionary of the first groups, at most `most`, to which the rows of each person belong.
+    """Return a dictionary from each person to a list of the person's first groups, at most `most` of them.
 
-    The groups are in the order of the rows; only those in `keys` count. `who` and `groups` have the person and the
-    group of each row.
+    These are the groups of the person's rows, in the order of the rows and without repetition. Groups that are not in
+    `keys` are left out. `who` and `groups` have the person and the group of each row.
     """
     first = {}
     for person, group in zip(who.tolist(), groups.tolist(), strict=True):
@@ -402,7 +402,7 @@ def test_a_list_of_dates_of_numpy_is_a_vector_of_dates():
 def test_a_tuple_is_a_name_if_a_column_has_it():
     """If a release gets a tuple as `by`, the tuple names the column of groups, or else holds the labels of the rows.
 
-    It is a name if a column of the data frame (with a MultiIndex) has this name.
+    The tuple is a name if a column of the data frame (with a MultiIndex) has this name.
     """
     pd = pytest.importorskip("pandas")
     names = [("a", "x"), ("a", "y"), ("group", "")]
@@ -428,11 +428,11 @@ def test_large_groups_do_not_overflow(silent, monkeypatch):
 def joint_vectors(rng, radius, weights, rows, groups, extreme):
     """Return what one artificial person adds to the release of each group, as integers, shape (`groups`, 4).
 
-    The person's `rows` rows of two entries go to the groups in turn. The four numbers of a group are the sum of its
-    rows, `weights`[0] times their number, and `weights`[1] times the number of those that count as clipped. If
-    `extreme` is 0, the rows are random points in the ball of this `radius`, and each counts as clipped with
-    probability 1/2, both drawn by `rng`. If it is 1, all rows are (`radius`, 0) and clipped; if it is -1, all are
-    (-`radius`, 0), and none is clipped.
+    The person has `rows` rows of two entries, which belong to the groups in turn. The first two numbers of a group are
+    the sum of its rows, the third is `weights`[0] times the number of its rows, and the fourth is `weights`[1] times
+    the number of its clipped rows. If `extreme` is 0, `rng` draws the rows from the ball with this `radius`, and
+    chooses with probability 1/2 whether a row counts as clipped. If `extreme` is 1, all rows are (`radius`, 0) and
+    clipped. If it is -1, all rows are (-`radius`, 0), and none is clipped.
     """
     total = np.zeros((groups, 4), dtype=object)
     for i in range(rows):
@@ -451,9 +451,11 @@ def joint_vectors(rng, radius, weights, rows, groups, extreme):
 def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, clipped, share):
     """The rows of one person change a release by at most the sensitivity that `Joint` computes for `neighbors`.
 
-    The person has `rows` rows in `groups` groups. The change is measured by the Euclidean norm, over the sums, the
-    number of rows and the number of clipped rows (if `clipped`) of each group. `share` is the weight of the number of
-    rows in tenths of the radius, or 0 if this number is not released. `neighbors` is the neighbor relation.
+    The person has `rows` rows in `groups` groups. The change is the Euclidean norm of the change of all released
+    numbers: for each group the sums, the weighted number of rows and, if `clipped` is true, the weighted number of
+    clipped rows. The weight of the number of rows is `share` tenths of the largest norm of a row; if `share` is 0, this
+    number is not released. If neighbors add or remove a row, or if the weight is at most this norm, some person's
+    change equals the sensitivity. `neighbors` is the neighbor relation.
     """
     rng, radius = np.random.default_rng(3), 1 << 40
     weight, added = radius * share // 10, neighbors == "add_remove"
@@ -477,9 +479,9 @@ def test_no_person_changes_more_than_the_sensitivity(neighbors, rows, groups, cl
 def test_rounding_sums_is_charged(neighbors, radius):
     """The sensitivity that `Joint` computes is large enough even if the sum of each group is rounded to integers.
 
-    The sums of four groups are changed as much as one person can change them without rounding. Rounding the sums
-    before and after the change increases the change of each entry by nearly 1. `radius` is the largest norm of a
-    clipped row, and `neighbors` the neighbor relation.
+    The test changes the sums of four groups by as much as one person can change them if they are not rounded. Then it
+    rounds the sums before and after the change, which increases the change of each entry by nearly 1. `radius` is the
+    largest norm of a clipped row, and `neighbors` the neighbor relation.
     """
     groups, d, times = 4, 5, 1 if neighbors == "add_remove" else 2  # a row is added, or replaced by the opposite one
     joint = Joint(neighbors, True, reach_squared=groups, groups=True)
@@ -506,8 +508,8 @@ def test_noise_is_as_strong_as_promised(neighbors, how, missing, groups, clipped
     """In 20 000 simulated releases, sums and numbers of rows have the standard deviations that the mechanism states.
 
     A secure release demands noise of the same standard deviation from its sampler. `neighbors`, `missing`, `how`
-    (per_person) and `clipped` (count_clipped) are options of the mechanism. `groups` is the number of groups of a
-    person, or 0 for a mechanism without groups.
+    (per_person) and `clipped` (count_clipped) are options of the mechanism. `groups` is the largest number of groups
+    that a person may have, or 0 for a mechanism without groups.
     """
     options = {"neighbors": neighbors, "per_person": how, "missing": missing, "count_clipped": clipped}
     made = mechanism(n=2, center=[40.0, -400.0], **options)

@@ -206,8 +206,8 @@ def test_an_interval_has_the_width_that_was_planned(options, confidence):
 def test_interval_contains_the_mean_as_often_as_it_says():
     """The error of a mean is at most the forecast half width of the 90 % interval, in at least 90 % of all releases.
 
-    The half width is the measure "interval" of `curve`; half of it is not enough. The mechanism clips many rows, and
-    its center is as wrong as declared.
+    The half width is the measure "interval" of `curve`. It is not far too large: the error is at most half of it in
+    less than 90 % of the releases. The mechanism clips many rows, and its center is as wrong as declared.
     """
     sigma, n, rng = np.array([4.0, 1.0]), 400, np.random.default_rng(1)
     options = {"center_std": sigma / 2, "sigma_factor": 1, "clip_probability": 0.05, "scaling": "none"}

@@ -124,9 +124,9 @@ NEAR_AN_END = [(-1.0, 1.0, 0.9, 20, 0.05), *slow((0.0, 1.0, 1.0, 100, 0.02), (-5
 def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, entry, n, rho):
     """If all rows are near an end of their range, a noisy number of rows does not make errors larger than forecast.
 
-    The released sum is not limited to sums that are possible for the noisy number of rows, which may be far too
-    small. The 95 % intervals contain the exact sum in at least 95 % of releases, up to three standard errors. Each
-    of the `n` rows is `entry`, in the range from `low` to `high`, and `rho` is the budget.
+    The noisy number of rows may be far too small. So a release must not clip its sum to the sums that are possible for
+    this number of rows. The 95 % intervals contain the exact sum in at least 95 % of releases, up to three standard
+    errors. Each of the `n` rows is `entry`, in the range from `low` to `high`, and `rho` is the budget.
     """
     made = AdaptiveDataMechanism(n, rho, ranges=[(low, high)], neighbors="add_remove")
     X, rng, off, inside = np.full((n, 1), entry), np.random.default_rng(7), [], []

@@ -168,8 +168,9 @@ def test_an_interval_is_private(scores, q):
 def test_a_score_moves_by_at_most_one(change, counts, q, data):
     """If one value is moved, added or removed, each score that `quantiles.interval` uses changes by at most one.
 
-    The `counts` of values in up to 40 intervals and the level `q` are random. `data` draws the value's interval before
-    and after the `change`, "moved" or "added". The largest score is always 0.
+    The `counts` of values in up to 40 intervals and the level `q` are random. `change` is "moved" or "added"; the
+    removal of a value is an addition in the opposite direction. `data` draws the intervals from which and to which the
+    value is moved, or to which it is added. The largest score is always 0.
     """
     place = st.integers(0, len(counts) - 1)
     if change == "moved":
@@ -266,10 +267,11 @@ def test_wrong_epsilons_of_intervals_are_named(epsilon):
 
 
 def test_points_of_secure_quantiles_end_below_high():
-    """The last point of `secure_quantile` is below `high`, by at most a step, and a whole number of steps above `low`.
+    """The largest point that `secure_quantile` can return is below `high`, but by at most one step.
 
-    `secure_quantile` returns one of equally spaced points. The test gets the last one as the median of values above
-    `high`, with hardly any noise. Ranges and steps are decimal numbers.
+    `secure_quantile` returns one of equally spaced points, each of which is a whole number of steps above `low`. The
+    test gets the largest one as the median of values above `high`, with hardly any noise. The ends of the range and the
+    step are decimal numbers such as 1.3 and 0.1, which doubles cannot represent exactly.
     """
     rng = np.random.default_rng(2)
     for low, width, step in zip(*rng.integers(-50, 50, (1, 300)), *rng.integers(1, 100, (2, 300)), strict=True):

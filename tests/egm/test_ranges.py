@@ -122,13 +122,14 @@ def test_very_many_columns_are_released_quickly():
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
-    """With many rows, the mean error is at most 1.1 times that of a clipped sum, plus four standard errors.
+    """With many rows, the mean squared error is at most 1.1 times that of a clipped sum, plus four standard errors.
 
-    Of the forecasts, at most a fifth are above 1.1 times this error: of 200 forecasts for the law "integers", 14 %. A
-    clipped sum is the noisy sum of rows that are clipped to the ranges, with the whole budget. A search finds center
-    and spread of the rows by private queries. Where it was given up, no forecast is above 1.4 times the error of a
-    clipped sum, because the search has spent less than 29 % of the budget. For normal or constant rows, the median of
-    the forecasts is less than 0.3 times the error of a clipped sum. `law` names the distribution of the rows.
+    A clipped sum is the noisy sum of rows that are clipped to the ranges, with noise for the whole budget. A release
+    forecasts its own error, and at most a fifth of the forecasts are above 1.1 times the error of a clipped sum; for
+    the law "integers", it was 14 % of 200 forecasts. A release may first search, that is, find center and spread of the
+    rows by private queries. If it gives up the search, its forecast is at most 1.4 times the error of a clipped sum,
+    because the search has spent less than 29 % of the budget. For normal or constant rows, the median of the forecasts
+    is less than 0.3 times the error of a clipped sum. `law` names the distribution of the rows.
     """
     ratios, forecasts = [], []
     for place in MANY:
@@ -284,8 +285,8 @@ def test_forecasts_take_names():
 def test_a_forecast_says_that_there_is_no_search():
     """With few rows, or standard deviations of half the ranges' widths, `forecast` says that a release will not search.
 
-    A search finds center and spread of the rows by private queries, and the method in the forecast is "ranges" without
-    it. With few rows, a release states the same forecast error.
+    A search finds center and spread of the rows by private queries. If there is no search, the attribute `method` of
+    the forecast is "ranges". With few rows, a release states the same forecast error as `forecast`.
     """
     few, release = mechanism(50).forecast(SIGMA), mechanism(50).release(people(50), rng=np.random.default_rng(1))
     assert (few.method, few.success, few.spent) == ("ranges", 1.0, {"sum": 0.05})
@@ -305,8 +306,8 @@ def test_a_basis_is_one_of_standardized_columns(basis):
     """A release along a `basis` is possible for columns of different units: their ranges are first scaled to [-1, 1].
 
     A basis has the directions along which rows are clipped. It is public ("dct") or learned from the data, and the
-    columns are correlated. The error in each column is less than 9 times the sum of the stated standard deviation of
-    the noise and bias.
+    columns are correlated. The error in each column is less than 9 times the sum of two stated numbers, the bias and
+    the standard deviation of the noise.
     """
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))

@@ -208,8 +208,8 @@ LEFT_OUT = [
 def test_a_wrong_value_is_refused_in_a_row_that_is_left_out_too(missing, value, holder, tmp_path):
     """A release refuses the infinite or missing number `value` even in a row that would not be added to a sum.
 
-    If `missing` is "error", the row belongs to a group that is not released. If it is "drop_row", the row also has
-    a missing value. `holder` is the kind of object or file that holds the rows.
+    If `missing` is "error", the row belongs to a group that is not released. If `missing` is "drop_row", the row also
+    has a missing value, for which it would be dropped. `holder` is the kind of object or file that holds the rows.
     """
     table, groups = TABLE.copy(), missing == "error"
     table.loc[5, ["age", "income"]] = (1.0 if groups else np.nan), value

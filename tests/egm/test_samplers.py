@@ -158,10 +158,11 @@ def test_a_negative_scale_of_simulated_noise_is_named(law):
 
 @pytest.mark.parametrize(("scores", "epsilon"), SCORES)
 def test_permute_and_flip_would_be_refused(scores, epsilon):
-    """`fit`, the chi-square test, rejects draws by permute-and-flip as draws of the exponential mechanism.
+    """`fit`, the chi-square test, would notice if a sampler of the exponential mechanism used permute-and-flip instead.
 
-    A sampler that used permute-and-flip would be wrong, because its zCDP cost is larger than the cost that a budget
-    records. `scores` are the scores of the candidates, and `epsilon` is the parameter of both mechanisms.
+    Permute-and-flip is another private mechanism; its zCDP cost is larger than the cost that a budget records for the
+    exponential mechanism. The test gives the expected counts of permute-and-flip to `fit`, which must reject them.
+    `scores` are the scores of the candidates, and `epsilon` is the parameter of both mechanisms.
     """
     law = permute_and_flip(scores, epsilon)
     assert np.sum(law) == pytest.approx(1, rel=1e-12)

@@ -43,9 +43,10 @@ def budget(path=None, **terms):
 def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
     """Return the epsilon for `delta` of releases from Poisson samples, together with other releases.
 
-    `steps` are tuples (z, q, number): noise multiplier, sampling probability and number of releases. The other
-    releases are given by `mu_squared`, the sum of z**-2 for Gaussian noise, by `private`, pairs (epsilon, delta),
-    and by `rho`, their zCDP cost (by default, that of the Gaussian noise).
+    Each of the `steps` is a tuple (z, q, number) for releases from samples: noise multiplier, sampling probability and
+    number of releases. Three arguments describe the other releases: `mu_squared` is the sum of z**-2 over those with
+    Gaussian noise, `private` has a pair (epsilon, delta) for each of the rest, and `rho` is the zCDP cost of all of
+    them (by default, that of the Gaussian noise).
     """
     parts = tuple(Steps(z**-2, q, number) for z, q, number in steps)
     return composed_epsilon(parts, mu_squared, private, mu_squared / 2 if rho is None else rho, delta)
@@ -55,7 +56,7 @@ def composed(*steps, delta=DELTA, mu_squared=0.0, private=(), rho=None):
 
 
 def hockey_stick(epsilon, z, q, added):
-    """Return the exact delta at `epsilon` for one sum from a sample, plus Gaussian noise, by mpmath.
+    """Return the exact delta at `epsilon` for the sum of a Poisson sample of the rows, plus Gaussian noise, by mpmath.
 
     `z` is the noise multiplier, and `q` the sampling probability. The delta is the integral of the positive part of
     p - exp(epsilon) p', where p is the density of the release if a certain person has a row, and p' if the person
@@ -238,12 +239,12 @@ def test_a_probability_of_one_is_the_charge_of_all_rows():
 
 @pytest.mark.parametrize("rule", ["gaussian", "planned"])
 def test_steps_with_noise_of_the_caller_stay_within_the_total(rule):
-    """A budget refuses steps if their noise multiplier is by a relative 1e-10 too small for the total.
+    """A budget refuses steps whose noise multiplier is too small for the total, even if only by the factor 1 - 1e-10.
 
-    A step is a release to which the caller adds the noise, with exactly the stated multiplier. After 60 steps,
-    another 40 are refused, or granted if the multiplier is by a relative 1e-10 larger than necessary. For egm's own
-    mechanisms such a small excess is granted, because their noise is larger than stated. mpmath computes the delta
-    of all steps together. `rule` is the composition rule of the budget.
+    A step is a release to which the caller adds the noise, with exactly the stated multiplier. After 60 steps, another
+    40 are refused. If the multiplier is 1 + 1e-10 times the necessary one, they are granted. (A mechanism of egm would
+    be granted even with the smaller multiplier, because its noise is slightly larger than stated.) mpmath computes the
+    delta of all steps together. `rule` is the composition rule of the budget.
     """
     enough = 10 * float(analytic_noise_multiplier(1.0, DELTA))
     for factor, fits in ((1 - 1e-10, False), (1 + 1e-10, True)):
@@ -263,10 +264,11 @@ def test_steps_with_noise_of_the_caller_stay_within_the_total(rule):
 
 @pytest.mark.slow
 def test_a_plan_composes_samples_with_other_releases():
-    """By the rule "planned", releases from samples and other releases together cost less than the sum of the two costs.
+    """By the rule "planned", releases from samples and other releases cost less together than added up separately.
 
-    "planned" is a composition rule of budgets. All releases together cost more than each of the two groups alone. A
-    release from a sample of hardly any rows adds at most 1 % to the cost of a Gaussian release.
+    "planned" is a composition rule of budgets. All releases together cost more than those from samples alone, and more
+    than the others alone. A release from a sample of hardly any rows adds at most 1 % to the cost of a Gaussian
+    release.
     """
     steps, others = (1.1, 0.01, 100), {"mu_squared": 0.01}
     alone, noise = composed(steps), float(gaussian_epsilon(DELTA, 10.0))
@@ -651,9 +653,9 @@ def test_dask_is_refused_before_it_is_charged():
 def test_a_release_is_that_of_the_sample(form, probability, tmp_path):
     """A release with a sampling `probability` counts only the sampled persons, and is possible for an empty sample.
 
-    The released number of persons is near 300 times the probability, within six standard deviations. The budget
-    records the probability and, as the delta, the mechanism's delta times the probability. `form` is the kind of
-    data.
+    The data have 300 persons. The released number of persons is near 300 times the probability, within six standard
+    deviations. The budget records the probability and, as the delta, the mechanism's delta times the probability.
+    `form` is the kind of data.
     """
     X, person = FORMS[form](people_and_rows(), tmp_path)
     sigma = {"x": 500.0} if form not in ("array", "list") else [500.0]

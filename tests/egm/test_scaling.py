@@ -158,8 +158,9 @@ def test_optimal_is_stationary_and_never_worse(sigma, p):
 def test_log_quantile_is_convex_in_log_weights(d, p):
     """The log of the upper quantile of a weighted sum of chi-square variables is convex in the logs of the weights.
 
-    So the noise factor, which `scaling.optimal` minimizes, has only one minimum. This follows from a theorem of Prekopa
-    (1973). `d` is the number of weights, and `p` the probability of the upper tail.
+    This follows from a theorem of Prekopa (1973). So the noise variance, added up over the columns, has only one
+    minimum as a function of the scaling factors; `scaling.optimal` searches for it. `d` is the number of weights, and
+    `p` the probability of the upper tail.
     """
     rng = np.random.default_rng([d, int(-np.log10(p))])
     for share, dof in ((0.5, 1), (0.1, 1), (0.3, rng.integers(1, 6, d))):
@@ -205,7 +206,7 @@ def test_excess_bound_knows_of_minima_that_it_has_not_seen(d, p):
     """For random scalings, `scaling.excess_bound` is at least their excess over the best scaling that BFGS finds.
 
     The excess is the difference of the logarithms of the total noise variances. BFGS is a general minimizer. `d` is
-    the number of columns, and `p` is the clip probability.
+    the number of columns, and `p` is the probability that a row is clipped.
     """
     rng = np.random.default_rng(d)
     sigma = np.exp(rng.normal(0, 1, d))
@@ -298,9 +299,10 @@ def test_lengths_must_agree():
 def test_optimal_for_many_columns_is_as_good_as_for_few(law):
     """For 9000 or 10 000 columns, the total noise variance of `scaling.optimal` is nearly the least possible one.
 
-    `scaling.excess_bound` bounds the logarithm of the ratio of the two. To begin, `scaling.optimal` replaces the
-    columns by fewer ones, each with a count. Sums of some powers of their standard deviations, weighted by the counts,
-    agree with the sums over all columns. `law` says how the standard deviations are distributed.
+    `scaling.excess_bound` bounds the logarithm of the ratio of these two variances. To save time, `scaling.optimal`
+    begins with fewer columns, each of which has a count and stands for that many columns. Sums of some powers of their
+    standard deviations, weighted by the counts, agree with the sums over all columns. `law` says how the standard
+    deviations are distributed.
     """
     sigma = {
         "zipf": 1 / np.arange(1, 10_001),

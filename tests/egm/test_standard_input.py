@@ -1,6 +1,6 @@
 """Test that the program `egm` gives equal results for CSV from a file and from standard input.
 
-Standard input cannot be read twice, as some releases require.
+Some releases must read their data several times, but standard input can be read only once.
 """
 
 import io

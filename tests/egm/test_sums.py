@@ -166,7 +166,8 @@ def test_first_entry_that_is_not_finite_is_named(bad, place):
 def test_an_entry_that_changes_while_it_is_read_is_refused(monkeypatch):
     """If an entry is NaN when it is first read, it is refused, even if another program then replaces it by a number.
 
-    `kernel.add_rows`, which adds rows, refuses an entry by returning its index.
+    `kernel.add_rows`, which adds rows, refuses an entry by returning its index. To imitate the other program, the test
+    replaces the function that searches a row for NaN by one that finds none.
     """
     X, total, clipped = rows(8), np.zeros(D, dtype=np.int64), np.zeros(1, dtype=np.int64)
     X[5, 2] = np.nan

@@ -1,9 +1,9 @@
 """Test that a release depends on the data only through noisy primitives, whose cost is at most the recorded one.
 
-The primitives are the samplers of noise and of random choices. There are two methods. First, the primitives get fixed
-answers, and then releases of different data must be equal byte by byte. Second, a run is repeated on a neighboring data
-set, with noise that forces the same answers. This gives the exact log-likelihood ratio of the transcript, which is the
-sequence of all answers.
+The primitives are the samplers of noise and of random choices. There are two methods. First, the noisy answers of all
+primitives are fixed, and then releases of different data must be equal byte by byte. Second, a release is repeated on a
+neighboring data set, with noise that makes all noisy answers equal to those of the first release. This gives the exact
+log-likelihood ratio of the transcript, which is the sequence of all answers.
 """
 
 import collections
@@ -353,7 +353,10 @@ class Transcript:
         return sum(self.costs.values())
 
     def played(self, mechanism, X):
-        """Release the sum of `X` with this object's samplers and queries, not egm's; return the recorded costs."""
+        """Release the sum of `X` by `mechanism`, and return the costs that it recorded.
+
+        The samplers and queries of this object take the place of those of egm.
+        """
         hooks = [(samplers, "secure_gaussian", self.gaussian), (samplers, "secure_index", self.index)]
         hooks += [(PrivateRows, name, self.query(name)) for name in QUERIES]
         hooks += [(PrivateRows, "turn", self.turning(PrivateRows.turn))]
@@ -593,7 +596,7 @@ def first(number, case):
 
 
 def within_charge(run):
-    """Return whether each kind of query in `run` costs at most its recorded cost, and all together the budget."""
+    """Return True if no kind of query in `run` costs more than is recorded for it, and all cost at most the budget."""
     return run.cost <= RHO and all(cost <= run.charged[name] for name, cost in run.costs.items())
 
 
@@ -621,8 +624,9 @@ pairs = pytest.mark.parametrize("case", [*IN_SHORT, *AT_LENGTH], scope="module")
 def test_no_transcript_costs_more_than_is_charged(case, fast):
     """In thirty runs on neighboring data, each kind of query costs at most what the mechanism recorded for it.
 
-    The cost is the exact zCDP cost of the answers to the queries. The kinds of queries that occur in the runs are
-    those that are expected for `case`, a pair of data sets in NEIGHBORS. `fast` makes forecasts fast and rough.
+    A run is a release on each of two neighboring data sets with equal noisy answers. The cost is the exact zCDP cost of
+    these answers. The kinds of queries that occur in the runs are those that are expected for `case`, a pair of data
+    sets in NEIGHBORS. `fast` makes forecasts fast and rough.
     """
     runs = first(30, case)
     assert all(map(within_charge, runs))
@@ -643,9 +647,10 @@ def test_no_transcript_costs_more_than_is_charged(case, fast):
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
     """Over many runs on neighboring data, the privacy losses are as small as zCDP with the budget demands.
 
-    The privacy loss of a run is the log-likelihood ratio of all its answers. The frequency of large losses and the mean
-    of exp(loss) are within the bounds for zCDP. The mean loss is at most the budget rho = 1 if a row is replaced, and
-    at most four standard errors above it if a row is removed. It is at least 0.15: without losses, the test would show
+    A run is a release on each of two neighboring data sets with equal noisy answers. Its privacy loss is the
+    log-likelihood ratio of all answers. The frequency of large losses and the mean of exp(loss) are within the bounds
+    for zCDP. The mean loss is at most the budget rho = 1 if a row is replaced, and at most four standard errors above
+    the budget if a row is removed. It must also be at least 0.15, because a test with hardly any losses would show
     nothing. `case` is a pair of data sets in NEIGHBORS.
     """
     nearly_all = case in ("in ranges, wide rows", "removed, many rows")  # of the budget is lost
@@ -703,8 +708,9 @@ BUGS = {  # the case that shows the bug, the query that has it, and what is repl
 def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch):
     """If a bug makes a query cost more than is recorded for it, `within_charge` is False for all runs with this query.
 
-    `within_charge` compares the exact costs in a run with the recorded ones. `bug` is a key of BUGS, which has changes
-    that the test makes to the mechanism.
+    A run is a release on each of two neighboring data sets with equal noisy answers. `within_charge` compares the exact
+    costs of these answers with the recorded ones. `bug` is a key of BUGS, which has changes that the test makes to the
+    mechanism.
     """
     case, query, owner, name, change = BUGS[bug]
     own = getattr(owner, name)
@@ -726,7 +732,11 @@ def test_an_audit_of_transcripts_sees_what_is_not_charged(bug, fast, monkeypatch
 
 @pytest.mark.slow
 def test_the_losses_of_transcripts_show_what_is_not_charged(fast, monkeypatch):
-    """If a bug halves the noise of means, the mean privacy loss of a run is above 1.5 times the budget."""
+    """If a bug halves the noise of means, the mean privacy loss is above 1.5 times the budget.
+
+    The loss is the log-likelihood ratio of all noisy answers in a release, for two neighboring data sets. The mean is
+    that of 60 releases.
+    """
     mean = PrivateRows._mean
     monkeypatch.setattr(PrivateRows, "_mean", lambda rows, total, C, D, *cost: mean(rows, total, C, D / 2, *cost))
     runs = itertools.islice(transcripts("far on both sides"), 60)

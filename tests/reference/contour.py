@@ -103,11 +103,11 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return (function, low, high): an increasing function that maps [low, high] to real points s of contours.
+    """Return (function, low, high), by which a search finds the point s at which a contour crosses the real axis.
 
-    A contour in the complex plane crosses the real axis at s. For an upper tail (`upper` is True) s is in (0, 1/2), and
-    otherwise in (-inf, 0). A search for s varies the argument of the function by bisection, because s may be very near
-    0 or 1/2.
+    The function is increasing, and maps [low, high] to the possible points s. For an upper tail (`upper` is True) they
+    are in (0, 1/2), and otherwise in (-inf, 0). The search is a bisection for the argument of the function, and not for
+    s itself, because s may be very near 0 or 1/2.
     """
     return (lambda t: 0.5 / (1 + np.exp(-t)), -60.0, 34.0) if upper else (lambda t: -np.exp(-t), -700.0, 700.0)
 

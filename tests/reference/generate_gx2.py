@@ -151,7 +151,7 @@ def text(value, digits=30):
 
 
 def log_of(target):
-    """Return the natural logarithm of a number that is written as text, such as "1e-12" or "exp(-1e5)"."""
+    """Return the natural logarithm of the number `target`, which is text such as "1e-12" or "exp(-1e5)"."""
     return float(target[4:-1]) if target.startswith("exp") else log(float(target))
 
 
@@ -220,7 +220,7 @@ def published_cases():
 def quantile_cases():
     """Yield a dictionary with form, probability p and upper quantile, for each chi-square sum and each p in QUANTILES.
 
-    The form describes the sum. p is a double, and its exact value is used.
+    The form is the description of the sum in gx2.json. p is a double, and the quantile is that for its exact value.
     """
     for form, ps in QUANTILES:
         for p in ps:

@@ -246,11 +246,12 @@ def test_table_is_what_was_measured():
 def test_what_is_lost_was_not_to_be_seen():
     """In stored results, `AdaptiveDataMechanism` has errors above five times its forecast only for few kinds of data.
 
-    The results are those of the table `tables.searches()`; its part "fifty laws" is not tested for such errors. In the
-    parts "ten laws" and "large budgets", only rows from distributions of infinite variance have such errors. In the
-    part "strange tables", only data with Pareto or Cauchy columns have them, and data that `laws.TABLES` marks as
-    hidden, because they are not as the user declared, or have too few outlying rows to be noticed with the budget. In
-    the part "mixed columns", no run has one. In no part did a run fail, or leave the declared ranges.
+    The results are those of the table `tables.searches()`, which has five parts. In "ten laws" and "large budgets",
+    only rows from distributions of infinite variance have such errors. In "strange tables", there are two kinds of data
+    with such errors: data with Pareto or Cauchy columns, and data that `laws.TABLES` marks as hidden. Hidden data are
+    not as the user declared, or have too few outlying rows to be noticed with the budget. In "mixed columns", no run
+    has such an error; "fifty laws" is not tested for them. In no part did a run fail, or release a number outside of
+    the declared ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])

@@ -109,9 +109,10 @@ def test_another_version_and_more_seeds_are_computed_again_and_nothing_else(stor
 
 
 def test_table_is_the_committed_one(tmp_path):
-    """If two methods are run again for one grid point, their rows of the table are those of the committed table.
+    """If two methods are run again for one grid point, their rows in the new table equal those in the stored table.
 
-    The rows are equal character by character. A grid point is a distribution of rows and a privacy budget.
+    The stored table, `grid.TABLE`, is a file of the package. The rows are equal character by character. A grid point is
+    a distribution of rows and a privacy budget.
     """
     cell, names, target = grid.CELLS["A"][0], ["coordinate_median", "gaussian"], tmp_path / "table.csv"
     with grid.connect(tmp_path / "grid.db") as db:

@@ -122,9 +122,10 @@ def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
 
     The neighbors are a table with a row far from the center, and this table without that row. Each row should be in the
     sample with probability 0.5. If the dictionary `bug` is not empty, it has a wrong function for drawing the sample.
-    The keys of `charges` are sampling probabilities for which the budget records epsilon; 0.25 is wrong, so it is a
-    bug, too. The value is True if the audit's bound must be at most the recorded epsilon, and False if the bound must
-    exceed it. The bound is always above 0.6 times the recorded epsilon.
+    Each key of `charges` is a sampling probability that the budget is told, and from which it computes the recorded
+    epsilon. A key of 0.25 is a bug, too, because the true probability is 0.5. The value of the key is True if the
+    audit's bound must be at most the recorded epsilon, and False if it must exceed the recorded epsilon. In each case,
+    it must be above 0.6 times the recorded epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b

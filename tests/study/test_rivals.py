@@ -50,14 +50,14 @@ def squared_error(method, X, rho, seed, **options):
 
 
 class Recorder:
-    """Stand in for the two private primitives of all methods, Gaussian noise and quantiles, and record their calls.
+    """Replace the two private primitives of all methods, Gaussian noise and quantiles, and record their calls.
 
-    For each call, the cost in zCDP is appended to the list `costs`, the pair of the value before noise and its
-    sensitivity (None for a quantile) to `values`, and the private result to `answers`. If the constructor gets the
-    `answers` of another run, each call returns the answer of that run, so that two runs on neighboring data differ only
-    in their values before noise. There is one exception: the method `anisotropic` counts, with noise, the rows near
-    each row. Each run keeps its own count for the first row, the only one in which the neighboring data differ, because
-    this count only decides whether the first row is kept.
+    For each call, the cost in zCDP is appended to the list `costs`, and the private result to the list `answers`. The
+    list `values` gets a pair of the value before noise and its sensitivity or, for a quantile, of the data and None. If
+    the constructor gets the `answers` of another run, each call returns the result that it had in that run. So two runs
+    on neighboring data differ only in their values before noise. There is one exception: the method `anisotropic`
+    counts, with noise, the rows near each row. The neighboring data differ only in the first row. Each run keeps its
+    own count for this row, because this count only decides whether the first row is kept.
     """
 
     def __init__(self, monkeypatch, answers=None):
@@ -145,10 +145,10 @@ def test_no_neighbour_moves_a_step_by_more_than_its_sensitivity(method, first, r
 
 @pytest.mark.parametrize("name", ["gaussian", "plan", "huang_liang_yi", "coinpress"])
 def test_two_opposite_rows_reach_the_sensitivity(name, monkeypatch):
-    """If an outlying row is replaced by its opposite, the value of the last private step changes by its sensitivity.
+    """If an outlying row is replaced by minus this row, the last private step changes by as much as its sensitivity.
 
-    The value is that before noise. So the sensitivity that a method uses for this step is not larger than necessary.
-    `name` is the name of the method in METHODS.
+    The change is that of the value before noise. So the sensitivity that a method uses for this step is not larger than
+    necessary. `name` is the name of the method in METHODS.
     """
     X = rows(N)
     *_, (change, sensitivity) = moves(METHODS[name], far_row_first(X, FAR), far_row_first(X, -FAR), monkeypatch)
@@ -304,10 +304,11 @@ NARROW = {"norm_bound": 25 * np.sqrt(128 / (2 * np.log(2 * 128 / 0.1))), "clip_s
 def test_plan_and_huang_liang_yi_have_their_published_errors(method, budget, published, error):
     """The mean squared error of `plan` or `huang_liang_yi` agrees with a published one, within four standard errors.
 
-    `published` is the mean over 50 runs of "PLAN-E-ULTIMATE++" or "Instance optimal" that the authors of PLAN state,
-    and `error` is its standard error. Here rho is 1/8 or 1, and the 4000 rows are from N(0, I) in dimension 128:
-    github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv. The options are the
-    constants of their program. `budget` is what their program spends: 3.75 rho for PLAN, and rho for the other method.
+    `published` is the mean over 50 runs that the authors of PLAN state, and `error` is its standard error. They call
+    the two methods "PLAN-E-ULTIMATE++" and "Instance optimal". Here rho is 1/8 or 1, and the 4000 rows are from N(0, I)
+    in dimension 128: github.com/ChristianLebeda/PLAN-experiments, experiments_results/gaussianA/dataframe.csv. The
+    options are the constants of their program. `budget` is what their program spends: 3.75 rho for PLAN, and rho for
+    the other method.
     """
     runs = [
         method(normal_rows(4000, np.ones(128), seed), budget, radius=25 * np.sqrt(128), rng=rng)
