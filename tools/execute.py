@@ -277,10 +277,11 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
 
 
 def execute_all(root: Path = ROOT) -> dict[str, Path]:
-    """Execute every chapter that has changed, and return a dictionary from file name to path for all executed chapters.
+    """Execute every chapter whose stored result is not up to date, and return the paths of all executed chapters.
 
-    `root` is the main folder of the project. As many chapters run at a time as there are cores. If a chapter fails, the
-    others are stopped, and its exception is raised.
+    The paths are in a dictionary from file name to path, which includes the chapters that are not executed again.
+    `root` is the main folder of the project. As many chapters run at a time as there are cores. If a chapter fails,
+    the others are stopped, and its exception is raised.
     """
     store = root / "_build" / "executed"
     store.mkdir(parents=True, exist_ok=True)

@@ -177,8 +177,8 @@ def list_failures(ledger: Ledger) -> str:
 def list_numbered(ledger: Ledger) -> str:
     """Return a Markdown table of the statements, figures and equations that have a number in Poulsen's report.
 
-    Each row has the number, a link to the place in the book, and whether the book confirmed the statement. This result
-    is in `ledger`.
+    Each row has the number, a link to the place where the book states it, and the result of its check, such as "holds".
+    `ledger` has the results.
     """
     rows = []
     for kind in NUMBERED:
@@ -254,7 +254,7 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 
 
 def where(slip: Slip) -> str:
-    """Return, in Markdown, where the error in print `slip` is, with a link target.
+    """Return a Markdown text that says where the error `slip` is printed, and begins with a link target.
 
     The text has the place, the versions that print the error, how serious it is, and, for an error in Poulsen's report,
     whether the final version of the report still has it.
@@ -264,7 +264,7 @@ def where(slip: Slip) -> str:
 
 
 def correction(slip: Slip) -> str:
-    """Return, in Markdown, what is printed at the error `slip`, what is right, why, and what follows from the error."""
+    """Return a Markdown text about the error in print `slip`: what is printed, what is right, why, and what follows."""
     return f"*Printed:* {slip.printed}\n\n*Read:* {slip.correct}\n\n*Why:* {slip.why}\n\n*Later:* {slip.downstream}"
 
 
