@@ -194,8 +194,9 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
     """Run the notebook `chapter`, a path, in its own process, and write the executed notebook to the path `output`.
 
     If the event `stop` is set before the chapter ends, end the process, and return. If the chapter fails, raise
-    ChapterError. A process that computes nothing for a minute is started again: now and then a message between
-    papermill and the kernel is lost, and each waits for the other.
+    ChapterError. A process that computes nothing for a minute is ended, and started again, at most twice: now and then
+    a message between papermill and the kernel, the process that runs the cells, is lost, and each of them waits for the
+    other.
     """
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
     options += ["--no-request-save-on-cell-execute"]  # each would write the whole notebook

@@ -423,11 +423,11 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """For each text, `pages.list_slips` lists the errors in print; those that change a result come first.
+    """`pages.list_slips` lists the errors in print of each text; errors that change a result come first.
 
     Then come errors in a proof or formula, and then errors in the wording. Errors of one kind are in the order of
-    errata.yml. A text is a version of Poulsen's report, or the lecture notes. For an error of the report, the list says
-    whether the report's final version still has the error.
+    errata.yml. The texts are the report of 20 January 2023, the lecture notes and, taken together, all earlier versions
+    of the report. For an error of the report, the list says whether the report's final version still has the error.
     """
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips
