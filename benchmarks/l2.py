@@ -54,7 +54,8 @@ def authors(d):
 def secure_ratio(quick):
     """Return the time of a secure draw of l2 noise, divided by the time of a secure draw of Gaussian noise.
 
-    Both draws have 10 000 entries. If `quick` is true, there are fewer repetitions.
+    A secure draw has a cryptographically secure random source, and not a NumPy generator. Both draws have 10 000
+    entries. If `quick` is true, there are fewer repetitions.
     """
     d, scale = 10_000, 2.0**30
     samplers.secure_gaussian(scale, 1)  # the first draw imports OpenDP, which takes longer than a draw
