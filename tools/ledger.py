@@ -47,7 +47,8 @@ LOCK = "# Digests of each entry, its statement and check as last read; renewed b
 class Entry:
     """Hold an entry of the ledger: a statement or an error in print, where it is printed, and how it is checked.
 
-    The ledger is a list of all statements and errors of Poulsen's report and the lecture notes, which the book checks.
+    The ledger lists all statements and all errors in print of the two sources that the book checks: Poulsen's report
+    and the lecture notes.
     """
 
     id: str  # the entry's key

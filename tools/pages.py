@@ -1,4 +1,4 @@
-"""Write the ledger into the book: lists for three pages, and links from the notebook cells that check an entry to it.
+"""Write the ledger into the book: lists for three pages, and a link from each result in a chapter to its entry.
 
 The ledger lists the statements of the sources (claims) and their errors in print (slips), each with the result of a
 check in a chapter; see `tools.ledger`. The sources are Poulsen's report and Chan's lecture notes. The text of the three

@@ -138,7 +138,7 @@ def beaten():
 
 
 def rivals_in_short():
-    """Return five numbers about the ratios of squared errors, egm's over the best rival's, of `ratios_to_rivals`.
+    """Return five numbers about the results of `ratios_to_rivals`, egm's squared errors over the best rival's.
 
     For errors against the mean of the rows ("sample"), these are the largest ratio, the median, and the number of
     ratios. For errors against the true mean ("population"), they are the median, and the number of ratios above 1.
