@@ -193,9 +193,10 @@ class Noisy(Transform):
 
 
 class Public(Transform):
-    """Transform gradients by the root mean square s of each coordinate of the gradients of public rows.
+    """Transform gradients by factors that are computed from the gradients of public rows.
 
-    The coordinate is multiplied by a factor proportional to 1 / sqrt(s).
+    A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is the root mean square of this
+    coordinate of the gradients of the public rows.
     """
 
     def prepare(self, gradients, private, public):
@@ -204,9 +205,10 @@ class Public(Transform):
 
 
 class Exact(Transform):
-    """Transform gradients by the root mean square s of each coordinate of the gradients of some training rows.
+    """Transform gradients by factors that are computed from the gradients of some training rows, without privacy.
 
-    The coordinate is multiplied by a factor proportional to 1 / sqrt(s). The training is then not private.
+    A coordinate is multiplied by a factor proportional to 1 / sqrt(s), where s is the root mean square of this
+    coordinate of the gradients of these rows. The factors have no noise, and so the training is not private.
     """
 
     def prepare(self, gradients, private, public):

@@ -120,8 +120,9 @@ def measured(found):
 def over_least(found):
     """Return the mean length of the 95 % intervals for the mean of the rows, divided by R / (n sqrt(2 rho)).
 
-    R is `RADIUS`, the declared bound on the means, and n rows are released with the zCDP budget rho. `found` is a list
-    with the results of `release` for the runs 0, 1, and so on.
+    R is `RADIUS`, the declared bound on the means, and the sum of n rows is released with the zCDP budget rho. No
+    interval that holds for all data can be much shorter than R / (n sqrt(2 rho)). `found` is a list with the results of
+    `release` for the runs 0, 1, and so on.
     """
     lengths = np.array([length[0, -1].mean() for _, length, _ in found])
     return np.mean(lengths * math.sqrt(2) / RADIUS * np.resize([reach for _, reach in SETTINGS], len(found)))

@@ -1,8 +1,8 @@
-"""Compare l2 noise with Gaussian noise, and compare egm with the program `dp_l2`, which also computes its scale.
+"""Compare l2 noise with Gaussian noise, and compare the functions of egm and of `dp_l2` that compute its scale.
 
 The density of l2 noise at the vector x is proportional to exp(-||x|| / scale). Joseph, Kulesza and Yu (2025) studied
-this noise, and their program is the folder `dp_l2` of the repository google-research/google-research. It is not a
-package, so it is compared only if PYTHONPATH names the folder above it.
+this noise, and their program is the folder `dp_l2` of the repository google-research/google-research. This program is
+not a package to install, so it is compared only if PYTHONPATH names the folder that contains `dp_l2`.
 """
 
 from functools import partial
@@ -54,7 +54,8 @@ def authors(d):
 def secure_ratio(quick):
     """Return the time of a secure draw of l2 noise, divided by the time of a secure draw of Gaussian noise.
 
-    Both draws have 10 000 entries. If `quick` is true, there are fewer repetitions.
+    A secure draw has a cryptographically secure random source, and not a NumPy generator. Both draws have 10 000
+    entries. If `quick` is true, there are fewer repetitions.
     """
     d, scale = 10_000, 2.0**30
     samplers.secure_gaussian(scale, 1)  # the first draw imports OpenDP, which takes longer than a draw

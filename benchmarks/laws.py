@@ -16,7 +16,7 @@ FAR = 30.0  # the largest distance of a column's center from 0, over its scale
 
 
 def _clusters(rng, n, d, share, apart):
-    """Draw `n` standard normal rows of `d` entries; with probability `share`, `apart` is added to all entries."""
+    """Draw `n` standard normal rows of `d` entries; with probability `share`, `apart` is added to a whole row."""
     return rng.normal(size=(n, d)) + apart * (rng.random((n, 1)) < share)
 
 

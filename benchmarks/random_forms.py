@@ -5,8 +5,9 @@ added. It has 1 to 300 weights of one sign or of both, spread over up to twenty 
 may be fractions, and its chi-square variables may be noncentral. For each form the quantile x at a random probability,
 down to exp(-2000), is computed, and then the tail at x. egm.gx2 computes a tail as a sum over nodes of a contour in the
 complex plane, and estimates its error. The tail is compared with the sum over sixteen times as many nodes of the same
-contour. That sum has rounding errors of its own. So if both differ by more than the estimate, the tail is compared with
-bounds that are proved by ball arithmetic, and they decide. With `--certify K` every K-th tail is compared with them.
+contour. That sum has rounding errors of its own. So if the two differ by more than the estimate, the tail is compared
+with bounds that are proved by ball arithmetic, and the bounds decide whether its error is larger than estimated. With
+`--certify K` every K-th tail is compared with such bounds.
 
 Run it by `python -m benchmarks.random_forms --count 100000`, which takes some minutes.
 """
@@ -46,9 +47,10 @@ def random_form(rng):
 def finer_tail(crossing, y):
     """Compute the logarithm of a tail by a sum over sixteen times as many nodes as `egm._gx2.tails.log_tail_at` takes.
 
-    `crossing`, a result of `egm._gx2.contour.saddle`, holds a weighted chi-square sum, `crossing.form`, and the point
-    at which the contour of integration crosses the real axis. The tail is the probability that the sum is
-    at most `y` if `crossing.lower` is true, and otherwise that it is above `y`. `y` has the units of the sum.
+    The nodes are points of a contour of integration in the complex plane. `crossing`, a result of
+    `egm._gx2.contour.saddle`, holds a weighted chi-square sum, `crossing.form`, and the point at which the contour of
+    integration crosses the real axis. The tail is the probability that the sum is at most `y` if `crossing.lower` is
+    true, and otherwise that it is above `y`. `y` has the units of the sum.
     """
     form = crossing.form
     arguments = form.table, form.normal, form.series, crossing.beyond, y, crossing.c, crossing.at

@@ -74,7 +74,11 @@ def busy_neighbor():
 
 
 def wide():
-    """Measure releases of the sum of 256 rows of 10 000 numbers, secure and simulated; yield lines of text."""
+    """Measure releases of the sum of 256 rows of 10 000 numbers, secure and simulated; yield lines of text.
+
+    The noise of a secure release has a cryptographically secure random source, and that of a simulated release a NumPy
+    generator.
+    """
     n, d = 256, 10_000
     rng = np.random.default_rng(1)
     X = rng.normal(size=(n, d))

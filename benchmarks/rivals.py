@@ -89,7 +89,7 @@ def momentchi2():
     """Return {name: function of x and weights} for the four approximations of the package momentchi2.
 
     A function approximates P[sum_j weights_j Z_j**2 > x] for standard normal Z_j. It replaces the sum by a variable
-    with equal first moments.
+    whose first moments are those of the sum.
     """
     module = import_module("momentchi2")
     names = ("hbe", "lpb4", "sw", "wf")

@@ -84,9 +84,10 @@ def settings():
 class Run(NamedTuple):
     """Hold what is measured in one release of a sum.
 
-    That is its error, the l2 distance of the estimate from the exact sum; the forecast of this error; whether all
-    results are within the declared ranges; the share of the entries of the exact sum that lie in their intervals; and
-    whether the mechanism reported that the rows look normal.
+    The error of the release is the l2 distance of the estimate from the exact sum. Three ratios compare the error with
+    its forecast, and each of these two with the typical distance of the sum of random rows from its expectation. The
+    other fields say whether all results are within the declared ranges, what share of the entries of the exact sum lies
+    in their intervals, and whether the mechanism reported that the rows look normal.
     """
 
     ratio: float  # error over its forecast, the root of the expected square

@@ -169,7 +169,7 @@ def egm_guessed(X, center, sigma):
 
 
 def egm_best(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by egm with its best noise from `center` and `sigma`.
+    """Return private column means of `X` by egm with its best noise, from guesses `center` and `sigma`.
 
     The noise is Gaussian or l2 noise, whichever has the smaller standard deviation. The scaling 1 / `sigma` makes the
     error of each column proportional to `sigma`. Neighboring data sets differ in one row.
@@ -182,10 +182,11 @@ def egm_best(X, center, sigma):
 
 
 def egm_added(X, center, sigma):
-    """Return the means of the ten columns of `X`, estimated by egm as in `egm_best`, with a private number of rows.
+    """Return the means of the ten columns of `X`, estimated by egm from guesses, where the number of rows is private.
 
-    Of two neighboring data sets, one has one row more than the other. Noisy sums are divided by a noisy number of rows.
-    The noise is Gaussian or l2 noise, whichever has the smaller standard deviation.
+    The guesses are `center` and `sigma`. Of two neighboring data sets, one has one row more than the other. Noisy sums
+    are divided by a noisy number of rows. The noise is Gaussian or l2 noise, whichever has the smaller standard
+    deviation.
     """
     from egm import GaussianDataMechanism
 
@@ -240,7 +241,8 @@ def pydp_guessed(X, center, sigma):
 def pipelinedp_guessed(X, center, sigma):
     """Return the means of the ten columns of `X`, estimated by PipelineDP from guesses `center` and `sigma`.
 
-    Each column is what PipelineDP calls a partition, a group with its own mean. Neighbors have one row more or less.
+    Each column is what PipelineDP calls a partition, a group with its own mean. Of two neighboring data sets, one has
+    one row more than the other.
     """
     import pipeline_dp as pdp
 

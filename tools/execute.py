@@ -194,8 +194,9 @@ def papermill(chapter: Path, output: Path, stop: Event) -> None:
     """Run the notebook `chapter`, a path, in its own process, and write the executed notebook to the path `output`.
 
     If the event `stop` is set before the chapter ends, end the process, and return. If the chapter fails, raise
-    ChapterError. A process that computes nothing for a minute is started again: now and then a message between
-    papermill and the kernel is lost, and each waits for the other.
+    ChapterError. A process that computes nothing for a minute is ended, and started again, at most twice: now and then
+    a message between papermill and the kernel, the process that runs the cells, is lost, and each of them waits for the
+    other.
     """
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
     options += ["--no-request-save-on-cell-execute"]  # each would write the whole notebook
@@ -277,10 +278,11 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
 
 
 def execute_all(root: Path = ROOT) -> dict[str, Path]:
-    """Execute every chapter that has changed, and return a dictionary from file name to path for all executed chapters.
+    """Execute every chapter whose stored result is not up to date, and return the paths of all executed chapters.
 
-    `root` is the main folder of the project. As many chapters run at a time as there are cores. If a chapter fails, the
-    others are stopped, and its exception is raised.
+    The paths are in a dictionary from file name to path, which includes the chapters that are not executed again.
+    `root` is the main folder of the project. As many chapters run at a time as there are cores. If a chapter fails,
+    the others are stopped, and its exception is raised.
     """
     store = root / "_build" / "executed"
     store.mkdir(parents=True, exist_ok=True)

@@ -47,7 +47,8 @@ LOCK = "# Digests of each entry, its statement and check as last read; renewed b
 class Entry:
     """Hold an entry of the ledger: a statement or an error in print, where it is printed, and how it is checked.
 
-    The ledger is a list of all statements and errors of Poulsen's report and the lecture notes, which the book checks.
+    The ledger lists all statements and all errors in print of the two sources that the book checks: Poulsen's report
+    and the lecture notes.
     """
 
     id: str  # the entry's key
@@ -70,8 +71,8 @@ class Entry:
 class Claim(Entry):
     """Hold a statement of Poulsen's report or the lecture notes (a claim), and the result of its check.
 
-    It is read from `ledger/claims.yml`. The result says whether the statement holds, as its check found when somebody
-    last looked, or that it was not checked.
+    It is read from `ledger/claims.yml`. The result, such as "holds", is the one that the check gave when somebody last
+    looked; without a check it is "cited, not checked".
     """
 
     source: str  # "report" or "notes"
@@ -103,7 +104,11 @@ class Slip(Entry):
 
 @dataclass(frozen=True)
 class Ledger:
-    """Hold all claims and errata from the folder `ledger`, the notebook cells that check them, and the results."""
+    """Hold all entries of the ledger, the notebook cells that check them, and the recorded results of the checks.
+
+    An entry is a statement of Poulsen's report or the lecture notes (a claim), or an error in print there (a slip). The
+    entries are read from the folder `ledger`.
+    """
 
     root: Path
     claims: list[Claim]
@@ -193,7 +198,8 @@ def differences(entry: Entry, finding: dict | None) -> list[str]:
 def agrees(computed: float, written: str) -> bool:
     """Return True if the number `computed`, rounded to as many digits as the text `written` has, is equal to `written`.
 
-    The tolerance is slightly more than half a unit of the last written digit. Without two finite numbers, return False.
+    The tolerance is slightly more than half a unit of the last written digit. Return False if `written` is not a
+    number, or if one of the two is not finite.
     """
     try:
         number = Decimal(written)
@@ -299,7 +305,8 @@ def read_lock(root: Path = ROOT) -> dict[str, str]:
     """Return a dictionary from key to hash for all statements and errors in print that somebody has accepted.
 
     It is read from the file `ledger/lock` in the folder `root`. The hash is that of the text and the check of the
-    statement or error (see `seal`) when somebody last compared and accepted them.
+    statement or error (see `seal`) at the time when somebody had compared the two, and accepted them by the command
+    `python -m tools.ledger lock`.
     """
     lines = (root / "ledger" / "lock").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))
@@ -316,8 +323,8 @@ def seals(ledger: Ledger) -> dict[str, str]:
 def unread(ledger: Ledger) -> list[str]:
     """Return messages about statements and errors of `ledger` that are new, or changed since somebody accepted them.
 
-    The file `ledger/lock` has a hash of each accepted statement or error, and its key. Keys in this file that belong to
-    no statement or error with a check are reported, too.
+    Somebody accepts all of them by the command `python -m tools.ledger lock`, which writes the key and a hash of each
+    into the file `ledger/lock`. Keys in this file that belong to no statement or error with a check are reported, too.
     """
     lock, now = read_lock(ledger.root), seals(ledger)
     return [f"{key} changed" for key in now | lock if lock.get(key) != now.get(key)]
@@ -332,7 +339,7 @@ def write_lock(ledger: Ledger) -> None:
 def main() -> None:
     """Print all disagreements between the ledger and the executed chapters, and end with an error if there are any.
 
-    The entries of the ledger are statements and errors in print. Those that have changed since somebody accepted them
+    The entries of the ledger are statements and errors in print. Entries that have changed since somebody accepted them
     are printed, too. With the argument "lock" on the command line, nothing is compared: all entries are accepted as
     they are now, and their hashes are written into the file `ledger/lock`.
     """

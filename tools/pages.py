@@ -1,4 +1,4 @@
-"""Write the ledger into the book: lists for three pages, and links from the notebook cells that check an entry to it.
+"""Write the ledger into the book: lists for three pages, and a link from each result in a chapter to its entry.
 
 The ledger lists the statements of the sources (claims) and their errors in print (slips), each with the result of a
 check in a chapter; see `tools.ledger`. The sources are Poulsen's report and Chan's lecture notes. The text of the three
@@ -177,8 +177,8 @@ def list_failures(ledger: Ledger) -> str:
 def list_numbered(ledger: Ledger) -> str:
     """Return a Markdown table of the statements, figures and equations that have a number in Poulsen's report.
 
-    Each row has the number, a link to the place in the book, and whether the book confirmed the statement. This result
-    is in `ledger`.
+    Each row has the number, a link to the place where the book states it, and the result of its check, such as "holds".
+    `ledger` has the results.
     """
     rows = []
     for kind in NUMBERED:
@@ -201,11 +201,11 @@ def list_headlines(ledger: Ledger) -> str:
 
 
 def list_slips(ledger: Ledger) -> str:
-    """Return, in Markdown, all errors in print (slips) of `ledger`, grouped by version and weight.
+    """Return, in Markdown, all errors in print (slips) of `ledger`, in groups for the texts that print them.
 
-    The version is the last one that prints the error, and the weight says how serious the error is. Errors of one
-    version and one weight are in one box, which is closed until a reader opens it. The most serious errors of a version
-    come first.
+    The groups are the errors in the report of 20 January 2023, those in the lecture notes, and those in earlier
+    versions of the report only. A group has a box for each weight, which says how serious an error is; the box of the
+    most serious errors comes first. A box is closed until a reader opens it.
     """
     parts = []
     for name in (*PRINTS.values(), EARLIER):
@@ -239,10 +239,10 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], widths: str) -> 
 
 
 def statement(ledger: Ledger, claim: Claim) -> str:
-    """Return Markdown for a statement of Poulsen's report or the lecture notes: its place, text, and any correction.
+    """Return Markdown for a statement of Poulsen's report or the lecture notes, with a correction if there is one.
 
-    `claim` is the statement. A link target is put before it, and links to the errors in print (slips) that belong to it
-    are put after it. `ledger` has these errors.
+    `claim` is the statement. The Markdown has a link target, the place where the statement is printed, its text, the
+    correction, and links to the errors in print (slips) that belong to the statement. `ledger` has these errors.
     """
     begins = f" *“{claim.begins} …”*" if claim.begins else ""
     paragraphs = [f"({target(claim)})=\n**{claim.place}.**{begins} {claim.claim}"]
@@ -254,17 +254,17 @@ def statement(ledger: Ledger, claim: Claim) -> str:
 
 
 def where(slip: Slip) -> str:
-    """Return, in Markdown, where the error in print `slip` is, with a link target.
+    """Return a Markdown text that says where the error `slip` is printed, and begins with a link target.
 
-    The text has the place, the versions that print the error, how serious it is, and, for an error in Poulsen's report,
-    whether the final version of the report still has it.
+    The text has the place, such as "Lemma 4.1", the versions that print the error, how serious it is, and, for an error
+    in Poulsen's report, whether the final version of the report still has it.
     """
     lines = [f"({target(slip)})=\n**{slip.place}**", ", ".join(slip.versions), f"*{WEIGHT[slip.weight]}*"]
     return "\n\n".join([*lines, FINAL[slip.final]] if slip.final else lines)
 
 
 def correction(slip: Slip) -> str:
-    """Return, in Markdown, what is printed at the error `slip`, what is right, why, and what follows from the error."""
+    """Return a Markdown text about the error in print `slip`: what is printed, what is right, why, and what follows."""
     return f"*Printed:* {slip.printed}\n\n*Read:* {slip.correct}\n\n*Why:* {slip.why}\n\n*Later:* {slip.downstream}"
 
 
@@ -376,9 +376,9 @@ def link_findings(notebook: nbformat.NotebookNode, ledger: Ledger, chapter: str)
 def marks(ledger: Ledger, entries: list[Entry]) -> dict[str, str]:
     """Return the output of a notebook cell that shows the results of `entries`, as a dictionary with HTML and Markdown.
 
-    `entries` are statements or errors in print, and `ledger` has their recorded results. In HTML, a sign such as a
-    check mark stands for each entry. It is a link to the entry, and shows the entry's place and result when the pointer
-    is on it.
+    `entries` are statements or errors in print, and `ledger` has their recorded results. In HTML, each entry is shown
+    as a sign, such as a check mark. The sign is a link to the entry, and shows where the statement or error is printed,
+    and its result, when the pointer is on the sign.
     """
     links, lines = [], []
     for entry in entries:

@@ -357,7 +357,7 @@ def executed_again(project):
     ],
 )
 def test_chapter_is_executed_again_if_what_it_depends_on_changes(uses, file, again):
-    """After a change of `file`, a build executes the chapters again whose numbers are in the string `again`.
+    """After a change of `file`, a build executes again those chapters whose numbers are in the string `again`.
 
     If `file` is a module of the package, a build executes the chapters that load the module. If `file` is
     constraints.txt, a data file or a new file of the package, a build executes all chapters. `uses` is the folder of a

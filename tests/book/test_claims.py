@@ -1,6 +1,7 @@
 """Test that the claims and errata in the YAML files of the folder ledger agree with what the checks in chapters find.
 
-Other tests plant faults, in small files of this kind or in the code of checks, and show that the faults are noticed.
+Other tests plant faults, in the claims and errata of a small project or in the code of checks, and show that the faults
+are noticed.
 """
 
 import ast
@@ -68,11 +69,11 @@ def test_entry_agrees_with_the_chapters(book_ledger, key):
 
 
 def test_entries_were_read_since_their_checks_changed(book_ledger):
-    """No claim or erratum in the folder ledger, and no check of one, has changed since a person last compared the two.
+    """No claim or erratum in the folder ledger has changed since a person last compared it with its check.
 
-    After this comparison, a digest of the claim or erratum and its check is written to the file ledger/lock. If it
-    differs from the present digest, a person must compare again, and run `python -m tools.ledger lock`. Each digest in
-    the file belongs to a claim or erratum.
+    Nor has the check changed. After a comparison, a digest of the claim or erratum and its check is written to the file
+    ledger/lock. If the present digest is another one, a person must compare again, and run
+    `python -m tools.ledger lock`. Each digest in the file belongs to a claim or erratum.
     """
     assert ledger.unread(book_ledger) == []
 
@@ -192,9 +193,9 @@ def test_sound_ledger_has_no_complaint(project):
 def test_command_lists_what_changed_until_it_is_accepted(project, monkeypatch, capsys):
     """`python -m tools.ledger` reports a claim that has changed, and an id in the file ledger/lock without a claim.
 
-    After `python -m tools.ledger lock`, with which a person accepts all claims as they are, it reports nothing. For
-    an unknown argument it ends with the exit code 2. `project` is the folder of a small project with two entries in
-    the files of claims and errata.
+    After `python -m tools.ledger lock`, with which a person accepts all claims as they are, the program reports
+    nothing. For an unknown argument it ends with the exit code 2. `project` is the folder of a small project with two
+    entries in the files of claims and errata.
     """
     monkeypatch.setattr(ledger, "ROOT", project)
     edit(project / "ledger" / "claims.yml", "is four", "is five")
@@ -422,11 +423,11 @@ def test_slip_without_a_weight_is_refused(project):
 
 
 def test_slips_that_change_a_result_are_listed_first(project):
-    """For each text, `pages.list_slips` lists the errors in print; those that change a result come first.
+    """`pages.list_slips` lists the errors in print of each text; errors that change a result come first.
 
     Then come errors in a proof or formula, and then errors in the wording. Errors of one kind are in the order of
-    errata.yml. A text is a version of Poulsen's report, or the lecture notes. For an error of the report, the list says
-    whether the report's final version still has the error.
+    errata.yml. The texts are the report of 20 January 2023, the lecture notes and, taken together, all earlier versions
+    of the report. For an error of the report, the list says whether the report's final version still has the error.
     """
     found = ledger.read(execute_all(project), project)
     (slip,) = found.slips
@@ -690,8 +691,8 @@ def test_check_fails_if_the_claim_is_false(shown, monkeypatch, chapter, cell, cl
     """A check in a chapter finds the result that ledger/claims.yml states, but not after a fault is planted.
 
     `claim` is the id of a claim in this file. Its check is the cell `cell` of the chapter whose file name begins with
-    `chapter`. `mutation` is the fault: a text of the chapter with its replacement,
-    or a function that changes the package.
+    `chapter`. `mutation` is the fault: a text of the chapter with its replacement, or a function that changes the
+    package.
     """
     (result,) = (entry["result"] for entry in ENTRIES if entry["id"] == claim)
     run(chapter, cell)

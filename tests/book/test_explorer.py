@@ -314,10 +314,10 @@ def turned(covariance, angle, p, options):
 
 @pytest.mark.parametrize("setting", pair_settings(), ids=lambda s: "-".join(str(value)[:6] for value in s.values()))
 def test_pair_same_as_the_package(explorer, setting):
-    """For two correlated columns the explorer's function `egm.pair` and the package agree in every number, to 3e-11.
+    """For two correlated columns the explorer's JavaScript function `egm.pair` and the package agree in every number.
 
-    The numbers, such as clip norm and noise, are compared in the basis of the columns, and in the basis that `setting`
-    names. `setting` is a dictionary of the parameters of the panel.
+    They agree to a relative 3e-11. The numbers, such as clip norm and noise, are compared in the basis of the columns,
+    and in the basis that `setting` names. `setting` is a dictionary of the parameters of the panel.
     """
     found = explorer.evaluate("setting => egm.pair(setting)", setting)
     sigma = np.array([1, setting["ratio"]]) / (1 + setting["ratio"])
@@ -352,8 +352,9 @@ def test_pair_same_as_the_package(explorer, setting):
 def test_no_angle_has_less_noise_than_the_eigenvectors(explorer, ratio, r, p):
     """In the explorer's panel for two columns, no turned basis has less noise than the basis of the eigenvectors.
 
-    The basis is turned by each whole number of degrees from -90 to 90. `ratio` is the ratio of the standard deviations,
-    `r` is the correlation, and `p` is the clip probability.
+    Neither is the sum of the standard deviations along the vectors of a turned basis smaller. The basis is turned by
+    each whole number of degrees from -90 to 90. `ratio` is the ratio of the standard deviations of the columns, `r` is
+    the correlation, and `p` is the clip probability.
     """
     setting = {"ratio": ratio, "r": r, "n": 100, "epsilon": 1, "delta": 1e-6, "noise": "gaussian", "p": p}
     pair = "([setting, angles]) => angles.map((angle) => egm.pair({ ...setting, basis: 'turned', angle }).chosen)"
@@ -402,9 +403,9 @@ def test_pair_shows_what_the_package_computes(page, basis, angle):
 
 
 def test_pair_is_drawn_to_scale(page):
-    """Ellipses in the explorer's panel for two columns have the angles and semi-axes that its `egm.pair` computes.
+    """Each ellipse in the explorer's panel for two columns has the angle and the semi-axes that the page has computed.
 
-    All ellipses of a figure are drawn to one scale.
+    The page computes them by its JavaScript function `egm.pair`. All ellipses of a figure are drawn to one scale.
     """
     found = page.evaluate(
         "egm.pair({ ratio: 0.5, r: 0.8, basis: 'eigenvectors', angle: 0, n: 1e6, epsilon: 1, delta: 1e-6, p: '1/n' })"

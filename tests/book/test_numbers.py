@@ -77,10 +77,10 @@ def coin_releases(epsilon):
 
 
 def draws_enough(error, beta):
-    """Return how many coin tosses are enough for the fraction of heads to differ from 1/2 by at most `error`.
+    """Return how many tosses of a fair coin are enough for the fraction of heads to differ from 1/2 by at most `error`.
 
-    The probability of a larger difference is at most `beta` for this number of tosses, and for every larger one below
-    2000.
+    The result is the least number such that a larger difference has at most the probability `beta`, for this number of
+    tosses and for every larger number below 2000.
     """
     draws = np.arange(1, 2000)
     off = binom.cdf(np.ceil(draws * (0.5 - error) - 1e-9) - 1, draws, 0.5)  # 1e-9: equality is no failure
@@ -115,9 +115,10 @@ def chebyshev_ends():
 def ratios_to_rivals(error):
     """Return an array of the errors of egm's method, each divided by the error of the best rival method in a benchmark.
 
-    There is one ratio for each setting. The rivals are the methods that never failed, and that know no more of the data
-    than the range of the mean and either the largest standard deviation or the norm of the mean. `error` is "sample"
-    for the squared error to the mean of the rows, or "population" for that to the true mean.
+    There is one ratio for each setting of the benchmark. The rivals in a setting are the methods that never failed in
+    it, and that know no more of the data than the range of the mean and either the largest standard deviation or the
+    norm of the mean. `error` is "sample" for the squared distance from the mean of the rows, or "population" for the
+    squared distance from the true mean.
     """
     cells = defaultdict(dict)
     for row in csv.DictReader((files("egm.study") / "data" / "rivals.csv").read_text().splitlines()):
@@ -137,7 +138,7 @@ def beaten():
 
 
 def rivals_in_short():
-    """Return five numbers about the ratios of squared errors, egm's over the best rival's, of `ratios_to_rivals`.
+    """Return five numbers about the results of `ratios_to_rivals`, egm's squared errors over the best rival's.
 
     For errors against the mean of the rows ("sample"), these are the largest ratio, the median, and the number of
     ratios. For errors against the true mean ("population"), they are the median, and the number of ratios above 1.

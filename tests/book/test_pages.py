@@ -254,7 +254,7 @@ def test_guesses_are_better_than_a_search_where_rows_are_few():
     Let G be the squared error that `GaussianDataMechanism`, which needs the guesses, forecasts if they are exact. The
     squared error that `AdaptiveDataMechanism` forecasts for rows with the guessed center and spread is 5 to 15 G for
     1000 rows, and 0.4 to 1 G for 100 000 rows. Of fifteen releases of 100 000 rows by `AdaptiveDataMechanism`, at most
-    two state a forecast above 2 G, and none states one above 4.5 times the forecast for the true center and spread.
+    two state a forecast above 2 G, and none states a forecast above 4.5 times that for the true center and spread.
     """
     assert "so here the search is the better way" in TUTORIAL
     assert "With 1000 people the guesses win by far" in TUTORIAL

@@ -1,6 +1,6 @@
 """Sphinx extension: correct HTML that screen readers would read wrongly, and remove what no page needs.
 
-Removed are equal anchors of several proofs, links that load fonts early, and a script that draws icons.
+What is removed: anchors that several proofs have in common, links that load fonts early, and a script that draws icons.
 """
 
 import re

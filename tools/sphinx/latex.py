@@ -191,7 +191,10 @@ class KeepSources(SphinxPostTransform):
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace all entries in a docstring's list of references by paragraphs, and links to them by their texts."""
+        """Replace each entry in a docstring's list of references by a paragraph, and each link to an entry by its text.
+
+        Also remove the line of labels that numpydoc writes below such a list.
+        """
         for link in list(self.document.findall(addnodes.pending_xref)):
             if SOURCE.match(link["reftarget"]):
                 link.parent.replace(link, link.children)
@@ -270,9 +273,9 @@ def texts(row: nodes.row) -> list[str]:
 
 
 def toctrees_in(node: nodes.Element):
-    """Yield the tables of contents that the page with the content `node` has itself.
+    """Yield the tables of contents of the page with the content `node`, without those of pages inserted into it.
 
-    Sphinx inserts the pages of the book into its first page. The tables of contents of inserted pages are left out.
+    For LaTeX, Sphinx inserts all other pages of the book into the first page.
     """
     # searched from above, because the node of an inserted page does not know its parent
     for child in node.children:

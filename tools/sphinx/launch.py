@@ -62,9 +62,9 @@ class LaunchError(Exception):
 def repository(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the project's public address on GitHub, or None if the project has no such address.
 
-    The address is that in pyproject.toml in `root`, the main folder of the project. If there is none, it is that of the
-    GitHub workflow that is running, which the environment variables `environ` have. An address elsewhere does not
-    count, because the links for Colab need a repository on GitHub.
+    The address is read from pyproject.toml in `root`, the main folder of the project. If it is not there, it is read
+    from the environment variables `environ`, in which a GitHub workflow has the address of its repository. If the
+    address is not on GitHub, return None, because the links for Colab need a repository on GitHub.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
     running = [environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY")]
@@ -90,8 +90,8 @@ def configure(config: Path, address: str | None, made: Commit | None) -> None:
 def requirements(notebook: nbformat.NotebookNode, root: Path = ROOT) -> list[str]:
     """Return the list of packages that the chapter `notebook` imports, as requirements for pip such as "numpy>=2".
 
-    The bounds of the versions are those in the file pyproject.toml in `root`, the main folder of the project. `egm`,
-    IPython and chi2comb are left out.
+    The bounds of the versions are those in the file pyproject.toml in `root`, the main folder of the project. Left out
+    are `egm`, which is installed separately, IPython, which Colab has, and chi2comb, which is optional.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project.get("optional-dependencies", {}).values()

@@ -3,8 +3,8 @@
 The report is the text that the book checks. Sphinx would count chapters, theorems and equations in their order. Here a
 chapter has the number in the name of its file (`02-gaussian-mechanism` is chapter 2, `B-abandoned-routes` appendix B).
 Each statement or equation of the report has the number in its label: `lemma-4-1`, `theorem-2`, `algorithm-3` and, for
-equations, `report-12`. All other statements and equations of a chapter are counted in their order, and the numbers that
-the report uses for the same kind are left out.
+equations, `report-12`. All other statements and equations of a chapter are counted in their order: the first theorem
+of chapter 8 is Theorem 8.1. The count skips a number that the report has for a statement of the same kind.
 """
 
 import re
@@ -44,8 +44,8 @@ def number_statements(statements, chapter, taken):
 
     `statements` is a dictionary from label to number, which is changed. A statement of Poulsen's report gets the number
     that it has in the report. The others are counted, and the number or letter `chapter` is put before the count;
-    `chapter` is None if the page is no chapter. The numbers in `taken`, which the report uses for this kind, are left
-    out.
+    `chapter` is None if the page is no chapter. The count skips the numbers in `taken`, which the report has for
+    statements of this kind.
     """
     own = (number for number in count(1) if (chapter, number) not in taken)
     for label in statements:
