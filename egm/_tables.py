@@ -194,7 +194,7 @@ def _numbers(frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
     """Return the numbers of `frame`, a data frame of the library narwhals, as an array (rows, d).
 
     A missing value becomes NaN. `others` has the indices of the columns that are first cast to doubles, such as
-    booleans. `at_once` says that the library can convert all columns together (see `_at_once`).
+    booleans. `at_once` is true if pandas, polars or Arrow, whichever holds the frame, can convert all columns together.
     """
     frame = _cast(frame, others)
     if at_once:
@@ -212,10 +212,10 @@ def _cast(frame: Any, others: list[int]) -> Any:
 
 
 def _at_once(frame: Any, others: list[int]) -> bool:
-    """Return whether the library of `frame` can convert all columns together to an array of numbers.
+    """Return whether the library of the data frame `frame` can convert all columns together to an array of numbers.
 
-    `others` has the indices of the columns that are cast to doubles before. For some types, pandas makes an array of
-    objects instead. No row is read.
+    `others` has the indices of the columns that are cast to doubles before. For some types of columns, pandas makes an
+    array of objects instead. No row is read.
     """
     return _cast(frame[:0], others).to_numpy().dtype.kind in "iuf"
 
@@ -384,12 +384,14 @@ def check(X: object, columns: Columns) -> None:
 def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
     """Return the numbers of the table `X` with its columns in the order of the names in `columns`.
 
-    The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An object without names
-    is returned unchanged. Columns of `X` that are not in `columns` are left out. If `gaps` is true, a missing entry of
-    a data frame becomes NaN. If the names in `X` are more than mere numbers of the columns, raise ValueError if `X`
-    lacks one of the `columns`, or if `columns` is None and `X` has two or more columns. Also raise ValueError for a
-    data frame with an infinite entry or, unless `gaps` is true, a missing one, and TypeError if a column of a data
-    frame holds neither numbers nor booleans.
+    The result is an array, a dask array, or an iterator of arrays, one for each block of rows. An `X` whose columns
+    have no names, such as an array, is returned unchanged. Columns of `X` that are not in `columns` are left out. If
+    `gaps` is true, a missing entry of a data frame becomes NaN.
+
+    Names that only number the columns, such as 0, 1, 2, are accepted for any `columns`. For other names, raise
+    ValueError if `X` lacks one of the `columns`, or if `columns` is None and `X` has two or more columns. Also raise
+    ValueError for a data frame with an infinite entry or, unless `gaps` is true, a missing one, and TypeError if a
+    column of a data frame holds neither numbers nor booleans.
     """
     if isinstance(X, Iterator):
         return _flat(arranged(block, columns, gaps) for block in X)
@@ -446,9 +448,10 @@ class Part:
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with only the columns in `columns`, or `X` itself if it has no other columns or no names.
 
-    If `columns` is None, all columns but those in `labels` are kept. They are also kept if `X` lacks one of the
-    `columns`, because the names in `X` may be mere numbers. No row is read. Raise ValueError if one of the `labels` is
-    not a column of `X`, except for a table that is read in blocks: its file may have more columns than the table.
+    If `columns` is None, all columns but those in `labels` are kept. The same columns are kept if `X` lacks one of the
+    `columns`, because the names in `X` may only number its columns, such as 0, 1, 2. No row is read. Raise ValueError
+    if one of the `labels` is not a column of `X`, except for a table that is read in blocks: its file may have more
+    columns than the table.
     """
     names = column_names(X)
     if names is None:
@@ -608,9 +611,9 @@ def _no_numbers(name: str, column: Hashable, kind: object) -> ColumnError:
 def _places(name: str, labels: tuple[Hashable, ...], columns: Columns) -> list[int] | None:
     """Return, for each name in `columns`, its index among `labels`, the names that a vector or a table has.
 
-    Return None if nothing must be moved: the order is right, or the labels only number the columns. Raise ValueError if
-    the labels are other names than those in `columns`, or if `columns` is None and there are two or more labels that do
-    not only number the columns. `name` is the name of the vector or table in the message.
+    Return None if the order is right already, or if the labels only number the columns, such as 0, 1, 2. Raise
+    ValueError if the labels are other names than those in `columns`, or if `columns` is None and there are two or more
+    labels that do not only number the columns. `name` is the name of the vector or table in the message.
     """
     if columns is None:
         if len(labels) < 2 or _is_counted(labels):

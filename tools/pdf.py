@@ -3,10 +3,9 @@
     python -m tools.pdf          the whole book, `_build/egm.pdf`
     python -m tools.pdf paper    the page "The paper" as an article, `_build/paper.pdf`
 
-The sources are those from which `tools.build` makes the HTML pages, in the same folder, so that Sphinx does not read them
-again. The finished file is removed before a build starts
-and appears only when the build has ended without a warning of Sphinx or of LaTeX, so what is there is always complete
-and current.
+The sources are those from which `tools.build` makes the HTML pages, in the same folder, so that Sphinx does not read
+them again. The finished file is removed before a build starts and appears only when the build has ended without a
+warning of Sphinx or of LaTeX, so what is there is always complete and current.
 """
 
 import os
