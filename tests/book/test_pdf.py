@@ -281,7 +281,7 @@ def test_missing_programs_are_named(monkeypatch, tmp_path):
     assert not (tmp_path / "_build" / "egm.pdf").exists()
 
 
-PAGE = """# A page of every kind
+PAGE = f"""# A page of every kind
 
 ```{{raw}} html
 <div id="explorer"><script>draw()</script></div>
@@ -295,50 +295,63 @@ The ε of f.
 ```
 
 ```python
-{long}
+x = {" + ".join(["value"] * 40)}
 ```
-
-{more}
 """
 
 
-def small_book(folder, more=""):
-    """Build a book of one page, with the text `more`, as a PDF in `folder`, and return the path of the PDF."""
+def written(folder):
+    """Write a book of one page, PAGE, as LaTeX in `folder`, and return the path of the folder with the LaTeX files."""
     stage = folder / "stage"
     for name in ("book/_static", "extra"):
         (stage / name).mkdir(parents=True)
     shutil.copy(ROOT / "_config.yml", stage)
     shutil.copy(ROOT / "book" / "references.bib", stage / "book")
     (stage / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
-    (stage / "book" / "index.md").write_text(PAGE.format(long="x = " + " + ".join(["value"] * 40), more=more))
+    (stage / "book" / "index.md").write_text(PAGE)
     (folder / "_build").mkdir()
-    return pdf.typeset(run_jupyter_book(stage, folder, "latex"), folder)
+    return run_jupyter_book(stage, folder, "latex")
 
 
-@pytest.mark.usefixtures("xelatex")
-def test_page_of_every_kind(tmp_path, monkeypatch):
+@pytest.fixture
+def sources(once, tmp_path_factory, tmp_path, monkeypatch, xelatex):
+    """Return a new folder with the LaTeX files of a book of one page, PAGE, which Sphinx writes once for all tests.
+
+    The book is in no git repository, so no commit gives it a date; it gets the date 0.
+    """
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+
+    def page_of_every_kind():
+        return written(tmp_path_factory.mktemp("page"))
+
+    (tmp_path / "_build").mkdir()
+    return shutil.copytree(once(page_of_every_kind), tmp_path / "latex")
+
+
+def test_page_of_every_kind(sources, tmp_path):
     """A page with raw HTML, long code and Greek letters becomes a PDF that has the Greek letters, but not the raw HTML.
 
-    The bytes of the PDF do not depend on the folder in which it is made.
+    The bytes of the PDF do not depend on the folder in which it is made. One of two folders has the LaTeX files
+    `sources`, and the other one has files that Sphinx writes anew.
     """
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # no commit gives a date
-    (one, other) = (small_book(tmp_path / name) for name in ("one", "other folder"))
+    one, other = pdf.typeset(sources, tmp_path), pdf.typeset(written(tmp_path / "other folder"), tmp_path)
     text = PdfReader(one).pages[-1].extract_text()
     assert "draw()" not in text
     assert "ε" in text
     assert one.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.usefixtures("xelatex")
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [("\N{EGYPTIAN HIEROGLYPH A001}", "Missing character"), ("$\\undefined$", "Undefined control sequence")],
 )
-def test_defect_stops_the_build(tmp_path, more, complaint):
+def test_defect_stops_the_build(sources, tmp_path, more, complaint):
     """A character without a glyph, or an unknown command in a formula, stops the build of the PDF by a BookError.
 
-    `more` is the faulty text, which is added to a page, and `complaint` is a part of the expected message. The book is
-    built in the folder `tmp_path`.
+    `more` is the faulty text, which is added at the end of the LaTeX file in the folder `sources`, and `complaint` is a
+    part of the expected message.
     """
+    file = sources / "egm.tex"
+    file.write_text(file.read_text().replace("\\end{document}", f"{more}\n\\end{{document}}"))
     with pytest.raises(BookError, match=complaint):
-        small_book(tmp_path, more)
+        pdf.typeset(sources, tmp_path)
