@@ -201,8 +201,9 @@ def _releases(**named: Any) -> Array:
 def _scaled(one: Array, other: Array, split: int) -> list[Array]:
     """Return `one` and `other`, shape (m, k), with each column multiplied by a power of 2, so that no square overflows.
 
-    After the multiplication, nearly all of the first `split` entries of a column are at most 1 in absolute value. The
-    power does not depend on the later entries.
+    A column has the same power in both arrays. The power is such that nearly all of the first `split` entries of the
+    column, in both arrays, are at most 1 in absolute value; it does not depend on the later entries. Entries that are
+    still very large are cut to a number whose square does not overflow.
     """
     sizes = np.abs(np.concatenate([one[:split], other[:split]]))
     usual = _ranked(sizes, _USUAL)

@@ -11,16 +11,17 @@ bias if many rows are far from the others.
    distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If this
    error is not much smaller than that of the sum of the clipped rows, no search is made: the rest of the budget goes
    into another mean of the clipped rows, and both means are averaged. Then only the cost of the median is lost.
-3. Now the rows are clipped around the first mean, to the norm that the search would choose. If their noisy mean differs
-   from the first one by more than noise explains, many rows are far from the others. Then no search is made, and the
-   rest of the budget is used as in step 2.
-4. The search begins at the mean of step 3. Before the center is refined, and again before the sum, the search asks how
-   many rows are longer than normal rows would be. If they are many, the expected error assumes that all of them point
-   in one direction. The search is given up, and the clipped rows are summed as in step 2, if this error is above 0.6
-   times that of the clipped sum after the first query, or above 1.5 times that after the second. The factor 1.5 allows
-   for the assumption: for nearly all of the fifty distributions that were tried, it made the expected error too large.
-   The search is also given up if the noise for the next clip norm to be tried would by itself make the error larger
-   than that of the clipped sum.
+3. Now the rows are clipped around the first mean, to the norm that is best for normal rows with this median. If their
+   noisy mean differs from the first one by more than noise explains, many rows are far from the others. Then no search
+   is made, and the rest of the budget is used as in step 2.
+4. The search begins at the mean of step 3. It asks twice how many rows are longer than normal rows would be: before the
+   center is refined, and before the sum. If there are many such rows, the expected error of the search is computed as
+   if all of them pointed in one direction. The search is given up, and the clipped rows are summed as in step 2, if the
+   expected error is more than 0.6 times the error of the clipped sum (first query) or 1.5 times (second query). The
+   second limit is above 1, because for nearly all of the fifty distributions that were tried the rows do not all point
+   in one direction, and the expected error was too large. If many rows are longer than the clip norm, the search tries
+   larger ones; it is also given up if the noise for the next one would by itself make the error larger than that of the
+   clipped sum.
 5. If the mean that the search releases differs from the first mean by more than noise explains, the first mean is the
    result.
 

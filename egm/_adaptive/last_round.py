@@ -285,10 +285,11 @@ class _LastRound:
     def clip(self, seen: Tail | None) -> _Clip:
         """Choose the clip norm, and return it as a `_Clip`; `seen` is the result of `look`, the check for long rows.
 
-        If `seen` is None, the norms look like those of normal rows, and the method `by_model` chooses the clip norm. If
-        it finds no norm that only few rows exceed, `by_tail` chooses it, for the model of the norms that `likeliest`
-        makes. If `seen` is itself a model of the norms, `by_tail` chooses the clip norm for this model. All these
-        methods spend a part of the budget on private queries.
+        There are three cases. If `seen` is a model of the norms of the rows, there are many long rows, and `by_tail`
+        chooses the clip norm for this model. If `seen` is None, the norms look like those of normal rows, and
+        `by_model` chooses the clip norm for normal rows. If too many rows turn out to be longer than that, `likeliest`
+        makes another model of the norms, and `by_tail` chooses the clip norm for it. All these methods spend a part of
+        the budget on private queries.
         """
         clip = self.by_model() if seen is None else None
         return clip or self.by_tail(seen or self.likeliest())

@@ -459,10 +459,11 @@ def _of_groups(
 ) -> tuple[Whole, Whole]:
     """Return the sums of the rows of each group in `keys`, shape (groups, d), and the number of rows in each sum.
 
-    The function `egm._rows.sums.group_sums` clips and sums the rows; `rule` has its arguments after the first two.
-    `how` is the argument `per_person` of the mechanism. If it is not None, the blocks of `source` are sorted by person,
-    and the rows of each person are first replaced: for "sum" or "mean", by one row for each of the person's first
-    `most` groups; for a number k, by the person's first k rows, whatever their groups (then `most` is None).
+    The function `egm._rows.sums.group_sums` clips and sums the rows; `rule` has the arguments of `group_sums` after its
+    first two. `how` is the argument `per_person` of the mechanism. If it is not None, the blocks of `source` are sorted
+    by person, and the rows of each person are replaced before they are clipped and counted. For "sum" or "mean", the
+    rows of the person in each of the person's first `most` groups are replaced by their sum or mean. For a number k,
+    only the person's first k rows are kept, whatever their groups (then `most` is None).
     """
     coded = (block._replace(groups=people.codes(block.groups, keys)) for block in source if block.groups is not None)
     kept = coded if how is None else people.gathered(coded, how, most)

@@ -229,11 +229,12 @@ def test_rows_are_rotated_if_integers_would_have_too_many_digits():
 
 @pytest.mark.parametrize(("unequal", "size", "copies"), [(1800, 0.999, 2**10), (400, 0.5, 8)])
 def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
-    """The sum of many rows, which are rounded to integers, is exact even if it has more than 64 bits.
+    """The sum of many rows, which are rounded to integers, is exact even if it is too large for a machine's numbers.
 
-    Each of 512 rows occurs `copies` times, so that the sum needs more than 63 bits for `size` = 0.999, and more than 53
-    bits for `size` = 0.5. The norm of a row, after scaling, is up to `size` times the clip norm, so no row is clipped.
-    The rows lie along the basis vector with the smallest scaling factor, 1 / `unequal`, so that they are long before
+    In the first case, an entry of the sum is above 2**63, too large for a 64-bit integer; in the second one, it is
+    above 2**53, too large for all integers to be exact as floating-point numbers. Each of 512 rows occurs `copies`
+    times. The norm of a row, after scaling, is up to `size` times the clip norm, so no row is clipped. The rows lie
+    along one basis vector. Its scaling factor is 1 / `unequal` and that of all others is 1, so the rows are long before
     they are scaled.
     """
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
