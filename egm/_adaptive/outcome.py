@@ -105,10 +105,11 @@ def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, f
 def expected_rows(
     declared: Declared, sigma: Named | None, center: Named | None, covariance: ArrayLike | None
 ) -> ExpectedRows:
-    """Return an object that answers the queries of a forecast, in place of real rows, as expected for normal rows.
+    """Return an object with which the search for center and spread runs as with real rows, to forecast a release.
 
-    `sigma`, `center` and `covariance` are the arguments of `egm.AdaptiveDataMechanism.forecast`, which says what errors
-    are raised. `declared` has what the user declared about the rows.
+    It answers each query with the value that is expected if the rows have a normal distribution. `sigma`, `center` and
+    `covariance` are the arguments of `egm.AdaptiveDataMechanism.forecast`, which says what errors are raised.
+    `declared` has what the user declared about the rows.
     """
     if (sigma is None) == (covariance is None):
         raise ValueError("exactly one of sigma and covariance must be given")

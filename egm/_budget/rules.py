@@ -447,8 +447,10 @@ class Terms:
     def rule_for(self, charges: Charges) -> Rule | None:
         """Return the rule by which the costs of releases are added up to the total of a budget.
 
-        It is `self.rule` or, if this is None, what the first release implies. `charges` are the costs of the releases
-        so far. The result is None if the total is `rho`, or if there is neither a rule nor a release.
+        It is `self.rule` or, if this is None, the rule that suits the kind of the first release: "basic", "gaussian" or
+        "zcdp". `charges` are the costs of the releases so far. The result is None if the budget is a number rho of
+        zero-concentrated differential privacy, because such costs are always added, or if there is neither a rule nor
+        a release.
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule

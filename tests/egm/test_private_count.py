@@ -145,9 +145,10 @@ def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, ent
 def test_any_number_of_rows_is_released(bounds, number):
     """A release is possible for any true `number` of rows, even 0, although 4000 rows are declared.
 
-    If the true number is at most 150, there are no private queries for center and spread. The 95 % intervals of the
-    means are infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` says whether the
-    data are bounded by a "radius" or by "ranges".
+    The mechanism does not know the true number. It measures a noisy one, and does not search for center and spread if
+    this is small; in this test, it does not search if the true number is at most 1000. The 95 % intervals of the means
+    are infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` says whether the data are
+    bounded by a "radius" or by "ranges".
     """
     made, X = mechanism(bounds), people(number)
     made.check(X)
