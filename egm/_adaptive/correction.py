@@ -107,7 +107,8 @@ def correct(parts: Array, noise: Array, chance: Array, beyond: float = 1.0) -> C
             shown[~clear] = more / (more + float(np.sum(noise[~clear] ** 2)))
             missed = more
     kept = np.maximum(shown, (chance / np.hypot(chance, noise)) ** 2)
-    missed *= float(np.mean((1 - kept[~clear]) ** 2)) if missed else 0.0
+    if missed:
+        missed *= float(np.mean((1 - kept[~clear]) ** 2))
     skewed = shown * np.maximum(np.abs(parts) - _EXPLAINED * chance, 0.0) * beyond
     further, hidden = (np.where(clear, *ratio) * skewed for ratio in (_FURTHER, _AT_MOST))
     if np.sum((kept * noise) ** 2) + missed > np.sum(noise**2):
