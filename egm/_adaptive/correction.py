@@ -94,9 +94,9 @@ def correct(parts: Array, noise: Array, chance: Array, beyond: float = 1.0) -> C
     An entry of `parts` that is larger than two of the standard deviations in `chance` shows that the column is skewed.
     Then some rows are probably longer than the second clip norm and lose still more, which `parts` does not contain.
     What they lose is estimated as a fixed share of the entry, if the second clip norm is 1.4 times the first one. For
-    another ratio, the entry is first multiplied by `beyond`, the share of `parts` that normal rows would have for the
-    ratio 1.4. The result, a `Correction`, has the shares that are added, from 0 to 1, and estimates of what is still
-    missing.
+    another ratio, the entry is first multiplied by `beyond`: by what normal rows would lose between the two norms if
+    the ratio were 1.4, divided by what they do lose. The result, a `Correction`, has the shares that are added, from 0
+    to 1, and estimates of what is still missing.
     """
     deviations = max(_CLEAR[0], math.sqrt(2 * math.log(parts.size)) + _CLEAR[1])
     clear = np.abs(parts) > deviations * noise
