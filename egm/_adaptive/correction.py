@@ -77,8 +77,8 @@ class Correction:
     def unknown(self) -> Array:
         """Return how much noise the corrected sum would gain in each entry if all that was measured were added to it.
 
-        Measured is the noisy sum of what clipping removes, and the corrected sum contains only a part of it. The gain
-        is the square root of the increase of the variance.
+        What was measured is the noisy sum of what clipping removes. The corrected sum contains only a part of it. The
+        gain is the square root of the increase of the variance.
         """
         return np.sqrt(1 - self.kept**2) * self.noise
 
