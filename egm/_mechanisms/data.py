@@ -924,7 +924,7 @@ class GaussianDataMechanism(Mechanism):
         return self._released(estimate, simulated=False, **counts)
 
     def check_noise(self, X: object) -> None:
-        """Raise an error if a secure release would be refused because of its rounding to integers.
+        """Raise an error if a secure release would be refused because its noise has to be an integer.
 
         Parameters
         ----------
@@ -934,7 +934,7 @@ class GaussianDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If rounding to integers would cost half of `delta` or more, which is possible for a tiny
+            If integer noise would cost half of `delta` or more, which is possible for a tiny
             `delta` or a large `epsilon` such as 50; or if the standard deviation of the noise is more
             than 2**36 times the clip norm, or 2**32 times for l2 noise.
 

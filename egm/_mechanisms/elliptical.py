@@ -231,7 +231,7 @@ class EllipticalGaussianMechanism(Mechanism):
         return secure(value, unit * self.sensitivities / self.b, self._secure_std(unit), self.noise_law)
 
     def check_noise(self, value: object) -> None:
-        """Raise an error if a secure release would be refused because of its rounding to integers.
+        """Raise an error if a secure release would be refused because its noise has to be an integer.
 
         Parameters
         ----------
@@ -241,7 +241,7 @@ class EllipticalGaussianMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If rounding to integers would cost half of `delta` or more, which is possible for a tiny
+            If integer noise would cost half of `delta` or more, which is possible for a tiny
             `delta` or a large `epsilon` such as 50; or if the noise is more than 2**36 times the sensitivity.
 
         Examples

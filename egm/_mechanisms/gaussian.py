@@ -197,7 +197,7 @@ class GaussianMechanism(Mechanism):
         return secure(value, np.full(value.shape, unit), std, self.noise_law)
 
     def check_noise(self, value: object) -> None:
-        """Raise an error if a secure release would be refused because of its rounding to integers.
+        """Raise an error if a secure release would be refused because its noise has to be an integer.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class GaussianMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If rounding to integers would cost half of `delta` or more, which is possible for a tiny
+            If integer noise would cost half of `delta` or more, which is possible for a tiny
             `delta` or a large `epsilon` such as 50; or if the noise is more than 2**36 times the
             sensitivity.
         TypeError
@@ -220,7 +220,7 @@ class GaussianMechanism(Mechanism):
         >>> GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-30).check_noise(1234)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        ValueError: epsilon = 1.0 and delta = 1e-30: rounding would cost ... of delta
+        ValueError: epsilon = 1.0 and delta = 1e-30: integer noise would cost ... of delta
         """
         self._secure_std(self._unit(), self.d or math.prod(unread(value=value) or (1,)))
 

@@ -321,7 +321,7 @@ class GroupedDataMechanism(Mechanism):
         people.require_keys(X, by, self.keys)
 
     def check_noise(self, X: object) -> None:
-        """Raise an error if a secure release would be refused because of its rounding to integers.
+        """Raise an error if a secure release would be refused because its noise has to be an integer.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class GroupedDataMechanism(Mechanism):
         Raises
         ------
         ValueError
-            If rounding to integers would cost half of `delta` or more, or if the standard deviation of
+            If integer noise would cost half of `delta` or more, or if the standard deviation of
             the noise is more than 2**36 times the clip norm, or 2**32 times for l2 noise.
 
         Examples

@@ -410,5 +410,5 @@ def _left(epsilon: float, delta: float, distance: float) -> float:
     """
     charge = delta_of(distance, epsilon)
     if not charge < delta / 2:
-        raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: rounding would cost {charge:.1e} of delta")
+        raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: integer noise would cost {charge:.1e} of delta")
     return math.nextafter(delta - charge, 0.0)

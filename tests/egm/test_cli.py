@@ -153,7 +153,7 @@ def test_a_large_delta_is_warned_of_in_one_line(egm):
 def test_a_plan_and_a_rehearsal_warn_if_the_release_would_be_refused(egm, options):
     code, _, (refusal,) = egm(*SUM, *options)
     assert code == 2
-    assert "rounding would cost" in refusal
+    assert "integer noise would cost" in refusal
     warning = refusal.replace("egm: ", "egm: warning: such a release with secure noise would be refused: ")
     assert egm(*SUM, *options, "--simulate", "1")[::2] == (0, [warning])
     assert egm(*PLAN, *options)[::2] == (0, [warning])

@@ -336,7 +336,7 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
     assert distance <= 1 / (24 * s**2)
 
 
-def test_rounding_is_charged():
+def test_integer_noise_is_charged():
     """`gaussian_std` returns a larger standard deviation for integer noise than continuous noise needs.
 
     Integer noise is not exactly a rounded normal variable, and a part of delta pays for this difference. The part is
@@ -347,7 +347,7 @@ def test_rounding_is_charged():
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
     charge = (1 + math.e) / (4 * plain**2)
     assert gaussian_delta(1.0, gaussian_std(2**9, 1, 1.0, 1e-6) / 2**9) <= 1e-6 - charge * 0.99
-    with pytest.raises(ValueError, match=r"rounding would cost .* of delta"):
+    with pytest.raises(ValueError, match=r"integer noise would cost .* of delta"):
         gaussian_std(2**9, 100, 1.0, 1e-6)
     with pytest.raises(ValueError, match="for 64-bit integers"):
         Lattice(1.0, 3, 2.0**40)

@@ -142,10 +142,14 @@ NOISES = {  # (mechanism, arguments of `release`, message)
         "^rng must be a numpy.random",
     ),
     "rng of groups": (GroupedDataMechanism(gaussian(), [1]), {"rng": 42, "by": "who"}, "^rng must be a numpy.random"),
-    "rounding": (gaussian(epsilon=50, delta=1e-300), {}, "^epsilon = 50.0 and delta = 1e-300: rounding would cost"),
+    "rounding": (
+        gaussian(epsilon=50, delta=1e-300),
+        {},
+        "^epsilon = 50.0 and delta = 1e-300: integer noise would cost",
+    ),
     "rounding of groups": (
         *(GroupedDataMechanism(gaussian(epsilon=50, delta=1e-300), [1]), {"by": "who"}),
-        "^epsilon = 50.0 and delta = 1e-300: rounding would cost",
+        "^epsilon = 50.0 and delta = 1e-300: integer noise would cost",
     ),
 }
 
