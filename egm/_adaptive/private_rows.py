@@ -189,9 +189,14 @@ def _quietly(
 def _distances(rows: Array, center: Array, b: Floats) -> Array:
     """Return the distance ||b (x - center)|| of every row x as an array, shape (n,).
 
-    `b` has a factor for each column, or is a single factor.
+    `b` has a factor for each column, or is a single factor. No distance is infinite or NaN, so every row is counted.
     """
-    return norms.norms((rows - center) * b)
+    return norms.norms(_bounded((rows - center) * b))
+
+
+def _bounded(scaled: Array) -> Array:
+    """Cut the entries of `scaled` to +-1e150, in place, and return it: an error by overflow would reveal a long row."""
+    return np.clip(scaled, -_LARGEST, _LARGEST, out=scaled)
 
 
 def _number_longer(rows: Array, center: Array, b: Floats, length: float) -> int:
@@ -240,7 +245,7 @@ def _sum_of_pairs(rows: Array, grid: lattice.Lattice, center: Array, b: Array, o
     Vectors b (x - center) longer than `outer` are clipped to this norm before they are divided, and `b` has a factor
     for each column.
     """
-    scaled = (rows - center) * b
+    scaled = _bounded((rows - center) * b)
     lengths = norms.norms(scaled)
     longer = lengths > grid.clip_norm
     first, second = pairs.divided(scaled[longer], lengths[longer], grid.clip_norm, outer)
@@ -273,7 +278,7 @@ def _sum_of_products(rows: Array, center: Array, spread: Array, clip_norm: float
     `clip_norm` and multiplied by target / clip_norm, so that its norm is at most `target`. Then its entries are rounded
     towards zero, which gives w.
     """
-    y = (rows - center) / spread
+    y = _bounded((rows - center) / spread)
     y *= (target / np.maximum(norms.norms(y), clip_norm))[:, None]
     np.trunc(y, out=y)
     return np.asarray(y.T @ y)

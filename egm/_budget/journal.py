@@ -2,8 +2,9 @@
 
 A journal survives a crash, and processes can share it. It is an SQLite database. Its table `terms` has one row, the
 total and the rule; its table `charges` has one row for each charge. The SHA-256 digest of a charge covers the digest of
-the charge before it, and so the terms and all charges up to it; `terms.last` is the digest of the last charge. So no
-row can be changed, added or removed without being noticed.
+the charge before it, and so the terms and all charges up to it; `terms.last` is the digest of the last charge. So a
+row that is changed, added or removed by accident is noticed. Somebody who may write to the file can compute the digests
+anew, or put an old copy in its place; only a budget that has seen a later charge notices this.
 
 A journal is made in the format 2. With the first charge for releases from samples, the table `charges` gets two more
 columns, and the journal becomes one of the format 3. Only the digests of charges for samples cover these columns.

@@ -139,10 +139,13 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     """Return the keys of the groups: the value of --keys, split at its commas, or the lines of the file that it names.
 
     The keys are texts or, if the labels of groups in `table` are dates, dates. Raise a `Mistake`, an error for the
-    user, if the type of the labels shows that no label can be one of the keys.
+    user, if the type of the labels shows that no label can be one of the keys, or if --keys is the name of a text file
+    that does not exist: as a key it would be an empty group, and cost as much.
     """
     if not os.path.exists(args.keys):
         found = split(args.keys)
+        if len(found) == 1 and re.search(r"\.(txt|csv)$", args.keys.strip(), re.IGNORECASE):
+            raise Mistake(f"--keys {args.keys}: No such file")
     else:
         try:
             with open(args.keys, encoding="utf-8-sig") as file:

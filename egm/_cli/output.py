@@ -45,7 +45,8 @@ _MEASURES = {
     "relative": "error of the sum, over the expected sum,",
     "interval": "half width of the interval of the mean",
 }
-_NEVER_WRITTEN = ("gz", "bz2", "xz", "zst", "zip", "tsv")  # suffixes of files with compressed text, or with tabs
+# suffixes of files with compressed text or tabs, and of spreadsheets
+_NEVER_WRITTEN = ("gz", "bz2", "xz", "zst", "zip", "tsv", "xls", "xlsx", "ods")
 
 Document: TypeAlias = dict[str, Any]
 
@@ -190,8 +191,8 @@ def _form(args: Namespace) -> str:
     """Return the format of the output, such as "csv": the value of --format, or what the name of the file ends in.
 
     For a name with another ending, and for standard output, it is the default of the command. Raise a `Mistake` (an
-    error for the user) for a name whose ending stands for a compressed file or for a text with tabs, because `egm` does
-    not write them.
+    error for the user) for a name whose ending stands for a compressed file, a text with tabs or a spreadsheet, because
+    `egm` does not write them.
     """
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
     if suffix in _NEVER_WRITTEN:

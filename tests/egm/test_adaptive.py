@@ -1462,11 +1462,12 @@ def test_one_long_row_causes_no_warning(long, errors):
     """No query about private rows warns or fails if all entries of one row are `long`, extremely large or small.
 
     A query is a method of `PrivateRows`. A warning would reveal the row. So there is none even if the square of an
-    entry overflows, and NumPy is set to warn or raise on every floating-point error; `errors` is this setting.
+    entry overflows, and NumPy is set to warn or raise on every floating-point error; `errors` is this setting. The row
+    is counted like any other.
     """
     X = 1e-6 * rows(1500, np.ones(3), 0.0, 3)
     X[17] = long
-    for unit in (1e-8, 1e-100):
+    for unit in (1e-8, 1e-100, 1e-170):
         it, b = PrivateRows(X, 10.0, np.random.default_rng(3)), np.full(3, 1 / unit)
         bounds = log_intervals(1.0, 9.0, 0.1)
         with np.errstate(all=errors):
@@ -1476,7 +1477,9 @@ def test_one_long_row_causes_no_warning(long, errors):
             it.within("c", 0.1)
             it.squares("d", np.zeros(3), 1 / b, 0.1)
             it.shells("e", np.zeros(3), b, np.array([1.0, 2.0]), 0.1)
-            it.longer("f", np.zeros(3), b, 2.0, 0.1)
+            assert abs(it.longer("f", np.zeros(3), b, 2.0, 2.0)[0] - 1500) < 5
+            it.pairs("g", np.zeros(3), b, 2.0, 3.0, 0.1)
+            it.products("h", np.zeros(3), 1 / b, 2.0, 0.1)
 
 
 @pytest.mark.parametrize("long", [1e150, -1.7e308])

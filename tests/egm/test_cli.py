@@ -1071,6 +1071,7 @@ BAD = [  # command line, message
     ((*SUM, "--columns", "age\nmass"), r"--columns: must be names with commas between them, got 'age\\nmass'"),
     *(((*SUM, *BY_PAY, "--keys", keys), "--keys .*: must be keys with commas") for keys in ("", ",", "10\n11", '"')),
     ((*SUM, *BY_PAY, "--keys", {"none.txt": "\n \n"}), "--keys 'none.txt': must be keys with commas"),
+    ((*SUM, *BY_PAY, "--keys", "regoins.txt"), "--keys regoins.txt: No such file"),
     (("sum", "data.parquet", "--columns", "who,age,pay", *PLAIN), "'who' must hold real numbers"),
     (("sum", "data.csv", *PLAIN, "--columns", "age,pay"), "--sigma sigma.csv: has 3 values for 2 columns"),
     *(
@@ -1313,7 +1314,7 @@ BAD_FILES = [
     ((*SUM, *BY_PAY, "--keys", {"k.txt": "n"}, "--output", "k.txt", "--force"), "--output k.txt: is also read"),
     *(
         ((*SUM, "--budget", "b.budget", "--output", name, *form), f"--output {name}: files whose names end in")
-        for name in ("x.csv.gz", "x.json.GZ", "x.tsv", "x.tsv.gz", "x.csv.zip")
+        for name in ("x.csv.gz", "x.json.GZ", "x.tsv", "x.tsv.gz", "x.csv.zip", "x.xlsx")
         for form in ((), ("--format", "csv"))
     ),
     ((*SUM, "--budget", "b.budget", "--columns", "age,tax"), "no column 'tax'"),
