@@ -352,7 +352,9 @@ def of_columns(basis: BasisLike | None, std: Array) -> Array:
 
 
 def as_basis(basis: object, d: int) -> BasisLike:
-    """Return the argument `basis` of a mechanism for `d` columns as a `Basis` or an `Operator`.
+    """Return the basis that the argument `basis` of a mechanism for `d` columns stands for.
+
+    `basis` is a matrix, the name of a transform, or already a `Basis` or an `Operator`, which is returned as it is.
 
     Raise a ValueError if `basis` is not orthogonal, is for another number of columns, or is an unknown name.
     """

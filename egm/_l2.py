@@ -211,11 +211,11 @@ def log_delta_at(epsilon: Floats, excess: Floats, d: Floats) -> Array:
     ratio = _ratio(d, z)
 
     def terms(angle: Array) -> tuple[Array, Array]:
-        """Return two arrays such that exp(first) * second is the density of an angle phi, up to a constant factor.
+        """Return two arrays such that exp(first) * second is the density of an angle phi at `angle`, up to a factor.
 
-        cos phi is the privacy loss of l2 noise times its scale, and `angle` holds values of phi. The first result is
-        the logarithm of exp(z cos phi) sin^(d - 2) phi, minus its largest value, and the second is R + sin^2 phi. d is
-        the dimension, z is 1 / (2 scale), and R is a ratio of Bessel functions, as in the docstring of this module.
+        The privacy loss of l2 noise is cos phi divided by the scale of the noise. The first result is the logarithm of
+        exp(z cos phi) sin^(d - 2) phi, minus its largest value, and the second is R + sin^2 phi. d is the dimension, z
+        is 1 / (2 scale), and R is a ratio of Bessel functions, as in the docstring of this module.
         """
         sine, cosine = np.sin(angle), np.cos(angle)
         rise = -2 * z * np.sin((angle - mode) / 2) * np.sin((angle + mode) / 2)  # z (cos(angle) - cos(mode))

@@ -2,8 +2,8 @@
 
 The noise factor F is proportional to the total variance of the noise, and depends on the weights w_j = (b_j sigma_j)^2
 of the scaling b and the standard deviations sigma of the columns. Q is the sum of w_j Z_j^2 for independent standard
-normal Z_j, q is its upper p-quantile for the clip probability p, and g_j is E[Z_j^2 | Q = q]. The docstring of
-`optimal` has the formulas.
+normal Z_j, q is its upper p-quantile for the clip probability p, and g_j is E[Z_j^2 | Q = q]. F is least where w_j is
+proportional to sigma_j / sqrt(g_j), and an iteration computes new weights from the g_j of the old ones.
 """
 
 from __future__ import annotations

@@ -278,9 +278,9 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
 
 
 def execute_all(root: Path = ROOT) -> dict[str, Path]:
-    """Execute every chapter whose stored result is not up to date, and return the paths of all executed chapters.
+    """Execute every chapter whose stored result is not up to date, and return where the results of all chapters are.
 
-    The paths are in a dictionary from file name to path, which includes the chapters that are not executed again.
+    The returned dictionary has the file name of each chapter as a key, and the path of its stored result as the value.
     `root` is the main folder of the project. As many chapters run at a time as there are cores. If a chapter fails,
     the others are stopped, and its exception is raised.
     """

@@ -178,13 +178,14 @@ class ExpectedRows:
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
 
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """Return a typical noisy mean over the rows of matrices y y^T, and the standard deviation of its noise.
+        """Return what a private mean of the matrices y y^T of all rows is like, and the standard deviation of its noise.
 
-        The vector y is (x - center) / spread for a row x; `center` and `spread` have one entry for each column. A
-        private answer shortens y to `clip_norm`, which determines the noise. Here y is not shortened. The noise is
-        drawn with a fixed seed, so that equal forecasts have equal results. The second result is the standard deviation
-        of the noise on the diagonal. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
-        under `step`, the name of a step of the search for center and spread.
+        For each row x, the vector y is (x - center) / spread; `center` and `spread` have one entry for each column. No
+        rows are read: the result is the expectation for normal rows, plus noise that is drawn with a fixed seed, so
+        that equal forecasts have equal results. A private answer shortens y to `clip_norm`, which determines the noise.
+        Here y is not shortened. The second result is the standard deviation of the noise on the diagonal. The privacy
+        cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the
+        search for center and spread.
         """
         self.account.spend(step, rho)
         covariance = self._second_moments()

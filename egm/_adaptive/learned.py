@@ -64,11 +64,11 @@ def units(moments: Array, std: float, n: int, spread: Array, vectors: Array) -> 
 
 
 def _unit(moments: Array, std: float) -> float:
-    """Return the mean of the diagonal of the noisy matrix `moments` or, if it is larger, the noise in this mean.
+    """Return the unit of the noisy second moments `moments`: the mean of the diagonal, but at least a positive number.
 
-    The mean is the unit of the moments: 1 for exact second moments of standardized columns. The standard deviation of
-    its noise is about `std` / sqrt(d) for d columns. The result is never smaller, because noise could make the mean
-    nearly zero or negative, and the moments are divided by the result.
+    For exact second moments of standardized columns the mean is 1. Noise could make it nearly zero or negative, and the
+    moments are divided by the result. So the result is at least `std` / sqrt(d), about the standard deviation of the
+    noise in the mean, where `std` is that of the noise in one entry and d the number of columns.
     """
     d = len(moments)
     return max(float(np.trace(moments)), math.sqrt(d) * std) / d

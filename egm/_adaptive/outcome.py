@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(declared: Declared, rows: Answers) -> Outcome:
-    """Make all queries about the standardized rows, and return the result in the units of the data.
+    """Search for center and spread of the rows, sum them, and return the noisy mean with its errors as an `Outcome`.
 
     The object `rows` answers the queries, for a release or for a forecast, and `declared` has what the user declared
     about the rows.

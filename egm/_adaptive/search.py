@@ -394,8 +394,9 @@ class Search:
         """Return a copy of this search with the columns as coordinates if a basis was learned, and otherwise None.
 
         The copy is for a release without the basis. Its standard deviations are those of the columns, which the method
-        `learned` has kept. The copy shares `rows` with this search, and `rows` now answers about the columns. Call
-        ``rows.turn(basis)`` before this search is used again.
+        `learned` has kept. The private rows answer the queries of both searches, but only in one kind of coordinates at
+        a time. If there is a copy, they answer in columns now: before this search is used again, call
+        ``rows.turn(basis)``.
         """
         if self.columns is None:
             return None

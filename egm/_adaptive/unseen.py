@@ -1,4 +1,4 @@
-"""Hold bounds on what clipping takes from the sum of the rows, found by noisy counts of long rows."""
+"""Define `Unseen`, which has bounds on what clipping takes from the sum, even if a few rows are far from the others."""
 
 from __future__ import annotations
 

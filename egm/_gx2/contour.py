@@ -309,9 +309,9 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weight
     where c is the point of `crossing`. The array `shift` has an entry for each node, `masses` has a row of such entries
     for each integral, and `weights` holds the w_j. The result has the shape (integrals, `most`, weights).
 
-    For a weight m (1 + e) in a cluster with the center m, let I be 1 / (1 - r s) with the r of the center, and V = I -
-    1. Then the k-th power for this weight is I^k sum_p binomial(p + k - 1, p) (V e)^p. So the sums over the nodes are
-    computed once for each cluster and power p.
+    Nearly equal weights form a cluster. For a weight m (1 + e) of the cluster with the center m, let I be the inverse
+    1 / (1 - r s) for r of the weight m, and V = I - 1. Then the k-th power of the inverse for the weight m (1 + e) is
+    I^k sum_p binomial(p + k - 1, p) (V e)^p. So the sums over the nodes are computed once for each cluster and p.
     """
     form = crossing.form
     rows = kernel().sums_of_inverses(form.table, crossing.at, shift, masses, most, _terms(form))

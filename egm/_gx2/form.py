@@ -105,9 +105,9 @@ class Form:
 class Side:
     """Say which tail of R = sign * (Q - shift) / unit is computed to get a tail of a generalized chi-square variable Q.
 
-    The attribute `form` holds the parameters of R, and `unit` is its attribute: twice the largest weight of sign * Q,
-    if that has positive weights. The computed tail of R is the lower one if `lower` is true, otherwise the upper one.
-    The attribute `sign` is 1 or -1, and `shift` is the constant term of Q.
+    The attribute `form` holds the parameters of R and the number `unit`, which is twice the largest weight of sign * Q
+    if one is positive. The computed tail of R is the lower one if `lower` is true, otherwise the upper one.
+    `sign` is 1 or -1, and `shift` is the constant term of Q.
     """
 
     form: Form

@@ -58,10 +58,10 @@ class Joint:
     groups: bool = False
 
     def sensitivity(self, clip_norm: Any, weight: Any) -> Any:
-        """Return the sensitivity of the sum of rows and of the number of rows times `weight`, released together.
+        """Return the sensitivity of the vector that has the sum of the rows and, as one more entry, `weight` times n.
 
-        Rows are clipped to the norm `clip_norm`, and each person has one row. If a person may have several rows, or if
-        the number of clipped rows is released, too, the result must be multiplied by `stretch`.
+        The n rows are clipped to the norm `clip_norm`, and each person has one row. If a person may have several rows,
+        or if the number of clipped rows is released, too, the result must be multiplied by `stretch`.
         """
         joint = np.hypot(clip_norm, weight)
         if self.neighbors == "add_remove":

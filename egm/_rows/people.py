@@ -551,6 +551,6 @@ def _pairs(number: Labels, groups: Labels, most: int | None) -> tuple[Labels, La
 
 
 def _rank(number: Labels) -> Labels:
-    """Return, for each entry of `number`, a vector in ascending order, how many equal entries stand before it."""
+    """Return how many equal entries stand before each entry of the vector `number`, which is in ascending order."""
     starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
     return np.arange(number.size) - np.repeat(starts, np.diff(np.append(starts, number.size)))

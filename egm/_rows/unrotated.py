@@ -95,8 +95,8 @@ class Unrotated:
     def slack(self) -> float:
         """Return a bound on the relative error that all rounding causes in the norm of a row's rotated vector.
 
-        Rotated sums are multiplied by a factor that is smaller than 1 by this bound or more, so that no rotated row is
-        too long.
+        Rounding could make a rotated row longer than the clip norm. So the sum of rotated rows, and with it each of its
+        terms, is multiplied by a factor of at most 1 minus this bound.
         """
         d = self.scaling.size
         return float(2.0**-_DIGITS + d * _ORTHOGONAL + 2.0**-50 * (d + 16) * math.sqrt(d) / np.min(self.relative))

@@ -1,4 +1,4 @@
-"""Check the parameters with which a chapter is run, and those sentences that are true for some parameters only."""
+"""Check the parameters of a chapter, and warn of sentences in its text that do not hold with them."""
 
 from __future__ import annotations
 

@@ -208,10 +208,10 @@ def test_rounding_the_sum_is_charged(neighbors, grouped):
 
 
 def test_a_basis_that_is_not_orthogonal_is_refused_or_not_trusted():
-    """`bases.Basis` raises a ValueError if it gets a matrix that is not orthogonal up to an error in the sixth digit.
+    """`bases.Basis` raises a ValueError if it gets a matrix that is not orthogonal in the first six digits.
 
-    If the matrix is orthogonal up to six digits, it is accepted, but each row is rotated by itself. To rotate only the
-    sum of the rows would be faster, but needs a matrix with more correct digits.
+    If the matrix is orthogonal in six digits, it is accepted, but the rows are rotated one by one. To rotate only their
+    sum would be faster, but needs a matrix that is orthogonal in more digits.
     """
     for factor in ([[3.0, 3], [0, 3]], [[1.0, 1e-3], [0, 1]], [[1.0]]):
         with pytest.raises(ValueError, match=r"factors must have an orthogonal matrix of shape \(2, 2\)"):

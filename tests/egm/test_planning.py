@@ -94,12 +94,12 @@ def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 4e-14, 1e-15])
 @pytest.mark.parametrize("measure", ["mean", "interval"])
 def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
-    """With noise="best" `solve` finds the least epsilon, although the error is not a decreasing function of epsilon.
+    """With noise="best" `solve` finds the least epsilon that meets a target, although the error can rise with epsilon.
 
     "best" is Gaussian or l2 noise, whichever is smaller. The error rises at the epsilon from which the mechanism takes
     Gaussian noise. This epsilon is about 18 for `delta` = 1e-6, and 0.8 for 4e-14; for 1e-15 the error never rises. The
-    test solves for each kind of noise alone, and drops an epsilon at which the mechanism takes the other kind; the
-    smallest one left is the solution. `measure` says which error meets the target.
+    test solves for each kind of noise alone. Of these two epsilons, those at which the mechanism takes the other kind
+    do not count, and the solution is the smallest of the others. `measure` is the kind of error.
     """
     best = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, delta, noise="best")
     gaussian, l2 = replace(best, noise="gaussian"), replace(best, noise="l2")

@@ -244,14 +244,17 @@ def test_table_is_what_was_measured():
 
 
 def test_what_is_lost_was_not_to_be_seen():
-    """In stored results, `AdaptiveDataMechanism` has errors above five times its forecast only for few kinds of data.
+    """An error above five times the forecast of `AdaptiveDataMechanism` is rare in its stored results.
 
-    The results are those of the table `tables.searches()`, which has five parts. In "ten laws" and "large budgets",
-    only rows from distributions of infinite variance have such errors. In "strange tables", there are two kinds of data
-    with such errors: data with Pareto or Cauchy columns, and data that `laws.TABLES` marks as hidden. Hidden data are
-    not as the user declared, or have too few outlying rows to be noticed with the budget. In "mixed columns", no run
-    has such an error; "fifty laws" is not tested for them. In no part did a run fail, or release a number outside of
-    the declared ranges.
+    The results are those of the table `tables.searches()`, which has five parts. Such an error occurs
+
+    - in "ten laws" and "large budgets" only for distributions of infinite variance,
+    - in "strange tables" only for data with Pareto or Cauchy columns, or data that `laws.TABLES` marks as hidden,
+      because they are not as the user declared or have too few outlying rows to be noticed,
+    - in "mixed columns" never.
+
+    The errors of "fifty laws" are not tested. In no part did a run fail, or release a number outside of the declared
+    ranges.
     """
     table = tables.searches()
     assert not np.any(table["failures"] + table["outside"])
