@@ -178,7 +178,7 @@ class ExpectedRows:
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
 
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """Return what a private mean of the matrices y y^T of all rows is like, and the standard deviation of its noise.
+        """Return what a private mean of all matrices y y^T is like, and the standard deviation of its noise.
 
         For each row x, the vector y is (x - center) / spread; `center` and `spread` have one entry for each column. No
         rows are read: the result is the expectation for normal rows, plus noise that is drawn with a fixed seed, so
