@@ -248,11 +248,11 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     """Yield quadratures whose sum gives the same four means as `_in_tail`, but also if nearly all rows are clipped.
 
     The one quadrature of `_in_tail` fails if the squared norm Q of a row is rarely below `x`, the squared norm to which
-    rows are clipped. `form` holds the parameters of Q, and `x` is divided by the unit of
-    `form`, twice the largest weight. L is 1 - u with u = sqrt(x / Q), or 0 for Q < x. First 1 - u takes the place of L
-    for all Q. The means of its powers are sums of means E[Q^-a]. Such a mean is the integral of t^(a-1)
-    exp(K(-t)) / Gamma(a) over t > 0, where K is the cumulant function of Q; so the nodes are s = -t. Then the part with
-    Q < x is subtracted, with the function `_below`, unless it is negligible.
+    rows are clipped. `form` holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest
+    weight. L is 1 - u with u = sqrt(x / Q), or 0 for Q < x. First 1 - u takes the place of L for all Q. The means of
+    its powers are sums of means E[Q^-a]. Such a mean is the integral of t^(a-1) exp(K(-t)) / Gamma(a) over t > 0, where
+    K is the cumulant function of Q; so the nodes are s = -t. Then the part with Q < x is subtracted, with the function
+    `_below`, unless it is negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
