@@ -240,7 +240,7 @@ SENTENCES = {
         lambda: [gain(100), gain(10**6)],
     ),
     "limit": ("notebooks/08", rf"its bound in Theorem 8.1 is {NUMBER}\.", lambda: [100 / HARMONIC]),
-    "harm": ("notebooks/08", rf"harm begins at {NUMBER}\.", lambda: [chi2.sf(4 / 3, 2)]),
+    "harm": ("notebooks/08", rf"harm begins at {NUMBER}, with", lambda: [chi2.sf(4 / 3, 2)]),
     "left": (
         "notebooks/10",
         rf"= 10\^6\S+ it costs {NUMBER}, and",

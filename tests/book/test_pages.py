@@ -229,7 +229,7 @@ def test_rows_that_are_not_seen_are_as_few_as_the_page_says(d, reach, share):
     """
     text = " ".join(PRACTICE.split())
     assert (
-        r"a tenth of all rows at the least budget, a twentieth for $n \sqrt\rho$ from 400 to 2200, "
+        r"a tenth of all rows for $n \sqrt\rho$ below 400, a twentieth from 400 to 2200, "
         r"and $110 / (n \sqrt\rho)$ of all beyond. For 100 000 rows, $\varepsilon = 1$ and $\delta = 10^{-6}$ "
         "that is 0.7 %"
     ) in text
