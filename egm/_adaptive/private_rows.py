@@ -189,14 +189,9 @@ def _quietly(
 def _distances(rows: Array, center: Array, b: Floats) -> Array:
     """Return the distance ||b (x - center)|| of every row x as an array, shape (n,).
 
-    `b` has a factor for each column, or is a single factor. No distance is infinite or NaN, so every row is counted.
+    `b` has a factor for each column, or is a single factor. A distance that overflows is infinite or NaN.
     """
-    return norms.norms(_bounded((rows - center) * b))
-
-
-def _bounded(scaled: Array) -> Array:
-    """Cut the entries of `scaled` to +-1e150, in place, and return it: an error by overflow would reveal a long row."""
-    return np.clip(scaled, -_LARGEST, _LARGEST, out=scaled)
+    return norms.norms((rows - center) * b)
 
 
 def _number_longer(rows: Array, center: Array, b: Floats, length: float) -> int:
@@ -204,7 +199,7 @@ def _number_longer(rows: Array, center: Array, b: Floats, length: float) -> int:
 
     `b` has a factor for each column, or is a single factor.
     """
-    return int(np.count_nonzero(_distances(rows, center, b) > length))
+    return int(np.count_nonzero(~(_distances(rows, center, b) <= length)))  # NaN is longer
 
 
 def _histogram(rows: Array, bounds: Array, center: Array, b: Floats, side: Literal["left", "right"]) -> Counts:
@@ -234,6 +229,11 @@ def _clipped_sum(rows: Array, grid: lattice.Lattice, center: Array, b: Array) ->
     `b` has a factor for each column.
     """
     return grid.sum(rows, center, b)
+
+
+def _bounded(scaled: Array) -> Array:
+    """Cut the entries of `scaled` to +-1e150, in place, and return it: an error by overflow would reveal a long row."""
+    return np.clip(scaled, -_LARGEST, _LARGEST, out=scaled)
 
 
 def _sum_of_pairs(rows: Array, grid: lattice.Lattice, center: Array, b: Array, outer: float) -> Whole:
