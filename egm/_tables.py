@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egm._threads import in_parallel
 from egm._types import Columns
 
 if TYPE_CHECKING:
@@ -533,16 +535,24 @@ def require_finite(X: NDArray[Any], gaps: bool, names: Sequence[object] | None =
     The message shows which of the `names` the column has, by default its number, and the number of the row, counted
     from `start`.
     """
+    if X.dtype.kind != "f":
+        return
+    step = max(1, _COPIED // max(1, X.shape[1]))
+    blocks = [X[first : first + step] for first in range(0, len(X), step)]
+    for k, place in enumerate(in_parallel(partial(_first_wrong, gaps=gaps), blocks)):
+        if place is not None:
+            i, j = place
+            raise ValueError(f"X[{start + k * step + i}, {j if names is None else names[j]}] must be finite")
+
+
+def _first_wrong(block: NDArray[Any], gaps: bool) -> tuple[int, int] | None:
+    """Return row and column of the first entry of `block` that `require_finite` refuses, or None if there is none."""
     with np.errstate(over="ignore", invalid="ignore"):
-        if X.dtype.kind != "f" or np.isfinite(np.sum(X, dtype=float)):
-            return
-        step = max(1, _COPIED // max(1, X.shape[1]))
-        for first in range(0, len(X), step):  # an entry is not finite, or their sum is too large
-            block = X[first : first + step].astype(float, copy=False)
-            wrong = np.isinf(block) if gaps else ~np.isfinite(block)
-            if wrong.any():
-                i, j = np.argwhere(wrong)[0]
-                raise ValueError(f"X[{start + first + i}, {j if names is None else names[j]}] must be finite")
+        if np.isfinite(np.sum(block, dtype=float)):
+            return None
+        block = block.astype(float, copy=False)  # an entry is not finite, or their sum is too large
+    wrong = np.isinf(block) if gaps else ~np.isfinite(block)
+    return divmod(int(np.argmax(wrong)), block.shape[1]) if wrong.any() else None
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:

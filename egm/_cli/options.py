@@ -197,7 +197,7 @@ def _rows(it: _Parser) -> None:
     text = """the number of rows. With --neighbors replace_one it is public: declare it, or it is taken from the file
         and published with the release, which is right only if everybody may know it. With --neighbors add_remove it is
         private: N is then a public guess, which decides how accurate the release is, and must be given; a noisy count
-        is released"""
+        is released. With --by, N is never compared with the file, and is stated in the output as it was given"""
     it.option("--rows", text, type=_count, metavar="N")
 
 

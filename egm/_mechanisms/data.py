@@ -249,9 +249,10 @@ class GaussianDataMechanism(Mechanism):
     where :math:`\sigma_{opt}` is the noise multiplier [1]_. Algorithm 3, as printed in [1]_, adds
     the center before it divides by :math:`b`, which is wrong unless the center is zero.
 
-    **Privacy.** A release is (epsilon, delta)-differentially private, whatever the data are
-    (Algorithm 3 of [1]_, with the noise of [2]_, Theorem 8). The normal model only says how often a
-    row is clipped. Secure releases add up integers instead of doubles, so that rounding cannot
+    **Privacy.** A release is (epsilon, delta)-differentially private for all finite data (Algorithm
+    3 of [1]_, with the noise of [2]_, Theorem 8). An error about an entry that is not finite, or
+    about a label, depends on the data and must not be published. The normal model only says how
+    often a row is clipped. Secure releases add up integers instead of doubles, so that rounding cannot
     increase the sensitivity (see `egm._rows.lattice`).
 
     **Neighbors.** Under "add_remove" two things are released together: the sum of the clipped rows,

@@ -138,7 +138,8 @@ class GroupedDataMechanism(Mechanism):
     ----------
     mechanism : GaussianDataMechanism
         Mechanism that clips the rows: its `sigma` and `center` are those of the rows in any group,
-        and its epsilon and delta those of all groups together. Its noise may be l2 noise if
+        and its epsilon and delta those of all groups together. Its `n` is only a guess of the number
+        of rows, which decides how many are clipped; `X` may have another number. Its noise may be l2 noise if
         neighbors differ by the addition of one person with one row: then only one group changes.
     keys : iterable of hashable
         Public keys of the groups: numbers, texts or dates, all of one type. Rows with another key

@@ -201,6 +201,7 @@ def add_grouped(
     """
     n, d = X.shape
     y, square = np.zeros((4, d)), np.zeros(4)
+    short, whole = _surely_short(clip_norm), target / clip_norm
     for first in range(0, n, 4):
         rows = min(4, n - first)
         for r in range(rows):
@@ -212,15 +213,17 @@ def add_grouped(
             group = codes[first + r]
             if group < 0:
                 continue
-            norm = math.sqrt(square[r])
-            if not _ROUGH[0] <= square[r] <= _ROUGH[1]:
-                place, norm = _rough(X[first + r], y[r])
-                if place >= 0:
-                    return (first + r) * d + place
-            factor, of_group, row = target / max(norm, clip_norm), total[group], y[r]
+            factor = whole
+            if not _ROUGH[0] <= square[r] <= short:
+                norm = math.sqrt(square[r])
+                if not _ROUGH[0] <= square[r] <= _ROUGH[1]:
+                    place, norm = _rough(X[first + r], y[r])
+                    if place >= 0:
+                        return (first + r) * d + place
+                factor = target / max(norm, clip_norm)
             for j in range(d):
-                of_group[j] += np.int64(row[j] * factor)  # rounds towards zero
-            of_group[d] += 1
+                total[group, j] += np.int64(y[r, j] * factor)  # rounds towards zero
+            total[group, d] += 1
     return -1
 
 
