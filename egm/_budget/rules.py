@@ -477,6 +477,8 @@ class Terms:
         hint = ""
         if _is_sampled(asked) and (self.rho is not None or self.rule_for(together) in ("gaussian", "zcdp")):
             hint = '; sampling lowers the cost only by the rules "basic" and "planned"'
+        elif asked.mu_squared == math.inf > asked.rho and self.rule_for(together) == "gaussian":
+            hint = f'; the rules "zcdp" and "planned" have a cost for {asked.mechanism}'
         if self.rho is not None:
             message = f"{_show(asked.rho)}, and {left!r} of the total {_show(self.rho)} is left{hint}"
             return BudgetExceeded(f"{asked.mechanism} asks for {message}", asked, left)

@@ -574,6 +574,10 @@ def test_refusal_says_what_was_asked_and_what_is_left():
         message = rf"epsilon = 0.5, .* epsilon = 1.25, .*total is epsilon = 1.0,.* {kind}Mechanism of epsilon = 0.25"
         with pytest.raises(BudgetExceeded, match=message):
             charged([laplace(0.75), laplace(0.5)], epsilon=1, delta=delta)
+    with pytest.raises(BudgetExceeded, match='"zcdp" and "planned" have a cost for AdaptiveDataMechanism'):
+        charged([adaptive(0.01)], epsilon=1, delta=DELTA, rule="gaussian")
+    for rule in ("zcdp", "planned"):
+        charged([adaptive(0.01)], epsilon=1, delta=DELTA, rule=rule)
 
 
 def test_releases_are_those_of_the_mechanism_and_charged_once():
