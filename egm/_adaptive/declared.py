@@ -75,6 +75,12 @@ class Declared:
         bounds = between(*_RANGE, sigma_range=positive(sigma_range=sigma_range))
         if bounds.shape != (2,) or bounds[0] > bounds[1]:
             raise ValueError(f"sigma_range must be (least, greatest), got {self.sigma_range!r}")
+        narrowest = 1.0 if ranges is None else min(high / 2 - low / 2 for low, high in ranges)
+        if narrowest * bounds[0] < _RANGE[0]:
+            raise ValueError(
+                f"sigma_range is in units of half of each range, and in the units of the data it must not be below "
+                f"{_RANGE[0]:g}, got {bounds[0]:g} for a range of which half is {narrowest:g}"
+            )
         radius = None if self.radius is None else scalar(partial(between, 0.0, _RANGE[1]), radius=self.radius)
         if radius is not None:
             scalar(positive, radius=radius)
@@ -232,7 +238,8 @@ def _checked_ranges(ranges: Any, columns: Columns) -> tuple[tuple[float, float],
     for j, (low, high) in enumerate(found.tolist()):
         if not high / 2 - low / 2 >= _RANGE[0]:
             place = f"ranges[{j if columns is None else repr(columns[j])}]"
-            raise ValueError(f"{place} must be (low, high) with low < high, got ({low:g}, {high:g})")
+            narrow = f", at least {2 * _RANGE[0]:g} apart" if low < high else ""
+            raise ValueError(f"{place} must be (low, high) with low < high{narrow}, got ({low:g}, {high:g})")
     return tuple((low, high) for low, high in found.tolist())
 
 

@@ -330,6 +330,8 @@ def test_a_basis_is_one_of_standardized_columns(basis):
         ({"ranges": [(0, 1)], "columns": ["a", "b"]}, "columns must be the names of the 1 ranges, got 2"),
         ({"columns": ["age", "pay", "visits"]}, "ranges must have the names of the mechanism's columns"),
         ({"sigma_range": (0.5, 0.1)}, "sigma_range must be"),
+        ({"ranges": [(0, 1e-120)]}, r"low < high, at least 2e-100 apart, got \(0, 1e-120\)"),
+        ({"ranges": [(0, 1), (0, 2e-99)], "sigma_range": (0.01, 1)}, "sigma_range .* got 0.01 for .* half is 1e-99"),
     ],
 )
 def test_bad_ranges_are_named(options, message):
