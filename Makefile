@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@echo "make book   execute the chapters and build the book in _build/html"
-	@echo "make pdf    typeset the same book as _build/egm.pdf; needs XeLaTeX"
+	@echo "make pdf    typeset the same book, without the reference, as _build/egm.pdf; needs XeLaTeX"
 	@echo "make paper  typeset what was found as an article, _build/paper.pdf"
 	@echo "make supplement"
 	@echo "            pack both with the executed chapters and the sources as _build/egm-supplement-<version>.zip"

@@ -1,6 +1,6 @@
 """Typeset the book, or one page of it as an article, as PDF: Sphinx writes LaTeX, and XeLaTeX typesets it.
 
-    python -m tools.pdf          the whole book, `_build/egm.pdf`
+    python -m tools.pdf          the book without the reference, `_build/egm.pdf`
     python -m tools.pdf paper    the page "The paper" as an article, `_build/paper.pdf`
 
 The sources are those from which `tools.build` makes the HTML pages, in the same folder, so that Sphinx does not read
@@ -86,7 +86,7 @@ def typeset(folder: Path, root: Path) -> Path:
 
 
 def build(root: Path = ROOT, name: str = "egm") -> Path:
-    """Build the whole book (`name` is "egm") or the article (`name` is "paper") as PDF, and return its path.
+    """Build the book (`name` is "egm") or the article (`name` is "paper") as PDF, and return its path.
 
     The LaTeX sources and LaTeX's own files stay in the folder `_build/latex-<name>`.
     """

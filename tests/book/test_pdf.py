@@ -40,17 +40,18 @@ def names_in(entries, depth=0):
 
 
 def names_in_toc():
-    """Return a list of pairs (page, depth in the table of contents) for the whole book, with the landing page first.
+    """Return a list of pairs (page, depth in the table of contents) for all pages in print, with the landing page first.
 
-    A page is a path without suffix.
+    A page is a path without suffix. All pages of the book are printed but those of the reference, in book/api.
     """
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    return [(toc["root"], 0), *(each for part in toc["parts"] for each in names_in(part["chapters"]))]
+    found = [(toc["root"], 0), *(each for part in toc["parts"] for each in names_in(part["chapters"]))]
+    return [(name, depth) for name, depth in found if not name.startswith("book/api")]
 
 
 @pytest.fixture(scope="module")
 def pages(book):
-    """Return a dictionary from page (a path without suffix) to the parsed page without menus and sidebars."""
+    """Return a dictionary from each page in print (a path without suffix) to the parsed page without menus and sidebars."""
     found = {name: (book / f"{name}.html").read_text() for name, _ in names_in_toc()}
     return {name: parsed(text).article for name, text in found.items()}
 

@@ -1,12 +1,13 @@
 """Sphinx extension: write the book, or one page as an article, as LaTeX with the numbers that the HTML pages have.
 
+The book in print has no reference: the pages for it, which are made from docstrings, are for a browser only.
+
 LaTeX would count chapters, equations, figures and statements itself. Here LaTeX prints the numbers that
 `tools.sphinx.numbering` gave. Cross-references agree with them, because LaTeX refers to the numbers that it printed.
 The style of the book is in `tools/sphinx/book.sty`, and that of the article is in `tools/sphinx/paper.sty`.
 """
 
 import os
-import re
 from pathlib import Path
 
 from docutils import nodes
@@ -21,8 +22,7 @@ from sphinx_proof.nodes import NODE_TYPES, unenumerable_node
 MANY_ROWS = 30  # from which on Sphinx lets a table run over pages
 STYLES = {name: Path(__file__).with_name(f"{name}.sty") for name in ("base", "book", "paper")}
 PAPER = "book/paper"  # the page that is an article, too
-SOURCE = re.compile("R[0-9a-f]{12}-", re.IGNORECASE)  # as numpydoc names the references of a docstring
-LABELS = re.compile(r"\[\w+\](, \[\w+\])*")
+REFERENCE = "book/api"  # the pages whose names begin so are not printed
 
 
 def number_of(translator, kind: str, name: str) -> str:
@@ -153,7 +153,7 @@ class Arrange(SphinxPostTransform):
     """Arrange the book for LaTeX: first the landing page, as a chapter, and then the parts, each with its chapters.
 
     The table of contents says which chapters a part has. Without this class Sphinx would make all chapters sections of
-    the landing page.
+    the landing page. The pages of the reference are left out.
     """
 
     default_priority = 1
@@ -166,6 +166,9 @@ class Arrange(SphinxPostTransform):
         """
         if is_paper():
             return
+        for page in list(self.document.findall(addnodes.start_of_file)):
+            if page["docname"].startswith(REFERENCE):
+                page.parent.remove(page)
         book, root = self.document[0], self.config.root_doc
         toctrees = self.env.get_doctree(root).findall(addnodes.toctree)
         wrappers = list(toctrees_in(book))
@@ -178,34 +181,6 @@ class Arrange(SphinxPostTransform):
             book += nodes.raw("", f"\\bookpart{{{toctree['caption']}}}\n", format="latex")
             book += wrapper.children
         del self.document["docname"]  # whose label the landing page has now
-
-
-class KeepSources(SphinxPostTransform):
-    """Keep the list of references of a docstring within the docstring.
-
-    Otherwise Sphinx would move the list to the bibliography of the book. A line that numpydoc writes below this list,
-    for LaTeX alone, is then useless, and so it is removed.
-    """
-
-    default_priority = 4  # before Sphinx takes note of them
-    formats = ("latex",)
-
-    def run(self, **kwargs):
-        """Replace each entry in a docstring's list of references by a paragraph, and each link to an entry by its text.
-
-        Also remove the line of labels that numpydoc writes below such a list.
-        """
-        for link in list(self.document.findall(addnodes.pending_xref)):
-            if SOURCE.match(link["reftarget"]):
-                link.parent.replace(link, link.children)
-        for only in list(self.document.findall(addnodes.only)):
-            if LABELS.fullmatch(only.astext()):
-                only.parent.remove(only)
-        for source in list(self.document.findall(nodes.citation)):
-            if any(map(SOURCE.match, source["names"])):
-                label, first, *rest = source.children
-                first.insert(0, nodes.Text(f"[{label.astext()}] "))
-                source.parent.replace(source, [first, *rest])
 
 
 class PlaceBibliography(SphinxPostTransform):
@@ -227,18 +202,19 @@ class PlaceBibliography(SphinxPostTransform):
 
 
 class KeepWithin(SphinxPostTransform):
-    """Replace, in the article, each link to another page of the book by the text of the link.
+    """Replace each link to a page that is not printed by the text of the link, because it would lead nowhere.
 
-    The article consists of a single page, so such a link would lead nowhere.
+    The article consists of a single page, and the book has all pages but those of the reference.
     """
 
     default_priority = 800  # when all references are resolved
     formats = ("latex",)
 
     def run(self, **kwargs):
-        """Replace, in the article, the links to other pages of the book by their texts; leave the book unchanged."""
-        for link in list(self.document.findall(nodes.reference)) if is_paper() else []:
-            if link.get("refuri", "").startswith("%") and not link["refuri"].startswith(f"%{PAPER}#"):
+        """Replace the links to pages that are not printed by their texts."""
+        for link in list(self.document.findall(nodes.reference)):
+            page = link.get("refuri", "").partition("#")[0]
+            if page.startswith("%") and (page != f"%{PAPER}" if is_paper() else page.startswith(f"%{REFERENCE}")):
                 link.parent.replace(link, link.children)
 
 
@@ -332,7 +308,6 @@ def setup(app):
     """
     app.set_translator("latex", BookTranslator)
     app.add_post_transform(Arrange)
-    app.add_post_transform(KeepSources)
     app.add_post_transform(PlaceBibliography)
     app.add_post_transform(KeepWithin)
     app.connect("builder-inited", reach_all)
