@@ -14,6 +14,7 @@ __all__ = [
     "EllipticalGaussianMechanism",
     "GaussianDataMechanism",
     "GaussianMechanism",
+    "GroupedDataMechanism",
     "LaplaceMechanism",
     "bounds",
     "calibration",
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         EllipticalGaussianMechanism,
         GaussianDataMechanism,
         GaussianMechanism,
+        GroupedDataMechanism,
         LaplaceMechanism,
     )
 else:

@@ -41,6 +41,7 @@ __all__ = [
     "ordered_square",
     "refuse_rows_of_tables",
     "require_finite",
+    "require_gaps",
     "require_one_type",
     "shape",
     "split",
@@ -381,6 +382,16 @@ def check(X: object, columns: Columns) -> None:
     names = column_names(X)
     if names is not None:
         _places("X", _distinct("X", names), columns)
+
+
+def require_gaps(X: object, missing: str) -> None:
+    """Raise ValueError if `missing` values are allowed in the rows `X`, but the file of `X` was opened without them.
+
+    `missing` is what a mechanism does with a missing value: "error", or something else that allows them.
+    """
+    opened_with = getattr(X, "missing", None) if is_blocks(X) or _is_dask_array(X) else None
+    if missing != "error" and isinstance(opened_with, str) and opened_with == "error":
+        raise ValueError(f'X must be opened by egm.files with missing="nan" for a mechanism with missing={missing!r}')
 
 
 def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:

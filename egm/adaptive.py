@@ -323,9 +323,9 @@ class AdaptiveDataMechanism(Declared):
         Raises
         ------
         ValueError
-            If `X` is not a matrix with the declared columns and number of rows, if `rho` is below
-            ``least_rho(d)`` and there are no `ranges`, if `person` is one of `columns`, or if only
-            one of `person` and the mechanism's `per_person` is given.
+            If `X` has not the declared columns and number of rows, or is a file opened without the
+            missing values that are allowed; if `rho` is below ``least_rho(d)`` without `ranges`; if
+            `person` is one of `columns`, or only one of `person` and `per_person` is given.
         TypeError
             If `X` is an iterator and `person` is not the name of a column, or if the type of `X` shows
             that it does not hold real numbers.

@@ -43,6 +43,7 @@ from egm._files.kinds import (
     spooled_input,
     suffix_of,
 )
+from egm._files.placed import place
 from egm._files.source import FileError, Given, Labels, Vector, reading, wrong
 from egm._types import Array, PathLike
 
@@ -85,6 +86,8 @@ class Table:
     labels : callable, optional
         Function that takes a list of names of columns, and reads these columns and no other. It
         yields the lists in the pairs of `labelled`, without the arrays of `blocks`.
+    missing : {"error", "nan"}, optional
+        The argument `missing` of `rows`, with which the table was opened.
 
     See Also
     --------
@@ -115,6 +118,7 @@ class Table:
     labelled: Callable[[Sequence[str]], Iterator[tuple[Array, list[Labels]]]]
     label_types: Callable[[Sequence[str]], list[np.dtype[Any]]] | None = None
     labels: Callable[[Sequence[str]], Iterator[list[Labels]]] | None = None
+    missing: Literal["error", "nan"] | None = None
 
     def __iter__(self) -> Iterator[Array]:
         return self.blocks()
@@ -273,6 +277,7 @@ def rows(
         labelled=lambda wanted: read(places(wanted)),
         label_types=types,
         labels=lambda wanted: (found for _, found in read([([], chosen) for _, chosen in places(wanted)])),
+        missing=missing,
     )
 
 
@@ -323,7 +328,9 @@ def vector(path: PathLike) -> tuple[list[str] | None, Array]:
     return names, values
 
 
-def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskArray:
+def from_parquet(
+    path: PathLike, columns: Sequence[str] | None = None, *, missing: Literal["error", "nan"] = "error"
+) -> DaskArray:
     """Make a dask array from Parquet files, which are read only when the array is computed.
 
     Parameters
@@ -335,6 +342,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
         Names of the columns that are read, by default all columns of the first file. The columns
         must hold integers, floating-point numbers, decimal numbers or booleans, which count as 0
         and 1.
+    missing : {"error", "nan"}, default "error"
+        What becomes of a missing value: a ValueError when its block is computed, or NaN.
 
     Returns
     -------
@@ -348,8 +357,8 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
     FileNotFoundError
         If there are no Parquet files.
     ValueError
-        If a file is not a Parquet file or does not have these columns. The error is also raised
-        when a block with missing values is computed.
+        If a file is not a Parquet file or does not have these columns, or if `missing` has a value
+        that is not allowed.
     TypeError
         If a column does not hold numbers, or if `columns` is a single string.
 
@@ -366,7 +375,7 @@ def from_parquet(path: PathLike, columns: Sequence[str] | None = None) -> DaskAr
     ...     X.shape, X.compute().sum(axis=0)
     ((2, 2), array([  83, 4700]))
     """
-    return parquet.as_dask(path, columns)
+    return parquet.as_dask(path, columns, missing)
 
 
 @contextlib.contextmanager
@@ -426,25 +435,10 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
             os.fsync(file.fileno())
         if last is not None:
             last()
-        _place(part, target, overwrite)
+        place(part, target, overwrite)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
     finally:
         if part is not None:
             with contextlib.suppress(OSError):
                 part.unlink()
-
-
-def _place(part: Path, target: Path, overwrite: bool) -> None:
-    """Rename the finished file `part` to `target`, or raise FileExistsError if a file `target` has appeared meanwhile.
-
-    If `overwrite` is true, a file that has the name `target` is replaced and no error is raised.
-    """
-    if not overwrite:
-        try:
-            os.link(part, target)
-            return
-        except OSError:  # such a file exists, or the file system has no links
-            if target.exists():
-                raise FileExistsError(17, "exists already") from None
-    os.replace(part, target)

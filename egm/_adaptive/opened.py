@@ -49,6 +49,7 @@ def check(X: Any, person: object, declared: Declared) -> None:
     No row is read. `declared` has what the user declared about the rows.
     """
     people.require_person(person, declared.per_person)
+    _tables.require_gaps(X, declared.missing)
     table, shape = people.layout(X, declared.columns, person=person)
     if isinstance(X, Iterator) and person is None:  # with persons it is read once
         raise TypeError(
@@ -60,7 +61,8 @@ def check(X: Any, person: object, declared: Declared) -> None:
     public = person is None and not declared._counted
     if len(shape) != 2 or shape[1] == 0:
         given = shape if public else shown_shape("X", shape)
-        raise ValueError(f"X must have shape ({declared.n if public else 'rows'}, columns), got {given}")
+        column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == 1 else ""
+        raise ValueError(f"X must have shape ({declared.n if public else 'rows'}, columns), got {given}{column}")
     if public and shape[0] != declared.n and not np.isnan(shape[0]):
         raise ValueError(f"X must have the declared n = {declared.n} rows, got {shape[0]}")
     d = len(declared.ranges or declared.columns or ()) if np.isnan(shape[1]) else int(shape[1])

@@ -343,11 +343,21 @@ def _row(
         try:
             numbers.append(text.value(cells[i]))
         except ValueError:
-            reason = "missing" if _is_missing(cells[i]) else "not a number"
-            raise FileError(f"{place}, column {names[i]!r}: {reason}") from None
+            raise FileError(f"{place}, column {names[i]!r}: {_reason(cells[i], text.given)}") from None
         if not _finite(np.array(numbers[-1]), text.given):
             raise FileError(f"{place}, column {names[i]!r}: {wrong(numbers[-1])}")
     for i in labels:
         if not cells[i]:
             raise FileError(f"{place}, column {names[i]!r}: missing")
     return numbers, [cells[i] for i in labels]
+
+
+def _reason(cell: str, given: Given) -> str:
+    """Return text that says why `cell`, the text of a cell, is not read as a number, and which option may help.
+
+    `given` has the arguments with which the file is read.
+    """
+    if _is_missing(cell):
+        return "missing (--missing says what becomes of it)"
+    is_plain = given.decimal != "." or given.thousands or not re.fullmatch(r"[-+]?[\d.,' ]*\d[\d.,' ]*", cell)
+    return f"not a number{'' if is_plain else ' (--decimal and --thousands say how numbers are written)'}"

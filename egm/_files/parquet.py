@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,7 +156,7 @@ def _labels(path: Path, start: int, name: str, column: Any) -> Labels:
     return np.asarray(plain.to_numpy(zero_copy_only=False))
 
 
-def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
+def as_dask(path: PathLike, columns: Sequence[str] | None, missing: Literal["error", "nan"]) -> DaskArray:
     """Return a dask array with the `columns` of the Parquet file or the folder of Parquet files at `path`.
 
     The function `egm.files.from_parquet` describes the arguments and the errors. No row is read before dask computes a
@@ -168,6 +168,8 @@ def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
 
     if isinstance(columns, str):
         raise TypeError(f"columns must be a list of names, got {columns!r}")
+    if missing not in ("error", "nan"):
+        raise ValueError(f'missing must be "error" or "nan", got {missing!r}')
     files = dataset.dataset(path, format="parquet")
     if not files.files:
         raise FileNotFoundError(f"no Parquet files in {str(path)!r}")
@@ -179,12 +181,13 @@ def as_dask(path: PathLike, columns: Sequence[str] | None) -> DaskArray:
     for fragment in files.get_fragments():
         types += _types(fragment, columns, everything)
         groups += [(fragment.path, group.id, group.num_rows) for group in fragment.row_groups]
-    dtype = np.result_type(*types)
+    dtype = np.result_type(*types, *([np.float16] if missing == "nan" else []))  # only floats have NaN
     # With pure=False every call gets new keys: the file may have changed since the last.
-    source = dask.delayed((files.filesystem, groups, columns, dtype), pure=False, traverse=False)
+    source = dask.delayed((files.filesystem, groups, columns, dtype, missing), pure=False, traverse=False)
     chunks = tuple(rows for _, _, rows in groups) or (0,), (len(columns),)
     X: DaskArray = map_blocks(_row_group, source=source, chunks=chunks, dtype=dtype, meta=np.empty((0, 0), dtype))
     X.column_names = tuple(columns)  # type: ignore[attr-defined]  # as of an Arrow table: a mechanism matches them
+    X.missing = missing  # type: ignore[attr-defined]  # as of `egm.files.Table`: a mechanism compares it
     return X
 
 
@@ -217,12 +220,13 @@ def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[An
     """Return one block of the dask array: a row group of a Parquet file as an array (rows, d).
 
     `source` has the file system, a list of the row groups with their files and numbers of rows, the names of the
-    columns, and the type of the result. `block_id` begins with the index of the row group in this list. A few columns
-    are read at a time, so that the row group is in memory only once.
+    columns, the type of the result, and "error" or "nan", which says what becomes of a missing value. `block_id` begins
+    with the index of the row group in this list. A few columns are read at a time, so that the row group is in memory
+    only once.
     """
     from pyarrow.parquet import ParquetFile
 
-    filesystem, groups, columns, dtype = source
+    filesystem, groups, columns, dtype, missing = source
     if not groups:
         return np.empty((0, len(columns)), dtype)
     path, group, rows = groups[block_id[0]]
@@ -232,7 +236,10 @@ def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[An
             names = columns[start : start + _COLUMNS]
             table = file.read_row_group(group, columns=names, use_threads=False)
             for j, name in enumerate(names, start):
-                if table.column(name).null_count:  # the number of missing values may be private
-                    raise ValueError(f"column {name!r} of {path} must have no missing values")
-                block[:, j] = table.column(name).to_numpy()
+                column = table.column(name)
+                if column.null_count:
+                    if missing == "error":  # the number of missing values may be private
+                        raise ValueError(f"column {name!r} of {path} must have no missing values")
+                    column = column.cast("float64")  # in which a missing value becomes NaN
+                block[:, j] = column.to_numpy()
     return block

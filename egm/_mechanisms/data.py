@@ -777,8 +777,9 @@ class GaussianDataMechanism(Mechanism):
         ValueError
             If `X` does not have d columns; if `X` does not have `n` rows, although this number is
             public and each row is a person; if the names of `X` are not those of `columns`; if
-            `person` is one of `columns`; or if `person` is given and the mechanism has no
-            `per_person`, or the other way round.
+            `person` is one of `columns`; if `person` is given and the mechanism has no
+            `per_person`, or the other way round; or if the mechanism allows missing values and
+            `X` is a file that was opened without them.
         TypeError
             If the type of `X` shows that it does not hold real numbers.
 
@@ -807,6 +808,7 @@ class GaussianDataMechanism(Mechanism):
         itself counts the rows or the persons. `labels` has the keyword argument `person` of `release` and, if there are
         groups, also `by`, the group of each row.
         """
+        _tables.require_gaps(X, self.missing)
         table, shape = people.layout(X, self.columns, **labels)
         if len(shape) != 2 or not (shape[1] == self.sigma.size or np.isnan(shape[1])):
             given = shown_shape("X", shape) if counted or np.isnan(sum(shape)) else shape

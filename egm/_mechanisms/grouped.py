@@ -36,8 +36,7 @@ class GroupedRelease(Mapping[Hashable, DataRelease]):
     Examples
     --------
     >>> import numpy as np
-    >>> from egm import GaussianDataMechanism
-    >>> from egm.mechanisms import GroupedDataMechanism
+    >>> from egm import GaussianDataMechanism, GroupedDataMechanism
     >>> mechanism = GaussianDataMechanism({"age": 18, "income": 1200}, 10_000, 1, 1e-6, center=[40, 2500])
     >>> grouped = GroupedDataMechanism(mechanism, ["north", "south"])
     >>> rng = np.random.default_rng(1)
@@ -74,8 +73,7 @@ class GroupedRelease(Mapping[Hashable, DataRelease]):
         Examples
         --------
         >>> import numpy as np
-        >>> from egm import GaussianDataMechanism
-        >>> from egm.mechanisms import GroupedDataMechanism
+        >>> from egm import GaussianDataMechanism, GroupedDataMechanism
         >>> grouped = GroupedDataMechanism(GaussianDataMechanism({"age": 18}, 1000, 1, 1e-6), ["north", "south"])
         >>> release = grouped.release(np.full((1000, 1), 5.0), by=["south"] * 1000, rng=np.random.default_rng(1))
         >>> list(release.rows())[:5], release.rows()["group"]
@@ -115,8 +113,7 @@ class GroupedRelease(Mapping[Hashable, DataRelease]):
         Examples
         --------
         >>> import numpy as np
-        >>> from egm import GaussianDataMechanism
-        >>> from egm.mechanisms import GroupedDataMechanism
+        >>> from egm import GaussianDataMechanism, GroupedDataMechanism
         >>> grouped = GroupedDataMechanism(GaussianDataMechanism({"age": 18}, 1000, 1, 1e-6), ["north", "south"])
         >>> release = grouped.release(np.full((1000, 1), 5.0), by=["south"] * 1000, rng=np.random.default_rng(1))
         >>> release.to_frame(backend="pyarrow").num_rows
@@ -190,8 +187,7 @@ class GroupedDataMechanism(Mechanism):
     Examples
     --------
     >>> import numpy as np
-    >>> from egm import GaussianDataMechanism
-    >>> from egm.mechanisms import GroupedDataMechanism
+    >>> from egm import GaussianDataMechanism, GroupedDataMechanism
     >>> mechanism = GaussianDataMechanism({"age": 18, "income": 1200}, 10_000, 1, 1e-6, center=[40, 2500])
     >>> grouped = GroupedDataMechanism(mechanism, ["north", "south", "west"])
     >>> round(grouped.count_std, 1), (grouped.noise_std / mechanism.noise_std).round(3)
@@ -297,8 +293,9 @@ class GroupedDataMechanism(Mechanism):
         ------
         ValueError
             If `X` does not have d columns besides those of `by` and `person`, or not the names of
-            the mechanism's `columns`; if `by` is None; if `by` or `person` is one of `columns`; or
-            if `person` is given and the mechanism has no `per_person`, or the other way round.
+            the mechanism's `columns`; if `by` is None; if `by` or `person` is one of `columns`; if
+            `person` is given and the mechanism has no `per_person`, or the other way round; or if
+            the mechanism allows missing values and `X` is a file that was opened without them.
         TypeError
             If the type of `X` shows that it does not hold real numbers, or if the type of the
             column or of the array `by` shows that no label can be one of the keys, for example
@@ -309,8 +306,7 @@ class GroupedDataMechanism(Mechanism):
         Examples
         --------
         >>> import numpy as np
-        >>> from egm import GaussianDataMechanism
-        >>> from egm.mechanisms import GroupedDataMechanism
+        >>> from egm import GaussianDataMechanism, GroupedDataMechanism
         >>> grouped = GroupedDataMechanism(GaussianDataMechanism([18, 1200], 10_000, 1, 1e-6), [1, 2])
         >>> grouped.check(np.zeros((10_000, 2)), by=np.ones(10_000))
         """
@@ -338,8 +334,7 @@ class GroupedDataMechanism(Mechanism):
         Examples
         --------
         >>> import numpy as np
-        >>> from egm import GaussianDataMechanism
-        >>> from egm.mechanisms import GroupedDataMechanism
+        >>> from egm import GaussianDataMechanism, GroupedDataMechanism
         >>> grouped = GroupedDataMechanism(GaussianDataMechanism([18, 1200], 10_000, 1, 1e-6), [1, 2])
         >>> grouped.check_noise(np.zeros((10_000, 2)))
         """
@@ -386,8 +381,7 @@ class GroupedDataMechanism(Mechanism):
         Examples
         --------
         >>> import numpy as np
-        >>> from egm import GaussianDataMechanism
-        >>> from egm.mechanisms import GroupedDataMechanism
+        >>> from egm import GaussianDataMechanism, GroupedDataMechanism
         >>> mechanism = GaussianDataMechanism({"age": 18, "income": 1200}, 10_000, 1, 1e-6, center=[40, 2500])
         >>> grouped = GroupedDataMechanism(mechanism, [2023, 2024])
         >>> rng = np.random.default_rng(1)

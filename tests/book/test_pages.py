@@ -20,7 +20,7 @@ from numpydoc.hooks.validate_docstrings import parse_config
 from numpydoc.validate import Validator, get_doc_object, validate
 
 import egm
-from egm import GaussianDataMechanism, GaussianMechanism, LaplaceMechanism, cli, gx2
+from egm import GaussianDataMechanism, GaussianMechanism, GroupedDataMechanism, LaplaceMechanism, cli, gx2
 from egm.calibration import analytic_noise_multiplier, zcdp_rho
 from egm.mechanisms import EllipticalGaussianMechanism
 from tests.book.markup import parsed
@@ -293,27 +293,29 @@ def test_sums_by_group_are_as_the_page_says():
     X, options = np.zeros((n, 20)), {"center": share * income.mean(), "count_clipped": True}
     X[np.arange(n), region] = income
     sigma = np.sqrt(share * (1 - share) * income.mean() ** 2 + share * income.var())
-    error = {}
-    for times in (1, 2):
-        it = GaussianDataMechanism(times * sigma, n, 1, 1e-6, **options)
-        release = it.release(X, rng=rng)
-        lost = X - it.center  # what clipping takes, without noise
-        lost -= it.clip(lost * it.b) / it.b
-        error[times] = np.sqrt(np.sum(lost.sum(axis=0) ** 2) + it.error().noise), np.sqrt(it.error().total)
-        if times == 1:
-            assert "5 % of the rows were clipped where\n  0.001 % was announced" in MECHANISMS
-            assert (release.clipped / n, it.p) == pytest.approx((0.05, 0.00001), rel=0.1)
-            assert "the excess was 90 standard\n  deviations" in MECHANISMS
-            assert it.excess_clipped(release) == pytest.approx(90, rel=0.05)
+    it = GaussianDataMechanism(sigma, n, 1, 1e-6, **options)
+    release = it.release(X, rng=rng)
+    assert "5 % of the rows were clipped where\n  0.001 % was announced" in MECHANISMS
+    assert (release.clipped / n, it.p) == pytest.approx((0.05, 0.00001), rel=0.1)
+    assert "the excess was 90 standard\n  deviations" in MECHANISMS
+    assert it.excess_clipped(release) == pytest.approx(90, rel=0.05)
+    lost = X - it.center  # what clipping takes, without noise
+    lost -= it.clip(lost * it.b) / it.b
+    error = np.hypot(np.linalg.norm(lost.sum(axis=0)), np.sqrt(it.error().noise))
     assert "the root of the squared error was 6 times that of the forecast" in MECHANISMS
-    assert error[1][0] / error[1][1] == pytest.approx(6, abs=0.5)
-    assert "twice as large this root was a quarter, and no more than that of the forecast" in MECHANISMS
-    assert error[2][0] / error[1][0] == pytest.approx(1 / 4, rel=0.1)
-    assert error[2][0] < error[2][1]
-    assert "here 10 000" in MECHANISMS
+    assert error / np.sqrt(it.error().total) == pytest.approx(6, abs=0.5)
+    alone = GaussianDataMechanism([income.std()], n, 1, 1e-6, center=[income.mean()])
+    lost = income - alone.center - alone.clip((income - alone.center)[:, None] * alone.b)[:, 0] / alone.b
+    grouped = np.hypot(
+        np.linalg.norm(np.bincount(region, lost, 20)), np.sqrt(20) * GroupedDataMechanism(alone, range(20)).noise_std[0]
+    )
+    assert "had less than a third of this root" in MECHANISMS
+    assert 0.3 * error < grouped < error / 3
+    assert "which assumes nothing, had less than a quarter" in MECHANISMS
     bounded = np.bincount(region, np.minimum(income, 10_000), 20)
     bound = GaussianMechanism(np.sqrt(2) * 10_000, 1, 1e-6)
-    assert np.hypot(np.linalg.norm(bounded - X.sum(axis=0)), np.sqrt(20) * bound.noise_std) < 0.9 * error[2][0]
+    clipped = np.hypot(np.linalg.norm(bounded - X.sum(axis=0)), np.sqrt(20) * bound.noise_std)
+    assert 0.2 * error < clipped < error / 4
 
 
 def test_every_mechanism_is_in_the_decision_and_in_the_table():

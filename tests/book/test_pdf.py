@@ -40,7 +40,7 @@ def names_in(entries, depth=0):
 
 
 def names_in_toc():
-    """Return a list of pairs (page, depth in the table of contents) for all pages in print, with the landing page first.
+    """Return a list of pairs (page, depth in the table of contents) for the book in print, the landing page first.
 
     A page is a path without suffix. All pages of the book are printed but those of the reference, in book/api.
     """
@@ -51,7 +51,7 @@ def names_in_toc():
 
 @pytest.fixture(scope="module")
 def pages(book):
-    """Return a dictionary from each page in print (a path without suffix) to the parsed page without menus and sidebars."""
+    """Return a dictionary from page in print (a path without suffix) to the parsed page without menus and sidebars."""
     found = {name: (book / f"{name}.html").read_text() for name, _ in names_in_toc()}
     return {name: parsed(text).article for name, text in found.items()}
 

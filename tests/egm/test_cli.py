@@ -242,7 +242,9 @@ def test_missing_is_passed_to_the_mechanism(egm, monkeypatch, folder):
         assert egm("sum", "holes.csv", *SUM[2:], "--missing", policy)[0] == 0
         assert given.pop(0) == policy
         assert np.array_equal(np.isnan(given.pop()), [[0, 1, 0], [0, 0, 1], *[[0, 0, 0]] * 3])
-    assert egm("sum", "holes.csv", *SUM[2:])[2] == ["egm: holes.csv: row 1 (line 2), column 'mass': missing"]
+    assert egm("sum", "holes.csv", *SUM[2:])[2] == [
+        "egm: holes.csv: row 1 (line 2), column 'mass': missing (--missing says what becomes of it)"
+    ]
     assert given == ["error"]
 
 
@@ -1244,8 +1246,8 @@ BAD_FILES = [
     ((*SUM, "--decimal", ";"), "--decimal: invalid choice: ';'"),
     (on("signs.csv", *EUROPE), r"signs.csv: row 2 \(line 3\), column 'mass': not a number$"),
     (on("points.csv", *EUROPE), r"points.csv: row 2 \(line 3\), column 'mass': not a number$"),
-    (on("points.csv", *EUROPE[:2]), r"points.csv: row 1 \(line 2\), column 'age': not a number$"),
-    (on("thousands.csv"), r"thousands.csv: row 1 \(line 2\), column 'pay': not a number$"),
+    (on("points.csv", *EUROPE[:2]), r"points.csv: row 1 \(line 2\), column 'age': not a number \(--decimal and"),
+    (on("thousands.csv"), r"column 'pay': not a number \(--decimal and --thousands say how numbers are written\)$"),
     (on("short.csv", *EUROPE), r"short.csv: row 2 \(line 3\) has 2 cells, line 1 has 3"),
     ((*SUM, "--encoding", "utf-9"), "--encoding: must be the name of an encoding, such as latin-1, got 'utf-9'"),
     ((*SUM, "--encoding", "base64"), "--encoding: must be the name of an encoding"),
@@ -1753,7 +1755,7 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
 
     A SIGINT that comes afterwards has no effect: the file stays, and the exit code is 0.
     """
-    fsync, place = os.fsync, files._place
+    fsync, place = os.fsync, files.place
 
     def late(call):
         def wrapped(*arguments):
@@ -1768,7 +1770,7 @@ def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monk
         assert egm(*SUM, "--output", "out.csv") == (130, b"", ["egm: interrupted"])
     assert not (folder / "out.csv").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(files, "_place", late(place))
+        patch.setattr(files, "place", late(place))
         assert egm(*SUM, "--output", "out.csv") == (0, b"", [])
     assert (folder / "out.csv").exists()
     assert not list(folder.glob(".egm*"))

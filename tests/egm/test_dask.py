@@ -25,7 +25,8 @@ from distributed import Client, LocalCluster
 
 from egm import AdaptiveDataMechanism, GaussianDataMechanism
 from egm._rows.dask import is_dask, results
-from egm.files import from_parquet
+from egm.budget import Budget
+from egm.files import from_parquet, rows
 
 SIGMA, MU = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
 N = 500
@@ -223,6 +224,35 @@ def test_missing_values_are_named(tmp_path):
     pq.write_table(pa.table({"a": [1.0] * N, "b": [1, None] * (N // 2), "c": [2.0] * N}), tmp_path / "one")
     with pytest.raises(ValueError, match=r"'b' of .*one must have no missing values$"):
         estimate(from_parquet(tmp_path / "one"))
+
+
+def test_missing_values_are_nan_if_they_may_be(tmp_path):
+    """With missing="nan" a null is NaN in each type of numbers, and the other entries keep their values."""
+    table = {"a": [1, None], "b": [True, None], "c": [None, Decimal("0.10")], "d": [0.5, None], "e": [7, 8]}
+    found = from_parquet(folder(tmp_path, table, **{name: [3.0] for name in table}), missing="nan").compute()
+    expected = [[3] * 5, [1, 1, np.nan, 0.5, 7], [np.nan, np.nan, 0.1, np.nan, 8]]
+    assert np.array_equal(found, expected, equal_nan=True)
+    with pytest.raises(ValueError, match=r"missing must be .error. or .nan., got .center."):
+        from_parquet(tmp_path, missing="center")
+
+
+@pytest.mark.parametrize("missing", ["center", "drop_row"])
+@pytest.mark.parametrize("read", [from_parquet, rows])
+def test_a_file_opened_without_missing_values_costs_nothing(read, missing, tmp_path, silent):
+    """A mechanism that allows missing values refuses a file that was opened without them, before a budget is charged.
+
+    If the file was opened with missing="nan", the sum is that of the same rows in memory.
+    """
+    path, X = tmp_path / "t.parquet", np.array([[1, 2.5], [np.nan, 4], [5, 6]])
+    pq.write_table(pa.table({"x": [1, None, 5], "y": X[:, 1]}), path)
+    options = {"columns": ["x", "y"], "neighbors": "add_remove", "missing": missing}
+    mechanism = GaussianDataMechanism([1, 1], 3, 1.0, 1e-6, **options)
+    spent = Budget(epsilon=3, delta=1e-5, neighbors="add_remove")
+    with pytest.raises(ValueError, match=f"X must be opened by egm.files with missing=.nan. .* missing='{missing}'"):
+        spent.release(mechanism, read(path))
+    assert spent.history == ()
+    found = spent.release(mechanism, read(path, missing="nan"))
+    assert np.array_equal(found.estimate, mechanism.release(X).estimate)
 
 
 PEAK = """

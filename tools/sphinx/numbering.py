@@ -40,7 +40,7 @@ def number_chapter(env, docname, chapter):
 
 
 def number_statements(statements, chapter, taken):
-    """Number the statements of one kind, such as lemmas, on a page.
+    """Give numbers to the statements of one kind, such as lemmas, on a page.
 
     `statements` is a dictionary from label to number, which is changed. A statement of Poulsen's report gets the number
     that it has in the report. The others are counted, and the number or letter `chapter` is put before the count;
