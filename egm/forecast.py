@@ -31,11 +31,14 @@ from scipy.optimize import minimize_scalar
 
 from egm import gx2
 from egm._gx2.clipping import lost_quadratic
-from egm._types import Array, Floats, Target
+from egm._lost import lost_of_a_row
+from egm._types import Array, ArrayLike, Floats, Target
+from egm._validate import finite, positive, scalar, vector
 
 __all__ = ["ErrorForecast", "best_clip_norm", "clipping", "correlated_clipping", "loss_of_a_row"]
 
 _LEAST_WEIGHT = 1e-20  # coordinates of a smaller weight, over the largest weight, do not affect the norm of a row
+_RECORDED = 1e-6  # relative error that an entry of a covariance matrix may have
 _CERTAIN = 1e10  # mean, in standard deviations, of a coordinate that is nearly constant
 
 
@@ -119,6 +122,11 @@ def clipping(
         The part from the mean of the removed parts: :math:`n^2` times the sum over j of the squared
         mean of a row's error in coordinate j, in squared units of the data.
 
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or if lengths differ.
+
     See Also
     --------
     loss_of_a_row : The contribution of one row to each coordinate.
@@ -136,8 +144,9 @@ def clipping(
     >>> f"{variation:.3e}", f"{bias:.3e}"
     ('1.603e+05', '1.508e+04')
     """
+    rows = scalar(positive, n=n)
     variance, squared_bias = loss_of_a_row(sigma, scaling, clip_norm, offset, target, copies, factors)
-    return float(n * np.sum(variance)), float(n**2 * np.sum(squared_bias))
+    return float(rows * np.sum(variance)), float(rows**2 * np.sum(squared_bias))
 
 
 def correlated_clipping(
@@ -153,8 +162,8 @@ def correlated_clipping(
     Parameters
     ----------
     covariance : ndarray, shape (d, d)
-        Covariance matrix of a normal row, symmetric and without negative eigenvalues, in squared
-        units of the data.
+        Covariance matrix of a normal row, symmetric, without negative eigenvalues and with positive
+        variances, in squared units of the data.
     n : int
         Number of rows.
     scaling : ndarray, shape (d,)
@@ -173,6 +182,11 @@ def correlated_clipping(
         The part from the variation of the removed parts, as in `clipping`.
     center : float
         The part from the mean of the removed parts, as in `clipping`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or if lengths differ.
 
     See Also
     --------
@@ -203,8 +217,16 @@ def correlated_clipping(
     1.458e+05
     1.678e+05
     """
-    offset = np.broadcast_to(offset, scaling.shape)
-    spread = np.sqrt(np.diag(covariance))
+    rows, covariance = scalar(positive, n=n), finite(covariance=covariance)
+    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
+        raise ValueError(f"covariance must be a square matrix, got shape {covariance.shape}")
+    variances = positive(**{"the diagonal of covariance": np.diag(covariance)})
+    if np.max(np.abs(covariance - covariance.T)) > _RECORDED * np.max(variances):
+        raise ValueError("covariance must be symmetric")
+    if np.linalg.eigvalsh(covariance)[0] < -_RECORDED * np.max(variances):
+        raise ValueError("covariance must have no negative eigenvalue")
+    spread = np.sqrt(variances)
+    _, scaling, clip_norm, offset, _, _ = _checked(spread, scaling, clip_norm, offset, target)
     shares, directions = np.linalg.eigh(covariance / np.outer(spread, spread))
     root = spread[:, None] * directions * np.sqrt(np.maximum(shares, 0.0))  # root @ root.T is the covariance matrix
     scaled = scaling[:, None] * root
@@ -224,7 +246,7 @@ def correlated_clipping(
     variation = lost_square - mean @ mean
     if target == "population":
         variation += np.trace(covariance) - 2 * (lost - offset @ mean)
-    return float(n * max(variation, 0.0)), float(n**2 * (mean @ mean))
+    return float(rows * max(variation, 0.0)), float(rows**2 * (mean @ mean))
 
 
 def loss_of_a_row(
@@ -269,6 +291,11 @@ def loss_of_a_row(
         Squared mean of the row's error in each coordinate, summed over the `copies` of the
         coordinate, in squared units of the data.
 
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or if lengths differ.
+
     See Also
     --------
     clipping : The error of the sum of n rows, over all coordinates.
@@ -285,31 +312,29 @@ def loss_of_a_row(
     >>> squared_bias
     array([0., 0., 0.])
     """
-    parts = [_loss_of_a_row(factor * sigma, scaling, clip_norm, offset, target, copies) for factor in factors]
-    variance, squared_bias = np.mean(parts, axis=0)
-    return variance, squared_bias
+    return lost_of_a_row(target, *_checked(sigma, scaling, clip_norm, offset, target, copies, factors))
 
 
-def _loss_of_a_row(
-    sigma: Array, scaling: Array, clip_norm: float, offset: Floats, target: Target, copies: Floats
-) -> tuple[Array, Array]:
-    """Compute the variance and the squared mean of the error that clipping causes in each coordinate of one row.
-
-    The arguments and results are those of `loss_of_a_row`, for true standard deviations that are equal to `sigma`.
-    """
-    spread = scaling * sigma
-    weights = (spread / np.max(spread)) ** 2
-    offset, copies = (np.broadcast_to(v, sigma.shape) for v in (offset, copies))
-    nc = copies * (offset / sigma) ** 2
-    first, square, lost_square = np.zeros((3, sigma.size))
-    seen = weights > 0  # a coordinate 1e150 times narrower than the widest cannot be seen in the norm
-    radius = (clip_norm / np.max(spread)) ** 2
-    first[seen], square[seen], lost_square[seen] = gx2.clip_moments(radius, weights[seen], copies[seen], nc[seen])
-    squared_bias = copies * (offset * first) ** 2
-    variance = sigma**2 * lost_square - squared_bias
-    if target == "population":
-        variance += sigma**2 * (copies - 2 * (square - nc * first))
-    return np.maximum(variance, 0.0), squared_bias  # a small difference of large numbers may end below zero
+def _checked(
+    sigma: ArrayLike,
+    scaling: ArrayLike,
+    clip_norm: float,
+    offset: ArrayLike,
+    target: str = "sample",
+    copies: ArrayLike = 1,
+    factors: ArrayLike = (1.0,),
+) -> tuple[Array, Array, float, Array, Array, Array]:
+    """Check arguments of `clipping`; return all but `target`, with `offset` and `copies` as vectors like `sigma`."""
+    sigma, scaling, factors = vector(sigma=sigma), vector(scaling=scaling), vector(factors=factors)
+    if scaling.shape != sigma.shape:
+        raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {scaling.size}")
+    if target not in ("sample", "population"):
+        raise ValueError(f'target must be "sample" or "population", got {target!r}')
+    offset, copies = finite(offset=offset), positive(copies=copies)
+    for name, each in (("offset", offset), ("copies", copies)):
+        if each.shape not in ((), sigma.shape):
+            raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, got {each.shape}")
+    return sigma, scaling, scalar(positive, clip_norm=clip_norm), offset + 0 * sigma, copies + 0 * sigma, factors
 
 
 def best_clip_norm(
@@ -352,6 +377,11 @@ def best_clip_norm(
     total : float
         The expected squared error with this clip norm, in squared units of the data.
 
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or if lengths differ.
+
     Notes
     -----
     The smallest clip norm that is tried is 0.001 times the root mean square norm of a scaled row with
@@ -382,15 +412,17 @@ def best_clip_norm(
     >>> round(clip_norm, 2), f"{total:.2e}"
     (2.0, '5.82e+08')
     """
-    weights = (scaling * sigma) ** 2
-    typical = np.sqrt(np.sum(copies * weights)) * min(factors)
-    largest = np.sqrt(gx2.isf(1e-3 / n, weights, copies)) * max(factors)
+    rows, tolerance = scalar(positive, n=n), scalar(positive, tolerance=tolerance)
+    sigma, scaling, _, *others = _checked(sigma, scaling, 1.0, offset, copies=copies, factors=factors)
+    (offset, copies, scales), weights = others, (scaling * sigma) ** 2
+    typical = np.sqrt(np.sum(copies * weights)) * np.min(scales)
+    largest = np.sqrt(gx2.isf(1e-3 / rows, weights, copies)) * np.max(scales)
     largest += np.sqrt(np.sum(copies * (scaling * offset) ** 2))
 
     def total(log_norm: float) -> float:
         norm = np.exp(log_norm)
-        parts = clipping(sigma, n, scaling, norm, offset, copies=copies, factors=factors)
-        return noise(norm) + sum(parts)
+        variance, squared_bias = lost_of_a_row("sample", sigma, scaling, norm, *others)
+        return float(noise(norm) + rows * np.sum(variance) + rows**2 * np.sum(squared_bias))
 
     ends = np.log(1e-3 * typical), np.log(largest)
     found = minimize_scalar(total, bounds=ends, method="bounded", options={"xatol": tolerance})

@@ -99,9 +99,10 @@ class Budget:
       ends and at its kink. So it lies below the piecewise linear curve. l2 noise (of a density
       proportional to :math:`e^{-|x| / s}`) costs a :math:`\mu` whose privacy curve is nowhere below
       that of the noise, found on a grid of epsilons. For a few coordinates this :math:`\mu` is much
-      more than :math:`1 / z`, so that l2 noise is useful for one release, and rarely for many. No
-      bound of :math:`\rho` is proved for the discrete l2 noise that is drawn, so "zcdp" refuses l2
-      noise.
+      more than :math:`1 / z`, so that l2 noise is useful for one release, and rarely for many. The
+      first release must have l2 noise if another one has it: then :math:`2^{-10}` of delta is kept
+      for the rounding of this noise. No bound of :math:`\rho` is proved for the discrete l2 noise
+      that is drawn, so "zcdp" refuses l2 noise.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules and of one more way: the epsilons of
       the pure mechanisms (those with delta = 0) are added to the result of "gaussian" or "zcdp" for
@@ -127,7 +128,8 @@ class Budget:
     releases still to come. The cost c of the next release is fixed, whatever its result is. The
     releases after it may cost at most the total minus c, and by induction they are together as
     private as this cost says. By composition the two costs are added. So each of the first three
-    rules is a privacy filter ([5]_, [6]_, [7]_).
+    rules is a privacy filter ([5]_, [6]_, [7]_). The proof takes the steps of one charge
+    (`charge_steps`) as one release: finish them before the next charge is chosen.
 
     **Why the rule must be public before the first release.** Taking the smallest result of several
     rules is not itself a valid rule. For example, after a Gaussian release of (0.1, 1e-6) out of a
@@ -240,7 +242,11 @@ class Budget:
 
     @property
     def spent(self) -> Spent:
-        """Cost of all releases so far together: a rho if the total is a rho, else an (epsilon, delta) as a `Loss`."""
+        """Cost of all releases so far together: a rho if the total is a rho, else an (epsilon, delta) as a `Loss`.
+
+        An (epsilon, delta) is a guarantee only if the number of releases and their costs did not depend on
+        results. If the last release was chosen because of earlier results, only the total is one.
+        """
         return self._terms.spent(self.history)
 
     @property

@@ -62,6 +62,7 @@ RULES = "gaussian", "zcdp", "basic", "planned"
 
 _STEPS = "gaussian_steps"  # what a `Charge` for steps has in place of the name of a mechanism
 _RELATIONS = "replace_one", "add_remove"
+_L2_SHARE = 2.0**-10  # share of the total delta for l2 noise: at (1, 1e-6) enough for 144 releases
 _ENTRIES, _CHARGES = 1 << 24, 1 << 20  # largest numbers of coordinates and of releases for which rounding is covered
 _GRID, _MU_STEP = 2048, 1 + 2.0**-12  # points of the grid of epsilons and factor from one mu to the next, for l2 noise
 _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
@@ -477,6 +478,8 @@ class Terms:
         hint = ""
         if _is_sampled(asked) and (self.rho is not None or self.rule_for(together) in ("gaussian", "zcdp")):
             hint = '; sampling lowers the cost only by the rules "basic" and "planned"'
+        elif _is_l2(asked) and self.rule_for(together) == "gaussian" and charges and not _is_l2(charges[0]):
+            hint = '; the rule "gaussian" takes l2 noise only if the first release has it'
         elif asked.mu_squared == math.inf > asked.rho and self.rule_for(together) == "gaussian":
             hint = f'; the rules "zcdp" and "planned" have a cost for {asked.mechanism}'
         if self.rho is not None:
@@ -588,16 +591,18 @@ class Terms:
         It is the epsilon of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, where the
         standard deviation of Gaussian noise that egm draws is first multiplied by 1 + `excess`. The delta is that of
         the total, minus what the discrete noise that is drawn may add to it: `_reserve` and, for l2 noise,
-        `_reserve_of_l2`.
+        `_reserve_for_l2`. If this does not pay for all releases with l2 noise, the result is infinite.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if _is_larger(charge))
         squares = squares * shrink if squares < math.inf else squares
         mu_squared = _up(_sum([squares, *(charge.mu_squared for charge in charges if not _is_larger(charge))]))
-        delta = math.nextafter(self.delta - self._reserve - sum(map(_is_l2, charges)) * self._reserve_of_l2, 0.0)
+        of_l2 = sum(map(_is_l2, charges)) * self._reserve_of_l2
+        for_l2 = self._reserve_for_l2(charges) if self.rule != "planned" else of_l2
+        delta = math.nextafter(self.delta - self._reserve - for_l2, 0.0)
         if mu_squared == 0:
             return 0.0
-        if mu_squared > 1e200 or delta < self.delta / 2 or delta <= 0:
+        if mu_squared > 1e200 or of_l2 > for_l2 or delta < self.delta / 2 or delta <= 0:
             return math.inf
         return float(_gaussian_epsilon(delta, (1 - 1e-15) / math.sqrt(mu_squared)))
 
@@ -627,9 +632,18 @@ class Terms:
         """
         return delta_of(2.0**-70 * mu_squared + 2.0**-90, self.epsilon) * _UP
 
+    def _reserve_for_l2(self, charges: Charges) -> float:
+        """Return the part of the total delta that `_by_gaussian` keeps for releases with l2 noise.
+
+        It is 0 unless the first of the `charges` is for l2 noise, because it must be known before the first result. If
+        it grew with each release with l2 noise, it would be a second cost beside mu^2, and somebody who chooses between
+        Gaussian and l2 noise after seeing results could exceed the total.
+        """
+        return self.delta * _L2_SHARE if charges and _is_l2(charges[0]) else 0.0
+
     @property
     def _reserve_of_l2(self) -> float:
-        """Return the part of the total delta that `_by_gaussian` subtracts once for each release with l2 noise.
+        """Return the part of the total delta that `_by_gaussian` needs for each release with l2 noise.
 
         It pays for the difference between l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s,
         and the discrete noise that is drawn.

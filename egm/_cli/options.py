@@ -103,7 +103,8 @@ Keep the privacy budget of several releases from the same data in a file, the jo
 
 `egm budget new` makes a journal with a total. With --budget, `egm sum`, `egm mean` and `egm adaptive` charge a release
 to it before they read any value but the labels of --person, whose order they check, and refuse a release that would
-exceed the total. `egm budget show` prints the total, what is spent, what is left, and the releases so far."""
+exceed the total. `egm budget show` prints the total, what is spent, what is left, and the releases so far. If a release
+was chosen because of earlier results, only the total is a guarantee, and what is spent is none."""
 
 _NEW = """\
 Make a new journal, a file that keeps the privacy budget of several releases from the same data.

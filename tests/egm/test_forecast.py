@@ -546,3 +546,46 @@ def test_bad_covariances_are_named(covariance, message):
 def test_sigma_and_covariance_exclude_each_other():
     with pytest.raises(ValueError, match="sigma and covariance must not both be given"):
         GaussianDataMechanism(np.ones(3), 10, 1.0, 1e-6).error(sigma=np.ones(3), covariance=np.eye(3))
+
+
+ARGUMENTS = {"sigma": [2.0, 1.0], "n": 100, "scaling": [0.5, 1.0], "clip_norm": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"sigma": [2.0, 0.0]}, r"sigma\[1\] must be finite and > 0, got 0"),
+        ({"n": 0}, "n must be finite and > 0, got 0"),
+        ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),
+        ({"clip_norm": -1.0}, "clip_norm must be finite and > 0, got -1"),
+        ({"clip_norm": np.inf}, "clip_norm must be finite and > 0, got inf"),
+        ({"offset": [1.0, 2.0, 3.0]}, r"offset must be a number or have the 2 entries of sigma, got \(3,\)"),
+        ({"copies": -1}, "copies must be finite and > 0, got -1"),
+        ({"factors": ()}, r"factors must be a vector with at least one entry, got shape \(0,\)"),
+        ({"target": "x"}, 'target must be "sample" or "population", got .x.'),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        forecast.clipping(**ARGUMENTS | wrong)
+
+
+@pytest.mark.parametrize(
+    ("covariance", "message"),
+    [
+        ([[1.0, 2.0], [2.0, 1.0]], "covariance must have no negative eigenvalue"),
+        ([[1.0, 0.5], [0.2, 1.0]], "covariance must be symmetric"),
+        ([[1.0, 0.0], [0.0, 0.0]], r"the diagonal of covariance\[1\] must be finite and > 0"),
+        ([[1.0, 0.0]], r"covariance must be a square matrix, got shape \(1, 2\)"),
+    ],
+)
+def test_matrices_that_are_no_covariances_are_refused(covariance, message):
+    with pytest.raises(ValueError, match=message):
+        forecast.correlated_clipping(covariance, 100, [0.5, 1.0], 2.0)
+
+
+def test_lists_and_extreme_clip_norms_are_allowed():
+    """Arguments may be lists. A clip norm near 0 removes whole rows: then the variance of a row is lost."""
+    variation, center = forecast.clipping(**ARGUMENTS | {"clip_norm": 1e-200})
+    assert (variation, center) == (pytest.approx(100 * (4 + 1)), 0.0)
+    assert forecast.clipping(**ARGUMENTS | {"clip_norm": 1e200}) == (0.0, 0.0)

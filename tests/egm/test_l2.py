@@ -17,7 +17,7 @@ from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMech
 from egm._budget.rules import l2_mu_squared
 from egm._rows import lattice
 from egm.budget import Budget, BudgetExceeded
-from egm.calibration import analytic_noise_multiplier, gaussian_delta, l2_delta, l2_noise_scale
+from egm.calibration import analytic_noise_multiplier, gaussian_delta, gaussian_epsilon, l2_delta, l2_noise_scale
 from egm.study import planted
 from tests.conftest import slow
 from tests.egm.stored import L2, excess
@@ -423,12 +423,12 @@ def losses(mechanism, grid):
 def test_releases_together_are_as_private_as_the_budget_says():
     """At the epsilon that a budget reports for three releases, their joint delta is below the delta of the budget.
 
-    One release has Gaussian noise, and two have l2 noise. The joint delta is computed by convolution of the
-    distributions of the privacy losses. It is at least a tenth of the delta of the budget.
+    One release has Gaussian noise, and two have l2 noise, one of them the first. The joint delta is computed by
+    convolution of the distributions of the privacy losses. It is at least a tenth of the delta of the budget.
     """
     one, other = GaussianMechanism(1.0, 0.5, 1e-3), GaussianMechanism(1.0, 0.8, 1e-3, noise="l2", d=3)
     spent = []
-    for order in ((one, other, other), (other, one, other), (other, other, one)):
+    for order in ((other, one, other), (other, other, one)):
         budget = Budget(epsilon=9.0, delta=1e-2, rule="gaussian")
         for mechanism in order:
             budget.charge(mechanism)
@@ -441,6 +441,29 @@ def test_releases_together_are_as_private_as_the_budget_says():
         together = np.convolve(together, losses(other, grid))[half : 3 * half]
     found = np.sum(together * np.maximum(0.0, -np.expm1(spent[0] - grid)))
     assert 1e-3 < found < 1e-2
+
+
+def test_costs_by_the_rule_gaussian_depend_on_the_first_release_and_one_sum():
+    """With the rule "gaussian", two releases whose mu^2 is the same leave the same, whether they have l2 noise or not.
+
+    So an analyst who chooses the second release after seeing the first one gains nothing by the choice. l2 noise after
+    a first release with Gaussian noise is refused, because the part of delta that it needs was not kept.
+    """
+    l2 = GaussianMechanism(1.0, 0.8, 1e-3, noise="l2", d=3)
+    terms = {"epsilon": 9.0, "delta": 1e-2, "rule": "gaussian"}
+    after = {}
+    for name in ("l2", "gaussian"):
+        budget = Budget(**terms)
+        charge = budget.charge(l2)
+        epsilon = gaussian_epsilon(1e-3, charge.mu_squared**-0.5)
+        second = l2 if name == "l2" else GaussianMechanism(1.0, epsilon, 1e-3)
+        assert budget.charge(second).mu_squared == pytest.approx(charge.mu_squared, rel=1e-8)
+        after[name] = budget.spent.epsilon
+    assert after["l2"] == pytest.approx(after["gaussian"], rel=1e-8)
+    budget = Budget(**terms)
+    budget.charge(GaussianMechanism(1.0, 0.5, 1e-3))
+    with pytest.raises(BudgetExceeded, match='the rule "gaussian" takes l2 noise only if the first release has it'):
+        budget.charge(l2)
 
 
 def test_a_budget_of_zcdp_refuses_l2_noise():

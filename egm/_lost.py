@@ -1,0 +1,40 @@
+"""Compute what clipping takes from one normal row, in each coordinate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from egm import gx2
+from egm._types import Array, Target
+
+__all__ = ["lost_of_a_row"]
+
+
+def lost_of_a_row(
+    target: Target, sigma: Array, scaling: Array, clip_norm: float, offset: Array, copies: Array, factors: Array
+) -> tuple[Array, Array]:
+    """Do what `egm.forecast.loss_of_a_row` does, for arguments that are checked; all arrays but `factors` are alike."""
+    parts = [_lost(factor * sigma, scaling, clip_norm, offset, target, copies) for factor in factors]
+    variance, squared_bias = np.mean(parts, axis=0)
+    return variance, squared_bias
+
+
+def _lost(
+    sigma: Array, scaling: Array, clip_norm: float, offset: Array, target: Target, copies: Array
+) -> tuple[Array, Array]:
+    """Compute the variance and the squared mean of the error that clipping causes in each coordinate of one row.
+
+    The arguments and results are those of `lost_of_a_row`, for true standard deviations that are equal to `sigma`.
+    """
+    spread = scaling * sigma
+    weights = (spread / np.max(spread)) ** 2
+    nc = copies * (offset / sigma) ** 2
+    first, square, lost_square = np.zeros((3, sigma.size))
+    seen = weights > 0  # a coordinate 1e150 times narrower than the widest cannot be seen in the norm
+    radius = np.clip(clip_norm / np.max(spread), 1e-150, 1e150) ** 2
+    first[seen], square[seen], lost_square[seen] = gx2.clip_moments(radius, weights[seen], copies[seen], nc[seen])
+    squared_bias = copies * (offset * first) ** 2
+    variance = sigma**2 * lost_square - squared_bias
+    if target == "population":
+        variance += sigma**2 * (copies - 2 * (square - nc * first))
+    return np.maximum(variance, 0.0), squared_bias  # a small difference of large numbers may end below zero
