@@ -85,9 +85,29 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     array([0.0128, 0.0008, 0.0318])
     """
     sigma, p = vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
-    share, count = sigma / np.sum(sigma), np.ones(sigma.size)
+    share, count = shares(sigma), np.ones(sigma.size)
+    if not np.all(share):
+        raise ValueError(f"sigma must be within a factor of 1e300, got {np.min(sigma):g} and {np.max(sigma):g}")
     start = share if sigma.size <= _MOST else _start(sigma, p)
-    return np.sqrt(_stationary_weights(share, count, p, start)) / sigma
+    with np.errstate(over="ignore"):
+        return require_multipliers(np.sqrt(_stationary_weights(share, count, p, start)) / sigma, sigma)
+
+
+def shares(values: Array) -> Array:
+    """Return `values`, which are > 0, divided by their sum; the sum itself may be too large for a double."""
+    with np.errstate(over="ignore"):
+        total = np.sum(values)
+    return values / total if total < np.inf else shares(values / 2.0**64)
+
+
+def require_multipliers(b: Array, sigma: Array) -> Array:
+    """Return `b`, the multipliers for the standard deviations `sigma`, or raise ValueError if one is no double."""
+    if not np.all(np.isfinite(b)):
+        least = int(np.argmin(sigma))
+        raise ValueError(
+            f"sigma[{least}] must be larger, or its multiplier would overflow, got {float(sigma[least])!r}"
+        )
+    return b
 
 
 def _stationary_weights(share: Array, count: Array, p: float, start: Array) -> Array:

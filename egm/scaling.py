@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from egm import gx2
-from egm._optimal import excess_of_shares, optimal
+from egm._optimal import excess_of_shares, optimal, require_multipliers, shares
 from egm._types import Array, ArrayLike
 from egm._validate import nonnegative, probability, scalar, vector
 
@@ -66,8 +66,7 @@ def elliptical(sensitivities: ArrayLike) -> Array:
     >>> scaling.elliptical([40, 5000, 10]).round(4)
     array([0.089 , 0.995 , 0.0445])
     """
-    sensitivities = vector(sensitivities=sensitivities)
-    return np.sqrt(sensitivities / np.sum(sensitivities))
+    return np.sqrt(shares(vector(sensitivities=sensitivities)))
 
 
 def expected_norm(sigma: ArrayLike) -> Array:
@@ -117,11 +116,8 @@ def expected_norm(sigma: ArrayLike) -> Array:
     1.0
     """
     sigma = vector(sigma=sigma)
-    with np.errstate(over="ignore"):  # two roots, and a quarter of the sum: the product and the sum may overflow
-        b: Array = 1 / np.sqrt(sigma) / (2 * np.sqrt(np.sum(sigma / 4)))
-    if not np.all(np.isfinite(b)):
-        raise ValueError(f"sigma must have a sum above 1e-307, or the scaling would overflow, got {np.sum(sigma):.3g}")
-    return b
+    with np.errstate(over="ignore", divide="ignore"):  # roots, and a quarter of the sum: product and sum may overflow
+        return require_multipliers(1 / np.sqrt(sigma) / (2 * np.sqrt(np.sum(sigma / 4))), sigma)
 
 
 def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
@@ -176,6 +172,8 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
     array([0.00919, 0.00082, 0.02286])
     """
     sigma, k = vector(sigma=sigma), scalar(nonnegative, deviations=deviations)
+    if not np.min(sigma / np.max(sigma)):
+        raise ValueError(f"sigma must be within a factor of 1e300, got {np.min(sigma):g} and {np.max(sigma):g}")
     log_norm = np.log(np.sqrt(2) * np.clip(k, 1e-20, 1e150))  # of v; beyond these ends the result stays the same
     log_square = 2 * np.log(sigma / np.max(sigma))
 
@@ -194,7 +192,8 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
     )
     root = np.exp((log_v - np.max(log_v)) / 2)  # not 0 even where v is
     norm: float = np.sqrt(np.sum(root**2))
-    return root / norm / sigma
+    with np.errstate(over="ignore"):
+        return require_multipliers(root / norm / sigma, sigma)
 
 
 def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
@@ -239,7 +238,10 @@ def clip_norm(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> float:
     b, sigma, p = vector(b=b), vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
     if b.shape != sigma.shape:
         raise ValueError(f"b must have the {sigma.size} entries of sigma, got {b.size}")
-    spread = b * sigma
+    with np.errstate(over="ignore"):
+        spread = b * sigma
+    if not 0 < np.max(spread) < np.inf:
+        raise ValueError(f"b times sigma must have a largest entry > 0 and below 1.8e308, got {np.max(spread):g}")
     weights = (spread / np.max(spread)) ** 2
     return float(np.max(spread) * np.sqrt(gx2.isf(p, weights[weights > 0])))
 
@@ -363,7 +365,8 @@ def excess_bound(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
     True
     """
     b, sigma, p = vector(b=b), vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
-    weights = (b * sigma / clip_norm(b, sigma, p)) ** 2  # the squared clipping radius is 1
+    radius = clip_norm(b, sigma, p)
+    weights = (b * sigma / radius) ** 2  # the squared clipping radius is 1
     noise_share = (np.min(b) / b) ** 2
     noise_share /= np.sum(noise_share)
     if np.min(noise_share) < 1e-300:

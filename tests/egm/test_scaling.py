@@ -49,10 +49,26 @@ def test_expected_norm_at_the_ends_of_the_doubles():
     np.testing.assert_allclose(scaling.expected_norm([5e-324, 1.0]) * np.sqrt([5e-324, 1.0]), 1, rtol=1e-14)
     largest = 1.5 * 2.0**1023  # three of them have no sum
     np.testing.assert_allclose(scaling.expected_norm([largest] * 3) * largest, 3**-0.5, rtol=1e-14)
-    with pytest.raises(
-        ValueError, match="sigma must have a sum above 1e-307, or the scaling would overflow, got 1e-320"
-    ):
-        scaling.expected_norm([1e-320])
+
+
+@pytest.mark.parametrize(
+    "scale", [scaling.expected_norm, lambda s: scaling.optimal(s, 0.1), lambda s: scaling.mean_deviation(s, 2)]
+)
+def test_multipliers_that_are_no_doubles_are_refused(scale):
+    with pytest.raises(ValueError, match=r"sigma\[1\] must be larger, or its multiplier would overflow, got 1e-320"):
+        scale([2e-320, 1e-320])
+
+
+def test_products_that_are_no_doubles_are_refused():
+    assert scaling.elliptical([1e308, 1e308]) == pytest.approx(np.sqrt([0.5, 0.5]))
+    assert scaling.optimal([1e308, 1e308], 0.1) * 1e308 == pytest.approx(np.sqrt([0.5, 0.5]))
+    for compute in (scaling.clip_norm, scaling.noise_factor, scaling.excess_bound):
+        for unit, largest in ((1e300, "inf"), (1e-300, "0")):
+            with pytest.raises(ValueError, match=f"b times sigma must have a largest entry .* got {largest}"):
+                compute([unit, unit], [unit, unit], 0.1)
+    for scale in (lambda s: scaling.optimal(s, 0.1), lambda s: scaling.mean_deviation(s, 2)):
+        with pytest.raises(ValueError, match=r"sigma must be within a factor of 1e300, got 1e-300 and 1e\+300"):
+            scale([1e-300, 1e300])
 
 
 @given(sigmas, st.floats(1e-6, 1e6))
