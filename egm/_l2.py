@@ -175,7 +175,7 @@ def l2_noise_scale(epsilon: ArrayLike, delta: ArrayLike, d: ArrayLike) -> Floats
     >>> round(float(s), 6), round(float((10 + 1) * s**2 / z**2), 6)
     (0.91643, 0.517611)
     """
-    epsilon, delta = between(1e-6, 1e4, epsilon=epsilon), between(0.0, np.nextafter(1.0, 0.0), delta=delta)
+    epsilon, delta = between(1e-6, 1e4, epsilon=epsilon), between(0.0, math.nextafter(1.0, 0.0), delta=delta)
     if np.any(tiny := (delta > 0) & (delta < 1e-300)):
         raise ValueError(f"delta must be 0 or at least 1e-300, got {float(delta[tiny].flat[0])!r}")
     epsilon, delta, d = np.broadcast_arrays(epsilon, delta, _dimension(d))

@@ -130,7 +130,8 @@ def kind_of(path: Path) -> ModuleType:
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
-        raise FileError(f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'not a regular file'}")
+        kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file (- reads standard input)"
+        raise FileError(f"{path}: is {kind}")
     try:
         return KINDS[suffix_of(path)]
     except KeyError:
