@@ -637,9 +637,9 @@ class Terms:
 
         It is 0 unless the first of the `charges` is for l2 noise, because it must be known before the first result. If
         it grew with each release with l2 noise, it would be a second cost beside mu^2, and somebody who chooses between
-        Gaussian and l2 noise after seeing results could exceed the total.
+        Gaussian and l2 noise after seeing results could exceed the total. It pays for at least one release.
         """
-        return self.delta * _L2_SHARE if charges and _is_l2(charges[0]) else 0.0
+        return max(self.delta * _L2_SHARE, self._reserve_of_l2) if charges and _is_l2(charges[0]) else 0.0
 
     @property
     def _reserve_of_l2(self) -> float:
