@@ -101,8 +101,8 @@ class Budget:
       that of the noise, found on a grid of epsilons. For a few coordinates this :math:`\mu` is much
       more than :math:`1 / z`, so that l2 noise is useful for one release, and rarely for many. The
       first release must have l2 noise if another one has it: then :math:`2^{-10}` of delta (or what
-      one release needs) is kept for the rounding of this noise. No bound of :math:`\rho` is proved for the discrete l2 noise
-      that is drawn, so "zcdp" refuses l2 noise.
+      one release needs) is kept for the rounding of this noise. No bound of :math:`\rho` is proved
+      for the discrete l2 noise that is drawn, so "zcdp" refuses l2 noise.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules and of one more way: the epsilons of
       the pure mechanisms (those with delta = 0) are added to the result of "gaussian" or "zcdp" for
