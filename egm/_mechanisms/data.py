@@ -187,6 +187,11 @@ class GaussianDataMechanism(Mechanism):
         value is left out of a sum or a mean, unless `missing` is "error". By default each row is the
         only row of a person. The order of a person's rows affects the result, and must not depend on
         other persons: if a table is sorted, then by a stable method.
+    of : {"sum", "mean"}, default "sum"
+        What shall be accurate if a noisy number of rows is released: `estimate`, or `mean` of the
+        release. The noise of this number is multiplied by `center` in the sum, and only by the
+        distance of the true mean from `center` in the mean. So the number needs less weight for
+        the mean, and leaves more accuracy to the rows.
 
     Attributes
     ----------
@@ -338,6 +343,7 @@ class GaussianDataMechanism(Mechanism):
     basis: Any = field(default=None, kw_only=True)
     missing: Missing = field(default="error", kw_only=True)
     per_person: PerPerson = field(default=None, kw_only=True)
+    of: Literal["sum", "mean"] = field(default="sum", kw_only=True)
     noise_law: NoiseLaw = field(init=False, repr=False)
     noise_size: int = field(init=False, repr=False)
     noise_multiplier: float = field(init=False, repr=False)
@@ -369,6 +375,7 @@ class GaussianDataMechanism(Mechanism):
             basis: ArrayLike | str | BasisLike | None = ...,
             missing: Missing = ...,
             per_person: PerPerson = ...,
+            of: Literal["sum", "mean"] = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -411,13 +418,15 @@ class GaussianDataMechanism(Mechanism):
         fix(self, b=b, p=p, clip_norm=clip_norm, count_weight=weight, noise_std=noise_std, clipped_std=clipped_std)
 
     def _check_people(self) -> None:
-        """Check the arguments `missing` and `per_person`; if `per_person` is a number of rows, convert it to an int."""
+        """Check `missing`, `per_person` and `of`; if `per_person` is a number of rows, convert it to an int."""
         if not isinstance(self.missing, str) or self.missing not in ("error", "center", "drop_row"):
             raise ValueError(f'missing must be "error", "center" or "drop_row", got {self.missing!r}')
         if isinstance(self.per_person, str | bool) and self.per_person not in ("sum", "mean"):
             raise ValueError(f'per_person must be "sum", "mean" or a number of rows, got {self.per_person!r}')
         if self.per_person is not None and not isinstance(self.per_person, str):
             fix(self, per_person=count(per_person=self.per_person))
+        if not isinstance(self.of, str) or self.of not in ("sum", "mean"):
+            raise ValueError(f'of must be "sum" or "mean", got {self.of!r}')
 
     def _check_doubts(self) -> None:
         """Check the arguments `center_std` and `sigma_factor`, and store them as floats or arrays."""
@@ -505,37 +514,43 @@ class GaussianDataMechanism(Mechanism):
         Sum and number of rows are released together; the weight depends on `clip_norm` and on the vector `b`, by which
         each row is multiplied before it is clipped.
         """
-        ratio = np.linalg.norm(np.broadcast_to(self.center, b.shape)) / np.linalg.norm(1 / b)
+        ratio = np.linalg.norm(np.broadcast_to(self._pivot, b.shape)) / np.linalg.norm(1 / b)
         return self._joint.weight(clip_norm, float(ratio))
+
+    @property
+    def _pivot(self) -> Floats:
+        """Return the vector or number by which the noise of the number of rows is multiplied in what `of` names."""
+        return self.center if self.of == "sum" else self._doubts[0]
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
         """Return the variance of the noise in each column of the sum of clipped rows.
 
         Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`.
         """
-        along, of_count = self._noise_parts(b, clip_norm)
+        along, of_count = self._noise_parts(b, clip_norm, self.center)
         return self._of_columns(along) + of_count
 
     def _noise_total(self, b: Array, clip_norm: float) -> float:
         """Return the sum, over all columns, of the variances of the noise in the sum of clipped rows.
 
-        Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`.
+        Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`. If `of` is
+        "mean", it is the noise of the mean, times the square of the number of rows.
         """
-        along, of_count = self._noise_parts(b, clip_norm)  # a rotation does not change this sum
+        along, of_count = self._noise_parts(b, clip_norm, self._pivot)  # a rotation does not change this sum
         return float(np.sum(along + of_count))
 
-    def _noise_parts(self, b: Array, clip_norm: float) -> tuple[Array, Array]:
+    def _noise_parts(self, b: Array, clip_norm: float, pivot: Floats) -> tuple[Array, Array]:
         """Return the variances of the noise in two parts: from the sum of clipped rows, and from the number of rows.
 
         Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`. The first part
         has, for each vector of the basis, the variance of the noise in the sum of the rows along this vector; without a
         basis, the vectors are the columns. The second part has, for each column, the variance that the noise in the
-        number of rows adds, and 0 if this number is not released.
+        number of rows adds, multiplied by `pivot`, and 0 if this number is not released.
         """
         clip_norm = np.float64(clip_norm)  # whose square may be infinite
         weight = np.float64(self._count_weight(b, clip_norm))
         joint = (self._joint.sensitivity(clip_norm, weight) * self.noise_multiplier * self._joint.stretch) ** 2
-        return joint * b**-2.0, (joint * (self.center / weight) ** 2 if weight else 0.0) + np.zeros(b.shape)
+        return joint * b**-2.0, (joint * (pivot / weight) ** 2 if weight else 0.0) + np.zeros(b.shape)
 
     @property
     def _joint(self) -> Joint:
@@ -553,6 +568,8 @@ class GaussianDataMechanism(Mechanism):
         target: Target = "sample",
     ) -> ErrorForecast:
         """Compute the expected squared error of a release for normal data, before there are data.
+
+        It is the error of the sum or, if `of` is "mean", that of `n` times the released mean.
 
         Parameters
         ----------
@@ -625,16 +642,26 @@ class GaussianDataMechanism(Mechanism):
             true = _covariance(_tables.ordered_square(self.columns, covariance=covariance), self.sigma)
             true = true if self.basis is None else rotated(self.basis, true)
             parts = forecast.correlated_clipping(true, self.n, self.b, self.clip_norm, offset, target)
-            return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
+            return ErrorForecast(float(np.sum(self._noise_of(offset))), *parts)
         given = _tables.ordered(self.columns, sigma=sigma)
         true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=given))
         if true.shape != self.sigma.shape:
             raise ValueError(f"sigma must have the {self.sigma.size} entries of the mechanism's, got {true.size}")
         parts = forecast.clipping(true, self.n, self.b, self.clip_norm, offset, target, factors=factors)
-        return ErrorForecast(float(np.sum(self.noise_std**2)), *parts)
+        return ErrorForecast(float(np.sum(self._noise_of(offset))), *parts)
+
+    def _noise_of(self, offset: Array) -> Array:
+        """Return the variance of the noise, by column, in the sum or in n times the mean, as `of` says.
+
+        `offset` is the distance of the true mean from the center along each vector of the basis, or in each column.
+        """
+        if self.of == "sum":
+            return self.noise_std**2
+        along, of_count = self._noise_parts(self.b, self.clip_norm, offset)
+        return self._of_columns(along + of_count)
 
     def error_by_column(self) -> Array:
-        """Compute the expected squared error of each coordinate of the sum, if the guesses are as wrong as declared.
+        """Compute the expected squared error of each coordinate, as `error` does, if guesses are as wrong as declared.
 
         Returns
         -------
@@ -654,7 +681,7 @@ class GaussianDataMechanism(Mechanism):
         """
         offset, factors = self._doubts
         lost = forecast.loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
-        return self.noise_std**2 + self._of_columns(self.n * lost[0] + self.n**2 * lost[1])
+        return self._noise_of(offset) + self._of_columns(self.n * lost[0] + self.n**2 * lost[1])
 
     def confidence_radius(self, level: float) -> float:
         r"""Compute a bound of the distance from the estimate to the exact sum, which holds with a given probability.

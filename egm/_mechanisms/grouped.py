@@ -238,7 +238,7 @@ class GroupedDataMechanism(Mechanism):
         if size > _SIZES:
             raise ValueError(f"keys must be so few that at most {_SIZES} numbers are released, got {size}")
         size = size if inner.noise_law == "gaussian" else inner.noise_size  # one group changes, which has its own noise
-        ratio = np.linalg.norm(np.broadcast_to(inner.center, inner.b.shape)) / np.linalg.norm(1 / inner.b)
+        ratio = np.linalg.norm(np.broadcast_to(inner._pivot, inner.b.shape)) / np.linalg.norm(1 / inner.b)
         weight = self._joint.weight(inner.clip_norm, float(ratio))
         std = self._joint.sensitivity(inner.clip_norm, weight) * self._joint.stretch * inner.noise_multiplier
         along, of_count = (std / inner.b) ** 2, (std / weight * inner.center) ** 2

@@ -69,10 +69,11 @@ class Joint:
         return np.maximum(2.0 * clip_norm, math.sqrt(2) * joint if self.groups else joint)
 
     def weight(self, clip_norm: float, ratio: float) -> float:
-        """Return the weight w by which to multiply the number of rows in a release, for the least error of the sum.
+        """Return the weight w by which to multiply the number of rows in a release, for the least error.
 
         If the number of rows is not released, w is 0. Otherwise the released sum is the noisy sum of centered rows plus
-        the center times the noisy number of rows. For the sensitivity s, the variance of the noise in the first term is
+        the center times the noisy number of rows. (In the error of the mean, the distance of the true mean from the
+        center takes the place of the center.) For the sensitivity s, the variance of the noise in the first term is
         A s**2, and in the second term B s**2 / w**2. A and B do not depend on w, and `ratio` is sqrt(B / A). Since s**2
         is proportional to C**2 + w**2 for the clip norm C, which is `clip_norm`, w = sqrt(C * ratio) is best. But if a
         person is added or removed, w is at least C / 10, which increases s**2 by one percent. If a person is replaced,

@@ -153,14 +153,19 @@ def test_adding_a_row_moves_sum_and_count_by_at_most_the_sensitivity(center):
     assert mechanism.noise_std**2 == pytest.approx(expected, rel=1e-13)
 
 
-def test_count_has_its_best_share():
-    """If the number of rows is private, `count_weight` is the weight with which the sum gets the least noise.
+@pytest.mark.parametrize(("of", "pivot"), [("sum", MU), ("mean", SIGMA / 2)])
+def test_count_has_its_best_share(of, pivot):
+    """If the number of rows is private, `count_weight` is the weight with which the sum or mean gets the least noise.
 
     The number of rows, multiplied by this weight, is released together with the sum. With a weight that is 1 % larger
-    or smaller, the noise variances of the sum, added up over the columns, are larger.
+    or smaller, the noise variances, added up over the columns, are larger. The noise of the number is multiplied by
+    `pivot`: the center in the sum, and the declared distance of the mean from the center in the mean.
     """
-    mechanism = data_mechanism(neighbors="add_remove")
-    a, b, c = np.sum(mechanism.b**-2), np.sum(MU**2), mechanism.clip_norm
+    mechanism = data_mechanism(neighbors="add_remove", of=of)
+    a, b, c = np.sum(mechanism.b**-2), np.sum(pivot**2), mechanism.clip_norm
+    assert mechanism.error(mean=MU + pivot * (of == "mean")).noise == pytest.approx(
+        mechanism.noise_multiplier**2 * (c**2 + mechanism.count_weight**2) * (a + b / mechanism.count_weight**2)
+    )
     variances = [(c**2 + w**2) * (a + b / w**2) for w in mechanism.count_weight * np.array([1, 0.99, 1.01])]
     assert min(variances) == variances[0]
     assert mechanism.error().noise == pytest.approx(variances[0] * mechanism.noise_multiplier**2, rel=1e-13)
@@ -440,6 +445,26 @@ def test_excess_shows_a_wrong_centre_a_wrong_spread_and_rows_of_one_entry():
     assert excess(groups, sigma=groups.std(axis=0), center=groups.mean(axis=0), **options) > 10
 
 
+@pytest.mark.parametrize("options", [{"neighbors": "add_remove"}, {"missing": "drop_row"}])
+def test_with_the_weight_for_the_mean_means_have_the_error_of_their_forecast_and_less(options):
+    """If the center is far from 0, ``of="mean"`` makes means more accurate and sums less accurate than ``of="sum"``.
+
+    The mean squared error of 300 means is the forecast for n times the mean, up to four standard errors.
+    """
+    n, rng, error = 1000, np.random.default_rng(5), {}
+    X = rng.normal(2500 + 9, 18, (n, 1))
+    for of in ("sum", "mean"):
+        made = GaussianDataMechanism([18.0], n, 1.0, 1e-6, center=2500.0, of=of, **options)
+        found = [made.release(X, rng=rng) for _ in range(300)]
+        error[of] = [
+            np.mean([(it.mean - X.mean()) ** 2 for it in found]),
+            np.mean([(it.estimate - X.sum()) ** 2 for it in found]),
+        ]
+    assert n**2 * error["mean"][0] == pytest.approx(made.error(mean=X.mean()).total, rel=4 * np.sqrt(2 / 300))
+    assert error["mean"][0] < error["sum"][0] / 5
+    assert error["sum"][1] < error["mean"][1]
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -453,6 +478,7 @@ def test_excess_shows_a_wrong_centre_a_wrong_spread_and_rows_of_one_entry():
         ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),
         ({"clip_probability": "best"}, "clip_probability must be \"optimal\" or a number, got 'best'"),
         ({"neighbors": "add"}, 'neighbors must be "replace_one" or "add_remove", got \'add\''),
+        ({"of": "median"}, 'of must be "sum" or "mean", got .median.'),
     ],
 )
 def test_bad_options_are_named(options, message):
