@@ -84,7 +84,7 @@ def certify(
         If an argument is outside its range.
     ArithmeticError
         If no narrow enclosure is found; in particular, if the exact value is below the smallest normal double or above
-        the largest one.
+        the largest one, or if the integral for an extreme argument would need more than 3000 nodes.
 
     See Also
     --------
@@ -201,7 +201,8 @@ class _Variable:
         """Return a ball (an interval) that contains a tail of Q at a point x, and whether this is the upper tail.
 
         Q is the variable that this object describes, and `y` is (x - shift) / 2 ** exponent. The tail is the upper one
-        if x is above the mean of Q, and otherwise the lower one. About `bits` bits of the tail are certain.
+        if x is above the mean of Q, and otherwise the lower one. About `bits` bits of the tail are certain. Without a
+        contour for this tail, it is only bounded, if the bound is negligible beside 1, or the other tail is computed.
         """
         upper = float(y) > self.law(False).mean
         try:
@@ -230,8 +231,8 @@ class _Variable:
         """
         flint, law = ball_arithmetic(), self.law(False)
         s = flint.arb(tilt(law, float(y), upper))
-        # Chernoff's bound E exp(s (Q - y)) holds for every s > 0 of the upper tail, s < 0 of the lower one, at which
-        # the expectation is finite: between the cuts of the cumulant function.
+        # Chernoff's bound E exp(s (Q - y)) holds for the upper tail at every s > 0 and for the lower one at every s < 0
+        # for which the expectation is finite, that is, between the cuts of the cumulant function.
         proved = (s > 0 if upper else s < 0) and s * law.largest < 1 and s * law.least < 1
         return (law.cumulant(flint.acb(s)) - s * y).exp().real if proved else flint.arb.pos_inf()
 
@@ -303,7 +304,7 @@ class _Variable:
             if found is not None:
                 return found
         raise ArithmeticError(
-            f"no narrow enclosure of {of} at {given!r} was found; egm.gx2.{of} computes it without a proof"
+            f"no narrow enclosure of {of} at {given!r} was found: egm.gx2.{of} computes it without a proof"
         )
 
     def end(self, upper: bool) -> Enclosure:
@@ -376,7 +377,7 @@ class _Quantile:
             step = (quotient.log() * tail / density).mid() * (1 if upper else -1)
             change = abs(step / y) if beside else abs(step)
             if beside and change > 0.3:
-                # Newton's rule for log |y| ends in one step if the tail is a power of y.
+                # Newton's rule for log |y|. A lower tail is nearly a power of y, so one step may lead from 1 to 1e-300.
                 ratio, most = step / y, arb(700 if self.one_sided and not contour.upper else 2)
                 step = y * ratio.max(-most).min(most).expm1().max(ratio)
             following = (y + step).mid()
@@ -386,7 +387,7 @@ class _Quantile:
                 y, before = following, change
             else:
                 y, before, beside = self.between(low, high), arb.pos_inf(), True
-        raise ArithmeticError("the search for a quantile did not end; egm.gx2 computes quantiles without a proof")
+        raise ArithmeticError("the search for a quantile did not end: egm.gx2 computes quantiles without a proof")
 
     def begin(self) -> tuple[Ball, Ball, Ball]:
         """Return the point at which the search for the quantile begins, and a lower and an upper bound of the quantile.
@@ -395,9 +396,12 @@ class _Quantile:
         bounds follow from the support of the distribution and from the inequalities of Chernoff and Cantelli.
         """
         law, arb = self.variable.law(False), ball_arithmetic().arb
-        low, high = (0.0 if self.variable.outside(arb(0)) == limit else math.inf for limit in (0.0, 1.0))
-        low = max(-low, law.mean - law.deviation) if self.small else -low
-        high = high if self.small else min(high, law.mean + law.deviation)
+        below = self.variable.outside(arb(0))  # P[Q <= shift], if it is 0 or 1
+        low, high = 0.0 if below == 0 else -math.inf, 0.0 if below == 1 else math.inf
+        if self.small:
+            low = max(low, law.mean - law.deviation)
+        else:
+            high = min(high, law.mean + law.deviation)
         for upper in (self.small, not self.small):
             y, bound = start(law, float(self.tails[not upper].log()), upper)
             low, high = (low, min(high, bound)) if upper else (max(low, bound), high)
@@ -444,7 +448,7 @@ class _Quantile:
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:
             return limit == 0
-        try:
+        try:  # the ball of any contour contains the tail, so it does not matter for which point one was chosen
             contour, upper = self.plan(y)
             tail, target = contour.enclose(abs(y)), self.tails[not upper]
         except ArithmeticError:

@@ -40,8 +40,8 @@ def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
     with np.errstate(all="ignore"):
         found = _Search(law, max(float(y), 0.0), upper, bits * math.log(2)).best()
     failure = ArithmeticError(
-        f"no contour was found for the {'upper' if upper else 'lower'} tail: choose a point nearer to the mean, or"
-        " parameters that differ by fewer orders of magnitude"
+        f"no contour was found for the {'upper' if upper else 'lower'} tail: choose a less extreme point or"
+        " probability, or parameters that differ by fewer orders of magnitude"
     )
     if found is None:
         raise failure
