@@ -6,6 +6,7 @@ result. The docstring of `enclosed` has the formulas.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,7 +108,7 @@ def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) 
     halves, shifts = (_sums(v if v.strides == (0,) else v[order], starts) for v in (dof, nc))
     cuts = _cuts(values) if values.size > _APART else np.arange(values.size)
     groups = []
-    for i, j in zip(cuts, [*cuts[1:], values.size], strict=True):
+    for i, j in itertools.pairwise([*cuts, values.size]):
         half, shift = sum(halves[i:j], arb(0)), sum(shifts[i:j], arb(0))
         center = float(values[i]) if j == i + 1 else float(np.mean(values[i:j]))
         spread, moments = arb(0), tuple[tuple[Ball, Ball], ...]()
@@ -119,8 +120,8 @@ def law_of(weights: Array, dof: Array, nc: Array, normal: float, exponent: int) 
     return Law(
         groups=tuple(groups),
         variance=(arb(normal) * unit / 2) ** 2,
-        largest=arb(max(float(values[-1]), 0.0)) * unit,
-        least=arb(min(float(values[0]), 0.0)) * unit,
+        largest=arb(float(values.max(initial=0.0))) * unit,
+        least=arb(float(values.min(initial=0.0))) * unit,
         twice=np.array([float(group.twice) for group in groups]),
         half=np.array([float(group.half) for group in groups]),
         shift=np.array([float(group.shift) for group in groups]),

@@ -10,7 +10,7 @@ import numpy as np
 
 from egm._enclosure import Enclosure, ball_arithmetic, rounded
 from egm._gx2.balls import Law, law_of
-from egm._gx2.choice import contour_of, start
+from egm._gx2.choice import contour_of, start, tilt
 from egm._gx2.enclosed import Contour
 from egm._types import Array, ArrayLike
 from egm._validate import finite, nonnegative, positive, real, scalar
@@ -24,7 +24,8 @@ _ROUNDS = 5
 _EXACT = 2200  # bits in which a difference of two doubles is exact
 _WIDEST = 1e-13  # relative width of an enclosure that is returned
 _FINE = 2.0**-70  # step of the ends of a quantile near 0, in standard deviations of Q
-_NEWTON_STEPS = 60
+_SEARCH_STEPS = 100
+_NEAR = 1e-6  # relative distance of a tail from the given one, below which a small step may end the search
 
 
 def certify(
@@ -52,7 +53,8 @@ def certify(
         Point in the units of `weights`, for a tail or the density; it may be infinite. For a quantile it is the
         probability, in [0, 1], or for "ilogsf" the logarithm of the probability, <= 0.
     weights : array_like, shape (d,)
-        Weights :math:`w` of the independent chi-square variables in Q, finite and not 0.
+        Weights :math:`w` of the independent chi-square variables in Q, finite and not 0. There may be none if `normal`
+        is > 0.
     dof : float or array_like, shape (d,), default 1
         Degrees of freedom :math:`\nu` of these variables, finite and > 0; they need not be whole numbers.
     nc : float or array_like, shape (d,), default 0
@@ -82,7 +84,7 @@ def certify(
         If an argument is outside its range.
     ArithmeticError
         If no narrow enclosure is found; in particular, if the exact value is below the smallest normal double or above
-        the largest one.
+        the largest one, or if the integral for an extreme argument would need more than 3000 nodes.
 
     See Also
     --------
@@ -140,13 +142,15 @@ class _Variable:
         Z is a standard normal variable.
         """
         self.weights = finite(weights=weights)
-        if self.weights.ndim != 1 or self.weights.size == 0:
-            raise ValueError(f"weights must be a vector with at least one entry, got shape {self.weights.shape}")
+        if self.weights.ndim != 1:
+            raise ValueError(f"weights must be a vector, got shape {self.weights.shape}")
         if not np.all(self.weights):
             raise ValueError(f"weights[{int(np.argmin(abs(self.weights)))}] must not be 0, got 0.0")
         self.dof, self.nc = self._broadcast(positive, dof=dof), self._broadcast(nonnegative, nc=nc)
         self.normal, self.shift = scalar(nonnegative, normal=normal), scalar(finite, shift=shift)
-        self.exponent = int(np.frexp(max(float(abs(self.weights).max()), self.normal))[1])
+        if self.weights.size == 0 and self.normal == 0:
+            raise ValueError("weights must have at least one entry if normal is 0, got shape (0,)")
+        self.exponent = int(np.frexp(np.max(abs(self.weights), initial=self.normal))[1])
         self.laws: dict[tuple[bool, int], Law] = {}
 
     def _broadcast(self, check: Any, **named: ArrayLike) -> Array:
@@ -197,13 +201,40 @@ class _Variable:
         """Return a ball (an interval) that contains a tail of Q at a point x, and whether this is the upper tail.
 
         Q is the variable that this object describes, and `y` is (x - shift) / 2 ** exponent. The tail is the upper one
-        if x is above the mean of Q, and otherwise the lower one. About `bits` bits of the tail are certain.
+        if x is above the mean of Q, and otherwise the lower one. About `bits` bits of the tail are certain. Without a
+        contour for this tail, it is only bounded, if the bound is negligible beside 1, or the other tail is computed.
+        """
+        upper = float(y) > self.law(False).mean
+        try:
+            contour = self.contour(y, upper, bits)
+        except ArithmeticError:
+            if (bound := self.bound(y, upper)) < ball_arithmetic().arb(2) ** -_BITS:
+                return (bound * 0).union(bound), upper
+            contour, upper = self.contour(y, not upper, bits), not upper
+        return contour.enclose(abs(y)), upper
+
+    def contour(self, y: Ball, upper: bool, bits: float) -> Contour:
+        """Return a contour by which about `bits` bits of a tail of Q at a point x are certain.
+
+        `y` is (x - shift) / 2 ** exponent, and Q is the variable that this object describes. The tail is the upper one
+        if `upper` is true, and otherwise the lower one. Contours need y >= 0. So for `y` < 0, a lower tail of Q is
+        computed as the upper tail of -Q, and an upper tail of Q as the lower tail of -Q.
         """
         mirrored = bool(y < 0)
-        law = self.law(mirrored)
-        size = -y if mirrored else y
-        upper = float(size) > law.mean
-        return contour_of(law, size, upper, bits).enclose(size), upper != mirrored
+        return contour_of(self.law(mirrored), abs(y), upper != mirrored, bits)
+
+    def bound(self, y: Ball, upper: bool) -> Ball:
+        """Return an upper bound of a tail of Q at a point x: the upper tail if `upper` is true, else the lower one.
+
+        `y` is (x - shift) / 2 ** exponent, and Q is the variable that this object describes. The bound is infinite if
+        it is not proved.
+        """
+        flint, law = ball_arithmetic(), self.law(False)
+        s = flint.arb(tilt(law, float(y), upper))
+        # Chernoff's bound E exp(s (Q - y)) holds for the upper tail at every s > 0 and for the lower one at every s < 0
+        # for which the expectation is finite, that is, between the cuts of the cumulant function.
+        proved = (s > 0 if upper else s < 0) and s * law.largest < 1 and s * law.least < 1
+        return (law.cumulant(flint.acb(s)) - s * y).exp().real if proved else flint.arb.pos_inf()
 
     def density(self, y: Ball, bits: float) -> Ball:
         """Return a ball (an interval) that contains the density of Q at a point x.
@@ -229,6 +260,8 @@ class _Variable:
                 raise ArithmeticError(f"the density at the end of the support, {x!r}, is not enclosed")
             number = exact if not of.startswith("log") else (0.0 if exact else -math.inf)
             return Enclosure(number, number)
+        # The exact value lies between these bounds, so an enclosure may be cut there.
+        least, most = (-math.inf, 0.0) if of.startswith("log") else (0.0, math.inf if of == "pdf" else 1.0)
         for attempt in range(_ROUNDS):
             bits = _BITS + attempt * _MORE
             with flint.ctx.workprec(bits + 64):
@@ -242,6 +275,7 @@ class _Variable:
                     else:
                         ball = ball if same else 1 - ball
                 found = rounded(ball) if ball.is_finite() else Enclosure(-math.inf, math.inf)
+            found = Enclosure(max(found.low, least), min(found.high, most))
             if found.relative_width < _WIDEST:
                 return found
             if max(abs(found.low), abs(found.high)) < sys.float_info.min:
@@ -265,11 +299,13 @@ class _Variable:
             with flint.ctx.workprec(bits + 64):
                 one = flint.arb(given).exp() if log else flint.arb(given)
                 with flint.ctx.workprec(_EXACT):
-                    other = 1 - one
+                    other = -flint.arb(given).expm1() if log else 1 - one
                 found = _Quantile(self, (other, one) if of == "ppf" else (one, other), bits).enclosure()
             if found is not None:
                 return found
-        raise ArithmeticError(f"no narrow enclosure of {of} at {given!r} was found")
+        raise ArithmeticError(
+            f"no narrow enclosure of {of} at {given!r} was found: egm.gx2.{of} computes it without a proof"
+        )
 
     def end(self, upper: bool) -> Enclosure:
         """Return the largest value that Q can have if `upper` is true, and otherwise the least one; it may be infinite.
@@ -291,11 +327,14 @@ class _Quantile:
         that contain the exact numbers.
         """
         self.variable, self.tails, self.bits = variable, tails, bits
-        signs = np.sign(variable.weights)
-        self.one_sided = variable.normal == 0 and bool(np.all(signs == signs[0]))
-        self.positive = bool(signs[0] > 0)
-        self.mirrored, self.upper = False, True
-        self.contour: Contour
+        weights, arb = variable.weights, ball_arithmetic().arb
+        self.one_sided = variable.normal == 0 and bool(np.all(weights > 0) or np.all(weights < 0))
+        deviation = 0.0 if self.one_sided else variable.law(False).deviation
+        self.deviation, self.fine = arb(deviation), _FINE * math.ldexp(deviation, variable.exponent)
+        nearest = max(math.ulp(variable.shift) / 4, sys.float_info.min, self.fine)
+        self.nearest = arb(nearest) * arb(2) ** -variable.exponent
+        self.small = bool(tails[0] <= 0.5)
+        self.planned: tuple[Ball, float, Contour, bool] | None = None
 
     def enclosure(self) -> Enclosure | None:
         """Return a proved enclosure of the quantile x, or None if `bits` bits of precision give no narrow one."""
@@ -304,84 +343,101 @@ class _Quantile:
         with flint.ctx.workprec(_EXACT):
             x = y * flint.arb(2) ** variable.exponent + variable.shift
         found = rounded(x)
-        fine = 0.0 if self.one_sided else _FINE * math.ldexp(variable.law(False).deviation, variable.exponent)
         low, high = found.low, found.high
         for _ in range(4):
-            step = max(math.ulp(low), math.ulp(high), fine)
+            step = max(math.ulp(low), math.ulp(high), self.fine)
             if low >= high:
                 low, high = low - step, high + step
             above, below = self.exceeds(low), self.exceeds(high)
             if above is True and below is False:
                 found = Enclosure(low, high)
-                return found if found.relative_width < _WIDEST or high - low <= 8 * fine else None
+                return found if found.relative_width < _WIDEST or high - low <= 8 * self.fine else None
             low, high = low if above is True else low - step, high if below is False else high + step
         return None
 
     def searched(self) -> Ball:
         """Return the quantile x, found without a proof, as the number (x - shift) / 2 ** exponent, a ball of radius 0.
 
-        `shift` and `exponent` are attributes of the variable Q. An ArithmeticError is raised if the search fails.
+        `shift` and `exponent` are attributes of the variable Q. Newton's rule is used as long as it stays between
+        bounds and converges; otherwise the interval between the bounds is divided. A quantile nearer to the shift than
+        `nearest` is not resolved. An ArithmeticError is raised if the search fails.
         """
-        flint = ball_arithmetic()
-        y = self.begin()
-        self.plan(y)
-        deviation = 0.0 if self.one_sided else self.variable.law(False).deviation
-        planned = y
-        for _ in range(_NEWTON_STEPS):
-            tail, density = self.contour.sums(abs(y))
-            ratio = (tail / self.target).mid()
-            if not (ratio > 0 and density.mid() > 0):
-                self.plan(y := y / 2)
-                planned = y
-                continue
-            step = (ratio.log() * tail / density).mid() * (1 if self.upper else -1)  # away from 0 for the upper tail
-            step = -step if self.mirrored else step
-            if self.one_sided:
-                step = y * (step / y).max(flint.arb(-2)).min(flint.arb(2)).expm1() if abs(step) > 0.3 * abs(y) else step
-            y = (y + step).mid()
-            size = abs(y).max(flint.arb(deviation))
-            if abs(step) < size * flint.arb(2) ** -(self.bits - 20):
-                return y
-            if (y < 0) != self.mirrored or abs(y - planned) * abs(self.crossing) > 1:
-                self.plan(y)
-                planned = y
-        raise ArithmeticError("the search for a quantile did not end")
+        arb = ball_arithmetic().arb
+        y, low, high = self.begin()
+        before, beside = arb.pos_inf(), self.one_sided
+        for _ in range(_SEARCH_STEPS):
+            if low >= -self.nearest and high <= self.nearest:
+                if self.one_sided and self.variable.shift == 0:
+                    raise ArithmeticError("the quantile is nearer to 0 than the smallest normal double")
+                return ((low + high) / 2).mid()
+            contour, upper = self.plan(y)
+            tail, density = contour.sums(abs(y))
+            quotient = (tail / self.tails[not upper]).mid()
+            low, high = (y, high) if bool(quotient > 1) == upper else (low, y)
+            step = (quotient.log() * tail / density).mid() * (1 if upper else -1)
+            change = abs(step / y) if beside else abs(step)
+            if beside and change > 0.3:
+                # Newton's rule for log |y|. A lower tail is nearly a power of y, so one step may lead from 1 to 1e-300.
+                ratio, most = step / y, arb(700 if self.one_sided and not contour.upper else 2)
+                step = y * ratio.max(-most).min(most).expm1().max(ratio)
+            following = (y + step).mid()
+            if abs(step) < abs(y).max(self.deviation) * arb(2) ** -(self.bits - 20) and abs(quotient - 1) < _NEAR:
+                return following
+            if density > 0 and low < following < high and abs(following) >= self.nearest and change < 0.7 * before:
+                y, before = following, change
+            else:
+                y, before, beside = self.between(low, high), arb.pos_inf(), True
+        raise ArithmeticError("the search for a quantile did not end: egm.gx2 computes quantiles without a proof")
 
-    def begin(self) -> Ball:
-        """Choose the smaller tail for the search, and return the point at which the search begins, as a ball.
+    def begin(self) -> tuple[Ball, Ball, Ball]:
+        """Return the point at which the search for the quantile begins, and a lower and an upper bound of the quantile.
 
-        The saddlepoint formula, an approximation in closed form, gives the point. If it lies outside the support of the
-        distribution, the larger tail is chosen.
+        The saddlepoint formula, an approximation in closed form, gives the point, first for the smaller tail. The
+        bounds follow from the support of the distribution and from the inequalities of Chernoff and Cantelli.
         """
-        law = self.variable.law(False)
-        self.upper = bool(self.tails[0] <= 0.5)
-        for _ in range(2):
-            y = start(law, float(self.tails[not self.upper].log()), self.upper)
-            if not self.one_sided or (y > 0 if self.positive else y < 0):
-                return ball_arithmetic().arb(y)
-            self.upper = not self.upper
-        raise ArithmeticError("no start was found for the search of a quantile")
+        law, arb = self.variable.law(False), ball_arithmetic().arb
+        below = self.variable.outside(arb(0))  # P[Q <= shift], if it is 0 or 1
+        low, high = 0.0 if below == 0 else -math.inf, 0.0 if below == 1 else math.inf
+        if self.small:
+            low = max(low, law.mean - law.deviation)
+        else:
+            high = min(high, law.mean + law.deviation)
+        for upper in (self.small, not self.small):
+            y, bound = start(law, float(self.tails[not upper].log()), upper)
+            low, high = (low, min(high, bound)) if upper else (max(low, bound), high)
+            if low < y < high:
+                y = arb(y)
+                return y if abs(y) > self.nearest else y.sgn() * self.nearest, arb(low), arb(high)
+        return self.between(arb(low), arb(high)), arb(low), arb(high)
 
-    def plan(self, y: Ball) -> None:
-        """Set the attribute `contour` to a contour by which a tail of the variable Q at the point `y` is computed.
+    def between(self, low: Ball, high: Ball) -> Ball:
+        """Return a point between two bounds of the quantile, to divide the interval: their geometric mean.
 
-        The tail is the one by which the quantile is searched. Contours need y >= 0. So for `y` < 0, a lower tail of Q
-        at `y` is computed as the upper tail of -Q at -`y`, and an upper tail of Q as the lower tail of -Q. Here Q is
-        shifted and scaled, as `y` is.
+        If 0 is between the bounds, the point is `nearest` or -`nearest`. So the sign of the quantile is found first.
         """
-        mirrored = bool(y < 0)
-        if mirrored != self.mirrored:
-            self.mirrored, self.upper = mirrored, not self.upper
-        self.contour = contour_of(self.variable.law(mirrored), abs(y), self.upper, self.bits)
-        self.crossing = self.contour.m + self.contour.rho * math.sin((self.contour.low + self.contour.high) / 2)
+        least = self.nearest
+        if high > least:
+            return least if low < -least or high < 4 * least else (low.max(least) * high).sqrt().mid()
+        return -least if low > -4 * least else -(high.min(-least) * low).sqrt().mid()
 
-    @property
-    def target(self) -> Ball:
-        """Return the probability, a ball, that the tail at the quantile must have.
+    def plan(self, y: Ball) -> tuple[Contour, bool]:
+        """Return a contour for a tail of the variable Q at the point `y`, and whether this is the upper tail of Q.
 
-        It is the probability of that tail, upper or lower, which the contour in the attribute `contour` computes.
+        It is the last contour if that was chosen for a near point. A new contour is for the tail that is smaller at the
+        quantile or, without such a contour, for the other one. Here Q is shifted and scaled, as `y` is.
         """
-        return self.tails[self.upper == self.mirrored]
+        if self.planned:
+            last, crossing, contour, upper = self.planned
+            far = abs(y - last)
+            if (y < 0) == (last < 0) and far * crossing <= 1 and far <= abs(last) / 2:
+                return contour, upper
+        try:
+            contour, upper = self.variable.contour(y, self.small, self.bits), self.small
+        except ArithmeticError:
+            contour, upper = self.variable.contour(y, not self.small, self.bits), not self.small
+        crossing = abs(contour.m + contour.rho * math.sin((contour.low + contour.high) / 2))
+        self.planned = y, crossing, contour, upper
+        return contour, upper
 
     def exceeds(self, x: float) -> bool | None:
         """Return True if P[Q > `x`] is proved to be >= the given upper tail, False if <= it, and None if neither.
@@ -392,10 +448,11 @@ class _Quantile:
         y = self.variable.scaled(x)
         if (limit := self.variable.outside(y)) is not None:
             return limit == 0
-        if (y < 0) != self.mirrored:
-            self.plan(y)
-        tail = self.contour.enclose(abs(y))
-        more, less = tail >= self.target, tail <= self.target
-        if self.upper == self.mirrored:
-            more, less = less, more
-        return True if more else False if less else None
+        try:  # the ball of any contour contains the tail, so it does not matter for which point one was chosen
+            contour, upper = self.plan(y)
+            tail, target = contour.enclose(abs(y)), self.tails[not upper]
+        except ArithmeticError:
+            return None
+        if tail >= target:
+            return upper
+        return not upper if tail <= target else None

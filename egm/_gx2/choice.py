@@ -26,6 +26,8 @@ _POINTS = 49  # points of a contour at which |f| is computed to choose the param
 _DEPTH = 12.0  # the grid of an edge ends where log |f| is so far below its largest value
 _FARTHEST = 690.0  # cosh of it is a double
 _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in doubles
+_MOST_NODES = 3_000  # about a second for a few weights; mostly there are less than 250
+_MOST_BITS = 3_000
 
 
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
@@ -37,8 +39,12 @@ def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
     flint = ball_arithmetic()
     with np.errstate(all="ignore"):
         found = _Search(law, max(float(y), 0.0), upper, bits * math.log(2)).best()
+    failure = ArithmeticError(
+        f"no contour was found for the {'upper' if upper else 'lower'} tail: choose a less extreme point or"
+        " probability, or parameters that differ by fewer orders of magnitude"
+    )
     if found is None:
-        raise ArithmeticError(f"no contour was found for the {'upper' if upper else 'lower'} tail")
+        raise failure
     contour, log_cut = found
     with flint.ctx.workprec(BOUND_BITS):
         middle = Edge(contour, (flint.arb(contour.low) + contour.high) / 2, y, False)
@@ -47,14 +53,17 @@ def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
             if middle.rest(flint.arb(contour.step) * count) < flint.arb(log_cut).exp():
                 break
             count = math.ceil(1.05 * count) + 1
+    if count > _MOST_NODES:
+        raise failure
     return replace(contour, count=count)
 
 
-def start(law: Law, log_p: float, upper: bool) -> float:
-    """Return an estimate of the y at which a tail has the logarithm `log_p`, by the saddlepoint formula.
+def start(law: Law, log_p: float, upper: bool) -> tuple[float, float]:
+    """Return an estimate of the y at which a tail has the logarithm `log_p`, and a bound on this y by Chernoff.
 
-    The formula is an approximation of the tail in closed form. `law` holds the parameters of the distribution, and the
-    tail is the upper one if `upper` is true, otherwise the lower one.
+    The estimate is by the saddlepoint formula, an approximation of the tail in closed form. `law` holds the parameters
+    of the distribution. The tail is the upper one if `upper` is true, and y is not above the bound then; otherwise it
+    is the lower one, and y is not below the bound.
     """
     axis = _Axis(law, upper)
 
@@ -63,7 +72,20 @@ def start(law: Law, log_p: float, upper: bool) -> float:
         return axis.log_tail(s, axis.y_of(s)) - log_p
 
     with np.errstate(all="ignore"):
-        return axis.y_of(axis.point(_bisect(missing, axis.near, axis.far)))
+        s = axis.point(_bisect(missing, axis.near, axis.far))
+        y = axis.y_of(s)
+        return y, y + (axis.log_size(s, y) + math.log(abs(s)) - log_p) / s
+
+
+def tilt(law: Law, y: float, upper: bool) -> float:
+    """Return a real s at which Chernoff's bound exp(K(s) - s y) of a tail at `y` is small.
+
+    K is the cumulant function of the distribution, whose parameters `law` holds. The tail is the upper one if `upper`
+    is true, and s > 0 then; otherwise it is the lower one, and s < 0.
+    """
+    axis = _Axis(law, upper)
+    with np.errstate(all="ignore"):
+        return axis.point(axis.saddle(y))
 
 
 def _bisect(falling: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
@@ -112,6 +134,10 @@ class _Axis:
         total = self.law.half @ v + self.law.shift @ (v * (1 + v)) + (self.law.tau * s) ** 2
         return float((total - 1) / s)
 
+    def saddle(self, y: float) -> float:
+        """Return the t at which ``point(t)`` is the saddle point of the integrand of the tail at `y`."""
+        return _bisect(lambda t: self.sign * (y - self.y_of(self.point(t))), self.near, self.far)
+
     def log_size(self, s: float, y: float) -> float:
         """Return the logarithm of the size of exp(K(s) - s y) / s, the integrand of the tail at `y`, for a real `s`.
 
@@ -153,8 +179,7 @@ class _Search:
         The result is None if none of the contours is possible.
         """
         axis, y, law = self.axis, self.y, self.law
-        sign = axis.sign
-        saddle = _bisect(lambda t: sign * (y - axis.y_of(axis.point(t))), axis.near, axis.far)
+        saddle = axis.saddle(y)
         c = axis.point(saddle)
         top, tail = axis.log_size(c, y), axis.log_tail(c, y)
         size = float(law.half @ abs(np.log1p(-law.twice * c)) + law.half.sum() + law.shift.sum() + abs(c * y))
@@ -202,10 +227,13 @@ class _Search:
         whole = max(float(values.max()) + math.log(u[-1]) for u, values in (edges[0], edges[1]))
         step = math.pi * (high - low) / (whole - wanted + _SLACK)
         u, values = middle
-        count = math.ceil(u[np.flatnonzero(values > wanted - 3)[-1] + 1] / step) + 1
-        bits = math.ceil((self.goal + float(values.max()) - tail) / math.log(2) + math.log2(1 + size)) + 40
-        reaches = float(edges[0][0][-1]), float(edges[1][0][-1])
-        return count, Contour(self.law, self.upper, m, rho, low, high, step, count, reaches, whole + _SLACK - 3, bits)
+        nodes = float(u[np.flatnonzero(values > wanted - 3)[-1] + 1]) / step
+        bits = (self.goal + float(values.max()) - tail) / math.log(2) + math.log2(1 + size) + 40
+        if not (0 < nodes < _MOST_NODES and 0 < bits < _MOST_BITS):
+            return None
+        count, reaches = math.ceil(nodes) + 1, (float(edges[0][0][-1]), float(edges[1][0][-1]))
+        level = whole + _SLACK - 3
+        return count, Contour(self.law, self.upper, m, rho, low, high, step, count, reaches, level, math.ceil(bits))
 
     def _sizes(self, m: float, rho: float, angle: float, floor: float | None) -> tuple[Array, Array] | None:
         """Compute log |f| at numbers u >= 0 along a hyperbola s(u); return the numbers and the values, or None.

@@ -20,6 +20,7 @@ from mpmath import mp, mpf
 from egm import calibration, gx2
 from egm._enclosure import Enclosure, rounded
 from egm._gx2 import balls, choice, enclosed
+from egm._gx2 import certify as certificates
 from tests.conftest import slow
 from tests.egm.stored import BY_FORM, CALIBRATION, GX2, L2, name_of
 from tests.reference.forms import terms
@@ -460,6 +461,15 @@ def test_scale_mirror_and_order(of, x):
     assert gx2.certify(-x, **{**SIGNED, **mirrored}, of=opposite) == value
 
 
+def proved_again(form, of, p):
+    """Return the enclosure of a quantile, after a test that the certified tails at its ends enclose `p`."""
+    quantile = gx2.certify(p, **form, of=of)
+    tails = [gx2.certify(end, **form, of="sf" if of == "isf" else "cdf") for end in (quantile.low, quantile.high)]
+    first, last = tails if of == "isf" else tails[::-1]
+    assert first.high >= p >= last.low
+    return quantile
+
+
 @pytest.mark.parametrize("p", [1e-300, *slow(1e-9, 0.3, 0.9), 0.5, 1 - 1e-9])
 @pytest.mark.parametrize("of", ["isf", "ppf"])
 @pytest.mark.parametrize("form", [SIGNED, {"weights": WEIGHTS}, {"weights": [-1.0, -0.25], "dof": 2}], ids=str)
@@ -469,11 +479,39 @@ def test_tails_at_the_ends_of_a_quantile(form, of, p):
     So the interval that `gx2.certify` returns contains the quantile. `of` is "isf" for the upper quantile or "ppf" for
     the lower one, and `form` has the parameters of the distribution.
     """
-    quantile = gx2.certify(p, **form, of=of)
-    assert quantile.relative_width < 1e-13
-    tails = [gx2.certify(end, **form, of="sf" if of == "isf" else "cdf") for end in (quantile.low, quantile.high)]
-    first, last = tails if of == "isf" else tails[::-1]
-    assert first.high >= p >= last.low
+    assert proved_again(form, of, p).relative_width < 1e-13
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, -0.5], [1.0, -0.1], [-1.0]], ids=str)
+@pytest.mark.parametrize("dof", [0.5, *slow(0.05, 0.1, 1, 2)])
+def test_ordinary_quantiles_are_found(weights, dof):
+    """Quantiles near the middle of a law are enclosed, even of a law with a high peak or with a skewed density.
+
+    The interval is narrow in proportion to the quantile or, near 0, to the standard deviation.
+    """
+    for normal, p, of in product((0.0, 0.1), (0.3, 0.5, 0.7), ("isf", "ppf")):
+        form = {"weights": weights, "dof": dof, "normal": normal}
+        quantile = proved_again(form, of, p)
+        width = 2**-67 * math.sqrt(gx2.var(**form))
+        assert quantile.relative_width < 1e-13 or quantile.high - quantile.low < width
+
+
+@pytest.mark.parametrize("shift", [-1.0, 1.0, 1e5])
+@pytest.mark.parametrize(
+    ("p", "weights", "dof"), [(1e-20, [0.2, 0.1], 1), (1e-275, [0.2, 0.1], 1), (1e-40, [0.2], 0.1)]
+)
+def test_quantiles_beside_the_constant_term(p, weights, dof, shift):
+    """A quantile that exceeds the constant term `shift` by less than a rounding error is below the next double."""
+    quantile = gx2.certify(p, weights, dof, shift=shift, of="ppf")
+    assert quantile == Enclosure(shift, math.nextafter(shift, math.inf))
+    mirrored = gx2.certify(p, -np.array(weights), dof, shift=-shift, of="isf")
+    assert mirrored == Enclosure(-quantile.high, -quantile.low)
+
+
+def test_logarithm_of_nearly_1_is_a_lower_quantile():
+    """An upper tail with the logarithm -1e-300 leaves a lower tail of 1e-300, up to a relative 1e-300."""
+    for form in (SIGNED, {"weights": [-1.0], "dof": 3, "normal": 1.0}):
+        assert gx2.certify(-1e-300, **form, of="ilogsf") == gx2.certify(1e-300, **form, of="ppf")
 
 
 def test_quantile_of_a_logarithm():
@@ -528,8 +566,64 @@ def test_numbers_that_are_no_normal_doubles_are_refused():
         gx2.certify(2000.0, [1.0])
     with pytest.raises(ArithmeticError, match="density at the end"):
         gx2.certify(0.0, [1.0], of="pdf")
-    with pytest.raises(ArithmeticError):
-        gx2.certify(1e-200, [1.0], of="ppf")
+    for p, form in ((1e-200, {"weights": [1.0]}), (1e-40, {"weights": [0.2], "dof": 0.1})):
+        with pytest.raises(ArithmeticError, match="nearer to 0 than the smallest normal double"):
+            gx2.certify(p, **form, of="ppf")
+
+
+@pytest.mark.parametrize("of", ["logcdf", "pdf"])
+@pytest.mark.parametrize("normal", [1e-6, 1e-8])
+def test_contours_with_too_many_nodes_are_refused(normal, of):
+    with pytest.raises(ArithmeticError, match=r"no (contour|narrow enclosure)"):
+        gx2.certify(-1.5, [1.0], normal=normal, of=of)
+
+
+@pytest.mark.parametrize("x", [1e30, 1e300])
+def test_sizes_of_which_doubles_know_no_digit_are_refused(x):
+    with pytest.raises(ArithmeticError, match="no contour"):
+        gx2.certify(x, [1.0], dof=x)
+
+
+def test_a_tail_without_a_contour_is_bounded():
+    """A tail is certainly 1, up to rounding, if a bound shows that the other one is below 2**-53."""
+    for normal in (1e-6, 1e-8, 1e-100):
+        assert gx2.certify(-1.5, [1.0], normal=normal) == Enclosure(math.nextafter(1.0, 0.0), 1.0)
+        assert gx2.certify(1.5, [-1.0], normal=normal, of="cdf") == Enclosure(math.nextafter(1.0, 0.0), 1.0)
+        with pytest.raises(ArithmeticError, match="nearer to 0 than the smallest normal double"):
+            gx2.certify(-1.5, [1.0], normal=normal, of="cdf")
+
+
+@laws
+def test_bound_is_above_the_tail(parameters, y):
+    variable = certificates._Variable(**{"dof": 1.0, "nc": 0.0, "normal": 0.0, "shift": 0.0, **parameters})
+    with flint.ctx.workprec(128):
+        for level, upper in product((-3, -1, 0.5, 1, 4), (True, False)):
+            x = level * y
+            if variable.outside(variable.scaled(x)) is None:
+                tail = gx2.certify(x, **parameters, of="logsf" if upper else "logcdf")
+                bound = variable.bound(variable.scaled(x), upper).log()
+                assert tail.low <= bound
+                assert bound < tail.high + 8 or tail.low > -2  # for a small tail the bound is not far away
+
+
+@pytest.mark.parametrize("of", ["sf", "cdf"])
+@pytest.mark.parametrize("x", [-300.0, -1.0, 20.0, 300.0])
+def test_probabilities_lie_between_0_and_1(x, of):
+    """Both ends are in [0, 1], if the ends of the smaller tail are normal doubles or the tail is certain."""
+    form = {"weights": [1.0, -0.8]}
+    tail = gx2.certify(x, **form, of=of)
+    assert 0 <= tail.low < tail.high <= 1
+    assert gx2.certify(x, **form, of=f"log{of}").high <= 0
+
+
+@pytest.mark.parametrize("x", [-30.0, -1.0, 0.0, 0.7, 8.0])
+def test_a_form_without_weights_is_normal(x):
+    with mp.workdps(120):
+        upper = normal_cdf(-(mpf(x) - 1) / 2)
+        for of, value in (("sf", upper), ("logsf", mp.log(upper)), ("cdf", 1 - upper)):
+            assert is_enclosed(value, gx2.certify(x, [], normal=2.0, shift=1.0, of=of)), of
+    p = gx2.certify(x, [], normal=2.0, shift=1.0, of="logsf").value
+    assert gx2.certify(p, [], normal=2.0, shift=1.0, of="ilogsf").value == pytest.approx(x, abs=1e-13)
 
 
 @pytest.mark.parametrize(
