@@ -405,6 +405,14 @@ def test_moments_agree_with_simulation(form):
     assert abs(np.sum(draws > x) - 0.01 * draws.size) < 4 * np.sqrt(0.01 * draws.size)
 
 
+@pytest.mark.parametrize("dof", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("nc", [1e17, 1e19, 1e29])
+def test_draws_of_a_huge_noncentrality_are_normal(dof, nc):
+    """For a huge `nc`, (chi2(`dof`, nc) - nc) / (2 sqrt(nc)) is standard normal, up to rounding."""
+    draws = gx2.rvs([1.0], dof, nc, size=1000, rng=np.random.default_rng(2))
+    assert stats.kstest((draws - nc) / (2 * np.sqrt(nc)), "norm").pvalue > 0.01
+
+
 def test_convolution():
     # P[A + B > x] for independent A and B is E[P[A > x - B]]; the tolerance is the sampling error.
     a, b, x = WEIGHTS[:5], np.array([0.7, 0.1]), 12.0
@@ -427,6 +435,15 @@ def test_shapes():
 def test_no_values_give_no_values():
     for function in (gx2.sf, gx2.logcdf, gx2.pdf, gx2.isf, gx2.ppf, gx2.ilogsf):
         assert function(np.empty((0, 3)), WEIGHTS).shape == (0, 3)
+
+
+@pytest.mark.parametrize("function", [gx2.sf, gx2.cdf, gx2.pdf, gx2.isf, gx2.ppf, gx2.ilogsf])
+@pytest.mark.parametrize("form", [{"shift": 1.5}, {"shift": 5.0}, {"dof": 1e-7}, {"normal": 1.0}])
+def test_no_values_need_no_computation(function, form):
+    """No values give an empty array of doubles, whatever the other parameters are."""
+    result = function(np.empty((2, 0)), [1.0, 2.0], **form)
+    assert result.shape == (2, 0)
+    assert result.dtype == float
 
 
 def test_edges():
