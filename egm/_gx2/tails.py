@@ -571,7 +571,7 @@ def upper_tails(x: ArrayLike, law: Law) -> Array:
     `law` holds the parameters of Q, a generalized chi-square variable. The result has the shape of `x` and one more
     axis of length two, for the logarithm and its error.
     """
-    return at_each(lambda law, x: tails(law, x)[0], real(x=x), law)
+    return at_each(lambda law, x: tails(law, x)[0], real(x=x), law, (2,))
 
 
 def lower_tails(x: ArrayLike, law: Law) -> Array:
@@ -580,7 +580,7 @@ def lower_tails(x: ArrayLike, law: Law) -> Array:
     `law` holds the parameters of Q, a generalized chi-square variable. The result has the shape of `x` and one more
     axis of length two, for the logarithm and its error.
     """
-    return at_each(lambda law, x: tails(law, x)[1], real(x=x), law)
+    return at_each(lambda law, x: tails(law, x)[1], real(x=x), law, (2,))
 
 
 def log_densities(x: ArrayLike, law: Law) -> Floats:
@@ -612,7 +612,7 @@ def _log_density(law: Law, x: float) -> float:
         return np.inf
     side = law.upper if x >= law.mean else law.lower
     if x in (low, high):
-        return _log_density_at_end(law) - math.log(side.form.unit)
+        return _log_density_at_end(law)
     y, beyond = _from_end(side, x)
     if side.lower and y < -_END * side.form.normal:
         return -np.inf
@@ -624,26 +624,22 @@ def _log_density(law: Law, x: float) -> float:
 def _log_density_at_end(law: Law) -> float:
     """Compute the logarithm of a density at the end of its support, as the limit from within.
 
-    All weights of `law` have one sign, there is no normal variable, and the variable is divided by twice the largest
-    absolute value of a weight. The result is inf if the degrees of freedom sum to less than two, -inf if to more, and
-    finite if to two.
+    All weights of `law` have one sign, and there is no normal variable. The result is inf if the degrees of freedom sum
+    to less than two, -inf if to more, and finite if to two.
     """
-    form = law.upper.form
-    total = np.sum(form.k)
+    total = np.sum(law.dof)
     if total != 2:
         return np.inf if total < 2 else -np.inf
-    return -float(np.sum(form.k * np.log(form.r) + form.nc)) / 2
+    return -float(np.sum(law.dof * np.log(np.abs(law.weights)) + law.nc)) / 2 - math.log(2)
 
 
-def at_each(function: Callable[[Law, Any], Any], values: Array, law: Law) -> Any:
+def at_each(function: Callable[[Law, Any], Any], values: Array, law: Law, width: tuple[int, ...] = ()) -> Any:
     """Compute function(law, value) for every entry `value` of the array `values`.
 
     The result is an array of the shape of `values`, or a single number if `values` is a single number. If `function`
-    returns a pair, the result has an additional last axis of length two.
+    returns a pair, `width` must be (2,), and the result has an additional last axis of length two.
     """
     if np.ndim(values) == 0:
         return np.array(function(law, float(values)))[()]
-    if np.size(values) == 0:
-        return np.empty(np.shape(values) + np.shape(function(law, law.support[0] - 1)))
     results = np.array([function(law, value) for value in np.ravel(values).tolist()])
-    return results.reshape(np.shape(values) + results.shape[1:])[()]
+    return results.reshape(np.shape(values) + width)

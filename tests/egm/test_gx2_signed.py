@@ -1040,6 +1040,19 @@ def test_density_where_it_is_infinite(dof):
     assert gx2.pdf(0.0, [1.0, -1.0], dof) == np.inf
 
 
+@pytest.mark.parametrize("weights", [(1e-170, 1e160), (1e-300, 1e300), (3e-162, 1e160), (-1e-20, -2.0), (4.0, 9.0)])
+def test_density_at_the_end_is_a_geometric_mean(weights):
+    """With two degrees of freedom, the density at the end of the support is 1/2 over the geometric mean of weights."""
+    small, large = np.abs(weights)
+    assert gx2.pdf(0.0, weights) == pytest.approx(0.5 / (np.sqrt(small) * np.sqrt(large)), rel=1e-12)
+
+
+def test_density_at_the_end_for_clustered_weights():
+    """The law of `test_density_at_the_end_is_a_geometric_mean` holds for thousands of weights, too."""
+    weights = np.geomspace(0.5, 1.0, 4096)
+    assert gx2.pdf(0.0, weights, 2 / 4096) == pytest.approx(0.5 / stats.gmean(weights), rel=1e-12)
+
+
 @pytest.mark.parametrize("x", [1e-160, -1e-300])
 def test_density_next_to_a_pole_is_refused(x):
     """`gx2.pdf` raises an AccuracyError at a point `x` next to 0 if the density is infinite at 0.
