@@ -23,6 +23,7 @@ _LEAST = 1e-13  # least tolerance of the search, whose theta may be near 690, wh
 _ROUND_TRIP = 1e-12  # largest error of the logarithm of a tail at a quantile, relative if that logarithm is above 1
 _BESIDE = 1e-9  # distance from the constant term, in units of twice the largest weight (see `_log_upper_at_mean`)
 _NEAREST = -320.0  # log of the least distance from the constant term at which a quantile is searched between bounds
+_FARTHEST = 600.0  # log of the largest such distance
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight
 
 
@@ -359,6 +360,8 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
     end = 0.0
     while sign * excess(end, sign) < 0:
         end += 2.0
+        if end > _FARTHEST:
+            raise AccuracyError(f"no quantile below 1e260 units for a tail with the logarithm {target!r}", estimate=end)
     log_size = brentq(excess, _NEAREST, end, args=(sign,), xtol=1e-15, rtol=1e-15, maxiter=500)
     return sign * math.exp(log_size) * unit + law.shift
 

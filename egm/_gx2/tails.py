@@ -530,7 +530,7 @@ def _from_end(side: Side, x: Real) -> tuple[Real, float]:
     number to its logarithm. In all other cases the result is (y, 0).
     """
     y, form = side.scaled(x), side.form
-    if not side.lower or y >= TINY or form.normal or not is_power(form):
+    if not side.lower or not 0 <= y < TINY or x == side.shift or form.normal or not is_power(form):
         return y, 0.0
     return TINY, math.log(side.sign * (x - side.shift)) - math.log(form.unit) - math.log(TINY)
 

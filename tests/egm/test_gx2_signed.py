@@ -1009,6 +1009,13 @@ def test_weights_whose_double_overflows_are_named(function, sign):
         function(0.5 if function in (gx2.isf, gx2.ppf) else sign, [sign * 9e307])
 
 
+@pytest.mark.parametrize("weights", [(1e308, -1.0), (-1e308, 1.0), (-1.0, 1e308)])
+def test_any_weight_whose_double_overflows_is_named(weights):
+    for x in (-1.0, 0.0, 1.0):
+        with pytest.raises(ValueError, match=r"^weights must be at most 8.98e307"):
+            gx2.sf(x, weights)
+
+
 def test_moments_of_a_wrong_type_are_named():
     with pytest.raises(TypeError, match=r"^moments must"):
         gx2.rv([1.0]).stats(3)
@@ -1051,6 +1058,45 @@ def test_density_at_the_end_for_clustered_weights():
     """The law of `test_density_at_the_end_is_a_geometric_mean` holds for thousands of weights, too."""
     weights = np.geomspace(0.5, 1.0, 4096)
     assert gx2.pdf(0.0, weights, 2 / 4096) == pytest.approx(0.5 / stats.gmean(weights), rel=1e-12)
+
+
+@pytest.mark.parametrize("ratio", [1e100, 1e160, 1e250, 1e299])
+def test_ratios_of_weights_whose_squares_overflow(ratio):
+    """P[X^2 > ratio Y^2] is an arc of the circle, and a term that is tiny beside another one changes nothing."""
+    weights = [1.0, -ratio]
+    assert gx2.sf(0.0, weights) == pytest.approx(2 / np.pi * np.arctan(ratio**-0.5), rel=1e-12)
+    assert gx2.isf(0.3, weights, 2) == pytest.approx(2 * ratio * np.log(0.7), rel=1e-12)
+    assert gx2.pdf(1.0, [1.0, -1 / ratio]) == pytest.approx(stats.chi2.pdf(1.0, 1), rel=1e-12)
+    assert gx2.sf(ratio, [1.0], normal=ratio) == pytest.approx(stats.norm.sf(1.0), rel=1e-12)
+    assert gx2.isf(1e-9, [1.0], normal=ratio) == pytest.approx(stats.norm.isf(1e-9) * ratio, rel=1e-12)
+
+
+@pytest.mark.parametrize("form", [{"weights": [1.0, -1e301]}, {"weights": [1e-200], "normal": 1e200}])
+@pytest.mark.parametrize("function", [gx2.sf, gx2.pdf])
+def test_ratios_that_are_too_large_are_named(function, form):
+    with pytest.raises(ValueError, match=r"^weights and normal must"):
+        function(1e199, **form)
+
+
+def test_tail_beyond_a_normal_term_that_underflows():
+    """`gx2.sf` is 0 on the positive side of a negative weight beside which the normal term vanishes."""
+    assert gx2.sf(1.0, [-1e200], normal=1e-200) == 0.0
+
+
+@pytest.mark.parametrize("name", ["dof", "nc"])
+@pytest.mark.parametrize("size", [1e30, 1e40, 1e100, 1e150, 1e180, 9e307])
+def test_parameters_whose_rounding_is_all_of_a_tail_are_refused(name, size):
+    """Where rounding changes the tail by more than a hundredth, an AccuracyError tells the size of `dof` and `nc`."""
+    form, x = {"weights": [1.0], name: size}, size * (1 + 1e-14)
+    for function, value in ((gx2.sf, x), (gx2.pdf, x), (gx2.cdf, x), (gx2.isf, 0.3), (gx2.ppf, 1e-9)):
+        with pytest.raises(gx2.AccuracyError, match=r"dof and nc add up to"):
+            function(value, **form)
+
+
+@pytest.mark.parametrize("x", [1e25, 1e100, 1e308])
+def test_logarithms_of_the_farthest_tails(x):
+    """log P[Q > x] nears -x / 2 for the weight 1: its error is large in the tail itself, but not in its logarithm."""
+    assert gx2.logsf(x, [1.0]) == pytest.approx(-x / 2, rel=1e-12)
 
 
 @pytest.mark.parametrize("x", [1e-160, -1e-300])
