@@ -413,10 +413,13 @@ def from_quadratic_form(
 
     For :math:`\omega_i \ne 0` the i-th term is :math:`\omega_i (z_i + \beta_i / 2 \omega_i)^2 - \beta_i^2 /
     4 \omega_i`, a noncentral chi-square variable and a constant. The terms with
-    :math:`\omega_i = 0` add up to a normal variable. An eigenvalue counts as 0 if it is below the
-    rounding error of the largest one, :math:`d \cdot 2.2 \cdot 10^{-16}` times its size, or below
-    :math:`2^{-56} \max_j |\beta_j|`; then :math:`\omega_i z_i^2` is replaced by its mean, which changes
-    tails down to 1e-300 by a relative 1e-12 at most.
+    :math:`\omega_i = 0` add up to a normal variable. An eigenvalue counts as 0 in two cases, and then
+    :math:`\omega_i z_i^2` is replaced by its mean. In the first case, the eigenvalue is below
+    :math:`2^{-56} \max_j |\beta_j|`. This changes tails down to 1e-300 by a relative 1e-12 at most. In
+    the second case, it is below :math:`d \cdot 2.2 \cdot 10^{-16}` times the size of the largest
+    eigenvalue. Rounding errors may change every eigenvalue by as much. If :math:`\delta` is the change of
+    an eigenvalue and f the density, a tail p at x changes by a relative
+    :math:`\delta \, (2 + 4 \log(1/p)) \, f(x) / p` at most.
 
     If :math:`\omega_i` is small beside :math:`\beta_i`, the noncentral variable and the constant nearly
     cancel. Let S be the sum of :math:`\beta_i^2 / 4 |\omega_i|` over all :math:`\omega_i \ne 0`, and

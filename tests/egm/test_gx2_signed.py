@@ -922,6 +922,27 @@ def test_small_curvature_beside_others():
     assert gx2.from_quadratic_form([[0.0]], linear=1e-200).normal == 1e-200
 
 
+@pytest.mark.parametrize(("largest", "slope", "x"), [(1.0, 74.0, 2000.0), (-1.0, 0.3, 3.0), (-1.0, 2.0, 70.0)])
+def test_small_curvature_beside_the_largest(largest, slope, x):
+    """Dropping the eigenvalue c changes a tail p by more than 1e-12, but less than c (2 + 4 log(1/p)) f(x) / p.
+
+    The exact tail of largest y^2 + c z^2 + slope z, for normal y and z, is an integral over y.
+    """
+    curvature, d = 2e-13, 1000
+    A, linear = np.zeros((d, d)), np.zeros(d)
+    A[0, 0], A[1, 1], linear[1] = largest, curvature, slope
+    law = gx2.from_quadratic_form(A, linear=linear)
+    log_tail = law.logsf(x)
+
+    def integrand(y):
+        rest = x - largest * y * y
+        root = 2 * rest / (slope + mp.sqrt(slope**2 + 4 * mpf(curvature) * rest))
+        return mp.npdf(y) * mp.ncdf(-root)
+
+    exact = mp.log(2 * mp.quad(integrand, np.linspace(0, 40, 321).tolist()))
+    assert 1e-12 < abs(log_tail - exact) < curvature * (2 - 4 * log_tail) * law.pdf(x) / law.sf(x)
+
+
 @pytest.mark.parametrize(
     ("curvatures", "linear"),
     [([1e-7], 1.0), ([-1e-10], 1.0), ([1e-16], 1.0), ([1.0], 1e11), ([1e-11, 1.0], [1.0, 0.0])],
