@@ -179,10 +179,31 @@ class Law:
 
     @cached_property
     def mean(self) -> float:
-        return self.shift + float(self.weights @ self.dof + self.weights @ self.nc)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float(self.weights @ self.dof + self.weights @ self.nc)
+        if not math.isfinite(mean):  # a partial sum has overflowed, and maybe the whole sum does not
+            unit, law = self._scaled
+            mean = unit * float(law.weights @ law.dof + law.weights @ law.nc)
+        return self.shift + mean
 
     @property
     def variance(self) -> float:
+        unit, law = self._scaled
+        return unit * (unit * law._scaled_variance)
+
+    @property
+    def deviation(self) -> float:
+        unit, law = self._scaled
+        return unit * math.sqrt(law._scaled_variance)
+
+    @property
+    def _scaled(self) -> tuple[float, Law]:
+        """Return a power of two, and the parameters of the centered variable divided by it: their squares are small."""
+        unit = math.ldexp(0.5, math.frexp(np.max(np.abs(self.weights), initial=self.normal))[1])
+        return unit, Law(self.weights / unit, self.dof, self.nc, self.normal / unit)
+
+    @property
+    def _scaled_variance(self) -> float:
         return float(2 * np.sum(self.weights**2 * (self.dof + 2 * self.nc)) + self.normal**2)
 
     @cached_property

@@ -233,10 +233,7 @@ class rv:
         float
             The standard deviation, in the units of `weights`.
         """
-        law = self._law
-        largest = np.max(np.abs(law.weights), initial=law.normal)
-        unit = np.ldexp(0.5, np.frexp(largest)[1])  # a power of two, so that the squares neither overflow nor round
-        return float(unit * np.sqrt(Law(law.weights / unit, law.dof, law.nc, law.normal / unit).variance))
+        return self._law.deviation
 
     def stats(self, moments: str = "mv") -> tuple[float, ...]:
         """Compute the mean, the variance, the skewness and the excess kurtosis of this distribution, or some of them.

@@ -37,6 +37,7 @@ def mean(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: floa
     float
         The mean :math:`E[Q] = \sum_j w_j (\nu_j + \lambda_j)` plus `shift`, in the units of
         `weights`, where w is `weights`, :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
+        It is infinite if it is too large for a double.
 
     Raises
     ------
@@ -73,6 +74,7 @@ def var(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float
     float
         The variance :math:`\mathrm{Var}[Q] = 2 \sum_j w_j^2 (\nu_j + 2 \lambda_j)` plus the square of `normal`, in the
         squared units of `weights`, where w is `weights`, :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
+        It is infinite if it is too large for a double.
 
     Raises
     ------

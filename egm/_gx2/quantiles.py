@@ -256,7 +256,8 @@ def _many(logs: Array, law: Law, lower: bool) -> Array:
     for side, tail, chosen in ((law.upper, log_upper, above), (law.lower, log_lower, ~above)):
         if chosen.any():
             y = _interpolated(side.form, tail[chosen], side.lower)
-            values = side.unscaled(y)
+            with np.errstate(over="ignore"):  # a quantile beyond the largest double is infinite
+                values = side.unscaled(y)
             if side.lower and not side.form.normal:
                 values[y == 0] = [_near_end(side, log_p) for log_p in tail[chosen][y == 0].tolist()]
             found[chosen] = values

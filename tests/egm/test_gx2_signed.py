@@ -1114,6 +1114,19 @@ def test_parameters_whose_rounding_is_all_of_a_tail_are_refused(name, size):
             function(value, **form)
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_is_too_large_for_a_double_is_infinite():
+    """Moments and quantiles that overflow are infinite, without a warning, and tails do not depend on them."""
+    assert gx2.mean([1e308] * 2) == gx2.var([1e200]) == gx2.var([1.0], normal=1e200) == np.inf
+    assert gx2.mean([1e308, 1e308, -1e308]) == 1e308
+    assert gx2.rv([1e300]).stats() == (1e300, np.inf)
+    assert gx2.sf(1e308, [8e307] * 3) == pytest.approx(stats.chi2.sf(1.25, 3), rel=1e-12)
+    p = np.linspace(0.001, 0.999, 60)
+    found = gx2.isf(p, [8e307])
+    assert np.isinf(found[p < 0.1]).all()
+    np.testing.assert_allclose(found[p > 0.2], 8e307 * stats.chi2.isf(p[p > 0.2], 1), rtol=1e-11)
+
+
 @pytest.mark.parametrize("x", [1e25, 1e100, 1e308])
 def test_logarithms_of_the_farthest_tails(x):
     """log P[Q > x] nears -x / 2 for the weight 1: its error is large in the tail itself, but not in its logarithm."""
