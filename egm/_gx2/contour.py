@@ -25,7 +25,7 @@ _NONSENSE, _LOG_LEAST = 0.01, 745.0  # largest relative error of a tail; minus t
 VAST = 1e20  # beside a height (a logarithm) below -VAST, the log of the rest of the integral is negligible
 _CLEAR = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
 _REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
-_GROWTH = 1e3  # largest factor by which an integrand may grow along a contour, where h is not made smaller
+_GROWTH = 1e3  # largest factor by which an integrand may grow along a contour; `_shapes` allows more for a reduced h
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
 Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
 T = TypeVar("T")
@@ -199,6 +199,11 @@ def _size(form: Form) -> str:
     return f", where dof and nc add up to {sum(form.k.tolist()) + sum(form.nc.tolist()):.3g}"
 
 
+def _at(x: Real) -> str:
+    """Return words for an error message: the point `x`, which is divided by twice the largest weight."""
+    return f" at a distance from shift of {x!s} times twice the largest weight"
+
+
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     """Find the saddle point of exp(K(s) - s x) / s, where K is the cumulant function of `form`; return a `Crossing`.
 
@@ -210,7 +215,7 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     lower = bool(x < form.mean) if lower is None else lower
     theta = loops(form).saddle(form.table, form.normal, float(x), lower, np.empty((3, form.table.shape[1])))
     if math.isnan(theta):
-        raise AccuracyError(f"no saddle point within 200 steps for {x!s} units{_size(form)}", estimate=theta)
+        raise AccuracyError(f"no saddle point within 200 steps{_at(x)}{_size(form)}", estimate=theta)
     return Crossing(form, theta, lower)
 
 
@@ -237,7 +242,7 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
         if abs(value) <= tolerance:
             return kept
         u, low, high = loops().newton(u, value, slope, low, high)
-    raise AccuracyError(f"no root within 200 steps, at {u!r} the value is {value:.1e}", estimate=u)
+    raise AccuracyError(f"no root within 200 steps, at {u:.6g} the value is {value:.1e}", estimate=u)
 
 
 def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int = 0) -> Quadrature:
@@ -259,7 +264,7 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
     loop = loops(form)
     best: Quadrature | None = None
     if not crossing.lower and crossing.theta == loop.FAR:
-        raise AccuracyError(f"no quadrature so far beyond the largest weight, for {x!s} units", estimate=np.nan)
+        raise AccuracyError(f"no quadrature{_at(x)}: it is too large", estimate=np.nan)
     arguments = form.table, form.normal, form.series, crossing.beyond, x, crossing.c, crossing.at
     ends, kept = np.empty(form.table.shape[1], np.intp), np.empty((3, loop.MOST_NODES), complex)
     for shape in _shapes(crossing, x):
@@ -274,7 +279,7 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
         if ended == loop.ROUGH and (best is None or error < best[2]):
             best = shift, mass, error, sums
     if best is None:
-        raise AccuracyError("the integrand does not die away along any contour", estimate=np.nan)
+        raise AccuracyError(f"the integrand does not die away along any contour{_at(x)}{_size(form)}", estimate=np.nan)
     if not best[2] < _WORST:
         raise AccuracyError(
             f"reached a relative error of {best[2]:.1e}, aimed at 1e-13{_size(form)}", estimate=best[3][0] / np.pi

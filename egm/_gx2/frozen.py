@@ -363,7 +363,12 @@ class rv:
         float or ndarray
             The draws, in the shape `size`.
         """
-        return draw(self._law, size, np.random.default_rng(random_state))
+        try:
+            rng = np.random.default_rng(random_state)
+        except (TypeError, ValueError) as error:
+            message = f"random_state must be a Generator, a whole number >= 0 or None, got {random_state!r}"
+            raise type(error)(message) from None
+        return draw(self._law, size, rng)
 
 
 def from_quadratic_form(

@@ -525,7 +525,8 @@ def quadrature(
             nodes[_SUMS + n] += nodes[_OTHERS + n]
             nodes[_OTHERS + n] = 0.0
             nodes[_FINE + n] = step * nodes[_SUMS + n]
-        # Two rules may agree by accident, but hardly for two integrals at once.
+        # The last two rules may agree by accident although both are wrong. They will hardly do so for two integrals at
+        # the same time, and so the larger one of the two differences counts.
         change, other = abs(nodes[_FINE] - nodes[_COARSE]), abs(nodes[_FINE + 3] - nodes[_COARSE + 3])
         change = (other if other > change else change) / nodes[_FINE]
         of_density = nodes[_FINE + 1] / nodes[_COARSE + 1] - 1

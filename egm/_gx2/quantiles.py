@@ -62,8 +62,10 @@ def isf(
     float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` and ``p = 1`` give the largest and
         the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12,
-        if no entry of `dof` is below 0.01. A quantile nearer to `shift` than 1e-139 times the largest weight may be
-        replaced by `shift` if there are weights of both signs.
+        if no entry of `dof` is below 0.01; in addition, the rounding of the quantile x to a double changes the tail by
+        a relative 2e-16 abs(x) f(x) / p, where f is the density. That is more than 1e-12 if `shift`, or the sum of
+        `dof` and `nc`, is huge. A quantile nearer to `shift` than 1e-139 times the largest weight may be replaced by
+        `shift` if there are weights of both signs.
 
     Raises
     ------
@@ -71,7 +73,7 @@ def isf(
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
         If the search or a quadrature fails, as it mostly does if the largest positive or negative
-        weight has less than 2e-6 degrees of freedom.
+        weight has less than 2e-6 degrees of freedom, or if `dof` and `nc` add up to more than about 1e22.
 
     See Also
     --------
@@ -138,7 +140,7 @@ def ppf(
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
         If the search or a quadrature fails, as it mostly does if the largest positive or negative
-        weight has less than 2e-6 degrees of freedom.
+        weight has less than 2e-6 degrees of freedom, or if `dof` and `nc` add up to more than about 1e22.
 
     See Also
     --------
@@ -196,7 +198,7 @@ def ilogsf(
         If `logp` is positive or NaN, or if another argument is outside its range.
     AccuracyError
         If the search or a quadrature fails, as it mostly does if the largest positive or negative
-        weight has less than 2e-6 degrees of freedom.
+        weight has less than 2e-6 degrees of freedom, or if `dof` and `nc` add up to more than about 1e22.
 
     See Also
     --------
@@ -362,7 +364,10 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
     while sign * excess(end, sign) < 0:
         end += 2.0
         if end > _FARTHEST:
-            raise AccuracyError(f"no quantile below 1e260 units for a tail with the logarithm {target!r}", estimate=end)
+            raise AccuracyError(
+                f"no quantile below 1e260 times the largest weight, for a tail with the logarithm {target:.6g}",
+                estimate=end,
+            )
     log_size = brentq(excess, _NEAREST, end, args=(sign,), xtol=1e-15, rtol=1e-15, maxiter=500)
     return sign * math.exp(log_size) * unit + law.shift
 
@@ -464,7 +469,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         return 0.0
     theta = loops(form).by_formula(form.table, form.normal, log_p, lower, at)
     if math.isnan(theta):
-        raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p!r}", estimate=theta)
+        raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p:.6g}", estimate=theta)
     if not lower and theta == loops(form).FAR and depth > VAST:  # at this c, the height is that at the saddle point
         crossing = Crossing(form, theta, lower)
         return (crossing.log_height(0.0)[0] - log_p) / crossing.c
@@ -495,5 +500,5 @@ def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
         before, off_before, x = x, off, x - off * (x - before) / (off - off_before)
         off = excess(x)
     if abs(off) > _ROUND_TRIP * max(1.0, -log_p):
-        raise AccuracyError(f"no quantile within 20 steps for a tail with the logarithm {log_p!r}", estimate=x)
+        raise AccuracyError(f"no quantile within 20 steps for a tail with the logarithm {log_p:.6g}", estimate=x)
     return x

@@ -72,7 +72,8 @@ def sf(
     -------
     tail : float or ndarray
         The probability :math:`P[Q > x]`, in the shape of `x`. Its relative error is at most 1e-12 for tails down to
-        1e-300, if no entry of `dof` is below 0.001.
+        1e-300, if no entry of `dof` is below 0.001, and if `dof` and `nc` add up to at most 1e8 (for larger sums, see
+        `egm.gx2`).
     error : float or ndarray
         Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``.
 
@@ -83,7 +84,8 @@ def sf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
+        as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -93,9 +95,11 @@ def sf(
     Notes
     -----
     The tail is an integral along a contour through the saddle point of its integrand [1]_, as the docstring of
-    `egm.gx2` explains. The estimated error follows from the square of the relative difference of the last two
-    quadratures, and from the part of the integrand whose phase changes too much between two nodes. A bound on the
-    rounding error is added. The estimate is not a proven bound, but it is at least the true error in every reference
+    `egm.gx2` explains. To halve the step of the quadrature means, roughly, to square its relative error. So the error
+    of the last result is estimated from the square of its relative difference from the result before. Where the phase
+    of the integrand changes too much from one node to the next, the quadrature does not see what lies between them, and
+    the size of the integrand there counts as an error, too. A bound on the rounding error is added. The estimate is not
+    a proven bound, but it is at least the true error in every reference
     case of the tests.
 
     References
@@ -183,7 +187,8 @@ def logsf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
+        as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -262,7 +267,8 @@ def cdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
+        as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -345,7 +351,8 @@ def logcdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
+        as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -401,7 +408,8 @@ def pdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
+        as it may if `dof` and `nc` add up to more than 1e22.
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
@@ -459,7 +467,8 @@ def logpdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
+        as it may if `dof` and `nc` add up to more than 1e22.
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 

@@ -305,6 +305,15 @@ def test_round_trip(form):
     np.testing.assert_allclose(gx2.cdf(gx2.ppf(TAILS[:5], **form), **form), TAILS[:5], rtol=1e-12)
 
 
+@pytest.mark.parametrize("form", [{"dof": 1e10}, {"nc": 1e10}, {"dof": 1e14}, {"shift": 1e6}, {"shift": -1e9}])
+def test_round_trip_of_quantiles_that_lose_digits(form):
+    """Beyond 1e-12, sf(isf(p)) differs from p by no more than the rounding of the quantile explains."""
+    p = np.array([0.3, 1e-3, 1e-9, 1e-100])
+    x = gx2.isf(p, [1.0, 0.5], **form)
+    rounding = np.spacing(np.abs(x)) * gx2.pdf(x, [1.0, 0.5], **form) / p
+    assert np.all(np.abs(gx2.sf(x, [1.0, 0.5], **form) / p - 1) <= 1e-12 + rounding)
+
+
 @pytest.mark.parametrize("dof", [0.05, 0.111, 0.156, 0.2, [0.12, 3.0]])
 def test_round_trip_for_few_degrees_of_freedom(dof):
     """The tail at a quantile of a chi-square sum Q is the given probability, and quantiles of -Q are minus those of Q.

@@ -1053,6 +1053,28 @@ def test_bad_sizes_are_named(size, error):
         gx2.rvs([1.0], size=size, rng=np.random.default_rng(1))
 
 
+@pytest.mark.parametrize("seed", ["a", -1, 2.5])
+def test_bad_seeds_are_named(seed):
+    with pytest.raises((TypeError, ValueError), match=r"^random_state must .*, got "):
+        gx2.rv([1.0]).rvs(random_state=seed)
+
+
+@pytest.mark.parametrize("dof", [0.5, 1.0])
+@pytest.mark.parametrize("function", [gx2.gradients, gx2.conditional_means])
+def test_gradients_at_a_pole_are_refused(function, dof):
+    """At `shift`, gradients may be infinite, and the AccuracyError tells the distance from `shift`."""
+    with pytest.raises(gx2.AccuracyError, match=r"at a distance from shift of -?0.0 times"):
+        function(3.0, [1.0, -1.0], dof, shift=3.0)
+
+
+@pytest.mark.parametrize(("x", "weights"), [(1e-320, [1.0, 0.5]), (1e44, [1.0, 0.5])])
+def test_distances_that_are_too_small_or_large_for_gradients_are_told(x, weights):
+    with pytest.raises(
+        gx2.AccuracyError, match=r"at a distance from shift of [0-9.e+-]+ times twice the largest weight"
+    ):
+        gx2.conditional_means(x, weights)
+
+
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.1, np.nan])
 def test_bad_confidence_is_named(confidence):
     with pytest.raises(ValueError, match=r"^confidence must"):
