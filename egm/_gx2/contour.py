@@ -264,7 +264,7 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
     loop = loops(form)
     best: Quadrature | None = None
     if not crossing.lower and crossing.theta == loop.FAR:
-        raise AccuracyError(f"no quadrature{_at(x)}: it is too large", estimate=np.nan)
+        raise AccuracyError(f"no quadrature so far beyond the largest weight,{_at(x)}", estimate=np.nan)
     arguments = form.table, form.normal, form.series, crossing.beyond, x, crossing.c, crossing.at
     ends, kept = np.empty(form.table.shape[1], np.intp), np.empty((3, loop.MOST_NODES), complex)
     for shape in _shapes(crossing, x):
