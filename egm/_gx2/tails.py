@@ -84,8 +84,8 @@ def sf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
-        as it may if `dof` and `nc` add up to more than 1e22.
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -187,8 +187,8 @@ def logsf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
-        as it may if `dof` and `nc` add up to more than 1e22.
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -267,8 +267,8 @@ def cdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
-        as it may if `dof` and `nc` add up to more than 1e22.
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -351,8 +351,8 @@ def logcdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
-        as it may if `dof` and `nc` add up to more than 1e22.
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -408,8 +408,8 @@ def pdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
-        as it may if `dof` and `nc` add up to more than 1e22.
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
@@ -467,8 +467,8 @@ def logpdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005). Also if rounding may change the result by more than one percent,
-        as it may if `dof` and `nc` add up to more than 1e22.
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
