@@ -15,9 +15,14 @@ inverts `logsf` for probabilities that are too small for a double, `conditional_
 make Q large, `gradients` has the derivatives of the tail, and `clip_moments` gives moments of the part
 that a normal vector with the squared norm Q loses when it is shortened to a given norm. All of
 these compute in double precision; `certify` proves between which two doubles a tail, a density or a
-quantile lies. If the degrees of freedom and the noncentralities add up to n, the relative error of a tail
-may reach about :math:`10^{-16} \sqrt{n}`, which is more than 1e-12 for n above 1e8 (the estimated error
-covers this), because the rounding of x alone changes the tail by as much.
+quantile lies.
+
+Let n be the sum of the degrees of freedom and of the noncentralities, and let x be z standard deviations
+away from the mean. The rounding of x to a double changes the tail at x by a relative
+:math:`10^{-16} (1 + z) \sqrt{n}`, because x is then about :math:`\sqrt{n}` standard deviations away
+from 0. For n above 1e8, the relative error of a tail may be more than 1e-12, but it is less than this
+change; the estimated error covers it. For n above about 1e22, rounding may change a far tail by more than
+one percent, and then an `AccuracyError` is raised.
 
 Notes
 -----
@@ -41,13 +46,14 @@ tails and the density are contour integrals over s:
 The contour of sf crosses the real axis between 0 and the right cut, that of cdf between the left cut and
 0, and that of pdf anywhere between the cuts.
 
-1. The contour crosses the real axis at the saddle point c, where the integrand has its smallest
-   value on this axis and falls off fastest in the direction across it. That value,
-   :math:`e^{K(c) - c x} / |c|`, is a factor of the whole integral: it carries the size of the tail,
-   such as 1e-300 or exp(-1e6), and only its logarithm is computed. The other factor is a number of
-   order one (`egm/_gx2/contour.py`).
-2. The contour is the hyperbola :math:`s = c + h r (t (\cosh(u/r) - 1) + i \sinh(u/r))` for real u. Its
-   constants h and r are chosen so that it follows the path of steepest descent to third order. Near c the
+1. The contour crosses the real axis at the saddle point c. On the stretch of the axis that has just been
+   named, the absolute value of the integrand is smallest at c. From c it falls off fastest in the direction
+   across the axis. The value at c, :math:`e^{K(c) - c x} / |c|`, is a factor of the whole integral: it
+   carries the size of the tail, such as 1e-300 or exp(-1e6), and only its logarithm is computed. The
+   other factor is a number of order one (`egm/_gx2/contour.py`). The density is integrated along the
+   contour of a tail.
+2. The contour is the hyperbola :math:`s = c + h b (t (\cosh(u/b) - 1) + i \sinh(u/b))` for real u. Its
+   constants h and b are chosen so that it follows the path of steepest descent to third order. Near c the
    integrand falls like :math:`e^{-u^2/2}`. Far from c the hyperbola keeps an angle to the vertical
    whose tangent is t, so that it does not come near the cut. There equal steps in u become steps in s
    that grow exponentially, which is necessary because the integrand of few weights falls only like a
@@ -60,8 +66,9 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
    (`egm/_gx2/loops.py`).
 4. A quantile is searched over c instead of x, because :math:`x(c) = K'(c) - 1/c` is explicit. The
    search starts from the saddlepoint formula to second order [2]_, whose probability has a relative error
-   of a few percent in a tail, and of about a tenth elsewhere. Newton's rule with the tail itself ends the
-   search after one or two contours (`egm/_gx2/quantiles.py`).
+   of a few percent in a tail, and of about a tenth elsewhere. Then one or two steps of Newton's method
+   give the quantile. For each step, a tail and a density are integrated along one contour
+   (`egm/_gx2/quantiles.py`).
 5. Many weights are put into clusters. Each cluster is replaced by a center and the moments about
    it, because :math:`\log(1 - 2 w s)` is analytic in w: with :math:`w = m (1 + e)` and
    :math:`V = 2 m s / (1 - 2 m s)`,
@@ -71,16 +78,22 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
        \log(1 - 2 w s) = \log(1 - 2 m s) + \log(1 - V e),
        \qquad \log(1 - V e) = -\sum_{p \geq 1} \frac{(V e)^p}{p}.
 
-   A cluster is a sixteenth of an octave of :math:`r = w / \max w` or, near r = 1, of 1 - r, so that
-   :math:`|V e|` is at most 1/16 on the real axis. The leading bits of r or 1 - r say to which cluster
+   Let :math:`r = w / \max w`. For :math:`|r| \leq 1/2`, each interval between two neighboring powers of
+   two is divided into 16 intervals of equal length, and the weights with r in one of them are a cluster.
+   For r > 1/2, that is done with 1 - r. So :math:`|V e|` is at most 1/16 on the real axis. The leading
+   bits of r or 1 - r say to which cluster
    a weight belongs. So one pass over the weights is enough to make the clusters; afterwards a tail
    costs as much as with a few hundred weights (`egm/_gx2/form.py`).
 
 In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
 Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with
 each part exact, because in a far tail :math:`1 - c` is small and every digit of the result depends
-on it. Twice the largest weight must be a double, so tails, densities and quantiles of weights above
-8.98e307 in absolute value raise a ValueError (`certify` encloses them).
+on it. Tails, densities and quantiles need numbers that are doubles after this division. If a weight is
+above 8.98e307 in absolute value, they raise a ValueError (`certify` encloses them). So they do if a weight
+or `normal` is more than 1e300 times the largest weight with the sign that belongs to the tail: the plus sign
+for the upper tail, the minus sign for the lower tail. An `AccuracyError` may be raised if the distance of x from
+`shift` is more than 1e308 times this largest weight, or, for weights of one sign whose ratios exceed 1e270,
+less than 1e-300 times this weight.
 
 References
 ----------

@@ -21,10 +21,11 @@ from egm._types import Array, Complex, Indices
 EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
 _WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
+_NONSENSE, _LOG_LEAST = 0.01, 745.0  # largest relative error of a tail; minus the log of the least double
 VAST = 1e20  # beside a height (a logarithm) below -VAST, the log of the rest of the integral is negligible
 _CLEAR = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
 _REACH = 8.0  # largest reach of a contour: for |u| above the reach its nodes spread exponentially
-_GROWTH = 1e3  # largest factor by which an integrand may grow along a contour, where h is not made smaller
+_GROWTH = 1e3  # largest factor by which an integrand may grow along a contour; `_shapes` allows more for a reduced h
 _TILT = 0.9  # tangent of the angle between the ends of a contour and the vertical; below 1 for a normal term
 Quadrature: TypeAlias = tuple[Complex, Complex, float, list[float]]  # nodes, masses, relative error, three integrals
 T = TypeVar("T")
@@ -45,7 +46,8 @@ class AccuracyError(ArithmeticError):
     estimate : float
         Last number that the failed step had found, for diagnosis. It does not approximate the result. After a search,
         it is the argument at which the search ended. After a quadrature that stayed too inaccurate, it is the integral
-        divided by the height of the integrand. It is NaN if the step had found no number.
+        divided by the height of the integrand. If rounding errors are too large, it is the logarithm of this height. It
+        is NaN if the step had found no number.
 
     Examples
     --------
@@ -88,6 +90,8 @@ class Crossing:
         self.c, self.pace, gain, loss, convex, concave, self.skew = loops(form).cross(
             form.table, form.normal, theta, lower, self.at
         )
+        if not 0 < abs(self.c) < math.inf or self.pace == 0:
+            raise AccuracyError(f"no contour so near 0, infinity or the largest weight{_size(form)}", estimate=theta)
         self.drift, self.spread = gain - loss, convex + concave + 1
         self._turns = (gain + loss) / math.sqrt(self.spread)
 
@@ -137,12 +141,12 @@ class Crossing:
         height, size, roughness = loops(self.form).height_at(self.form.table, self.form.normal, self.c, self.at)
         size += abs(self.c * float(x))
         if size < _SMALL:
-            return height - self.c * float(x) + self.beyond, self._rounding(size, roughness)
+            return self._with_error(height - self.c * float(x), size, roughness)
         form, c, rest = self.form, np.longdouble(self.c), np.longdouble(self.pace)
         bend, bent = loops(form).bend_at(form.table, form.normal, self.c, self.at)
         linear = c * (x - form.mean)
         if bent + abs(linear) < _SMALL:
-            return float(bend - linear) + self.beyond, self._rounding(size, roughness)
+            return self._with_error(float(bend - linear), size, roughness)
         if self.lower or self.theta < loops(form).CLOSE:
             rest = 1 - c
         else:
@@ -157,15 +161,22 @@ class Crossing:
             terms = np.append(terms, (form.normal * c) ** 2 / 2)
         linear = c * (x - less)
         size = np.abs(terms).sum() + np.abs(form.k * y).sum() + abs(c * x)
-        return float(terms.sum() - linear) + self.beyond, self._rounding(float(size), roughness)
+        return self._with_error(float(terms.sum() - linear), float(size), roughness)
 
-    def _rounding(self, size: float, roughness: float) -> float:
-        """Return a bound of the rounding error of a sum of terms whose absolute values add up to `size`.
+    def _with_error(self, height: float, size: float, roughness: float) -> tuple[float, float]:
+        """Return the sum of `height` and `beyond`, and a bound of its rounding error.
 
-        The bound also covers the rounding errors of `kernel.quadrature`, the numerical integration. `roughness`, the
-        last result of `kernel.height_at`, is the part of these errors that grows with the degrees of freedom.
+        `height` is a sum of terms of K(c) - c x, whose absolute values add up to `size`. The bound also covers the
+        rounding errors of `kernel.quadrature`, the numerical integration. `roughness`, the last result of
+        `kernel.height_at`, is the part of these errors that grows with the degrees of freedom. Raise an AccuracyError
+        if the bound is above `_NONSENSE` or, for a tail too small for a double, above this part of its logarithm.
         """
-        return EPS * (64 + 5 * size + 6 * self._turns + roughness)
+        height, error = height + self.beyond, EPS * (64 + 6 * self._turns + roughness) + 5 * EPS * size
+        if not error <= _NONSENSE and not error <= _NONSENSE * (abs(height) - _LOG_LEAST):
+            raise AccuracyError(
+                f"rounding may change the logarithm {height:.3g} by {error:.1e}{_size(self.form)}", estimate=height
+            )
+        return height, error
 
 
 def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
@@ -183,6 +194,16 @@ def _minus_log1p_less_mean(y: Long, slack: Long) -> Long:
     return value
 
 
+def _size(form: Form) -> str:
+    """Return words for an error message: the sum of the degrees of freedom and the noncentralities in `form`."""
+    return f", where dof and nc add up to {sum(form.k.tolist()) + sum(form.nc.tolist()):.3g}"
+
+
+def _at(x: Real) -> str:
+    """Return words for an error message: the point `x`, which is divided by twice the largest weight."""
+    return f" at a distance from shift of {x!s} times twice the largest weight"
+
+
 def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     """Find the saddle point of exp(K(s) - s x) / s, where K is the cumulant function of `form`; return a `Crossing`.
 
@@ -194,7 +215,7 @@ def saddle(form: Form, x: Real, lower: bool | None = None) -> Crossing:
     lower = bool(x < form.mean) if lower is None else lower
     theta = loops(form).saddle(form.table, form.normal, float(x), lower, np.empty((3, form.table.shape[1])))
     if math.isnan(theta):
-        raise AccuracyError(f"no saddle point within 200 steps for {x!r} units", estimate=theta)
+        raise AccuracyError(f"no saddle point within 200 steps{_at(x)}{_size(form)}", estimate=theta)
     return Crossing(form, theta, lower)
 
 
@@ -221,7 +242,7 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
         if abs(value) <= tolerance:
             return kept
         u, low, high = loops().newton(u, value, slope, low, high)
-    raise AccuracyError(f"no root within 200 steps, at {u!r} the value is {value:.1e}", estimate=u)
+    raise AccuracyError(f"no root within 200 steps, at {u:.6g} the value is {value:.1e}", estimate=u)
 
 
 def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int = 0) -> Quadrature:
@@ -243,22 +264,26 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
     loop = loops(form)
     best: Quadrature | None = None
     if not crossing.lower and crossing.theta == loop.FAR:
-        raise AccuracyError(f"no quadrature so far beyond the largest weight, for {x!r} units", estimate=np.nan)
+        raise AccuracyError(f"no quadrature so far beyond the largest weight,{_at(x)}", estimate=np.nan)
     arguments = form.table, form.normal, form.series, crossing.beyond, x, crossing.c, crossing.at
     ends, kept = np.empty(form.table.shape[1], np.intp), np.empty((3, loop.MOST_NODES), complex)
     for shape in _shapes(crossing, x):
         ended, count, error, *sums = loop.quadrature(
             *arguments, shape, density, halvings, ends, np.empty(loop.WHOLE), kept
         )
+        if not sums[0] > 0:  # rounding errors have exceeded a tail
+            continue
         shift, mass = kept[:2, :count].copy()
         if ended == loop.DIED:
             return shift, mass, error, sums
         if ended == loop.ROUGH and (best is None or error < best[2]):
             best = shift, mass, error, sums
     if best is None:
-        raise AccuracyError("the integrand does not die away along any contour", estimate=np.nan)
+        raise AccuracyError(f"the integrand does not die away along any contour{_at(x)}{_size(form)}", estimate=np.nan)
     if not best[2] < _WORST:
-        raise AccuracyError(f"reached a relative error of {best[2]:.1e}, aimed at 1e-13", estimate=best[3][0] / np.pi)
+        raise AccuracyError(
+            f"reached a relative error of {best[2]:.1e}, aimed at 1e-13{_size(form)}", estimate=best[3][0] / np.pi
+        )
     return best
 
 

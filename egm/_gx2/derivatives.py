@@ -80,7 +80,11 @@ def gradients(
         If `x` is not a single number inside the support of Q, or if another argument is outside
         its range.
     AccuracyError
-        If a quadrature fails, as it does beyond about 1e43 times the largest weight.
+        If a quadrature fails. This happens if `x` is farther from `shift` than about 1e43 times the largest weight. It
+        also happens if an end of the support is at `shift`, and `x` is nearer to it than 1e-305 times the largest
+        weight. If there are weights of both signs, no normal term, and less than 2.3 degrees of freedom in total,
+        derivatives may be infinite at `shift`, and the quadrature fails for an `x` that is nearer to it than about
+        1e-145 times the largest weight.
 
     See Also
     --------
@@ -193,7 +197,11 @@ def conditional_means(
         If `x` is not a single number inside the support of Q, or if another argument is outside
         its range.
     AccuracyError
-        If a quadrature fails, as it does beyond about 1e43 times the largest weight.
+        If a quadrature fails. This happens if `x` is farther from `shift` than about 1e43 times the largest weight. It
+        also happens if an end of the support is at `shift`, and `x` is nearer to it than 1e-305 times the largest
+        weight. If there are weights of both signs, no normal term, and less than 2.3 degrees of freedom in total,
+        derivatives may be infinite at `shift`, and the quadrature fails for an `x` that is nearer to it than about
+        1e-145 times the largest weight.
 
     Notes
     -----

@@ -17,6 +17,7 @@ from egm._types import Array, ArrayLike, Indices
 from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 
 _EXACT = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
+_RATIO = 1e300  # largest ratio of a negative weight, or of the normal term, to the largest weight
 _MOST = 4096  # largest number of clusters
 ORDER = 10  # number of moments kept of each cluster
 Long: TypeAlias = NDArray[Any]  # of np.longdouble
@@ -178,10 +179,31 @@ class Law:
 
     @cached_property
     def mean(self) -> float:
-        return self.shift + float(self.weights @ self.dof + self.weights @ self.nc)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float(self.weights @ self.dof + self.weights @ self.nc)
+        if not math.isfinite(mean):  # a partial sum has overflowed, and maybe the whole sum does not
+            unit, law = self._scaled
+            mean = unit * float(law.weights @ law.dof + law.weights @ law.nc)
+        return self.shift + mean
 
     @property
     def variance(self) -> float:
+        unit, law = self._scaled
+        return unit * (unit * law._scaled_variance)
+
+    @property
+    def deviation(self) -> float:
+        unit, law = self._scaled
+        return unit * math.sqrt(law._scaled_variance)
+
+    @property
+    def _scaled(self) -> tuple[float, Law]:
+        """Return a power of two, and the parameters of the centered variable divided by it: their squares are small."""
+        unit = math.ldexp(0.5, math.frexp(np.max(np.abs(self.weights), initial=self.normal))[1])
+        return unit, Law(self.weights / unit, self.dof, self.nc, self.normal / unit)
+
+    @property
+    def _scaled_variance(self) -> float:
         return float(2 * np.sum(self.weights**2 * (self.dof + 2 * self.nc)) + self.normal**2)
 
     @cached_property
@@ -275,7 +297,7 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
     if not single:
         starts = np.append(0, np.flatnonzero(new) + 1)
         values, dof, nc = values[starts], np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
-    unit = _unit(values[-1])
+    unit = _unit(values[-1], values[0], normal)
     moments = np.zeros((2, 0, values.size))
     return Form(unit, values, values, dof, nc, moments, normal / unit, order if single else None)
 
@@ -306,13 +328,21 @@ def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | N
         return None
     moments = np.ascontiguousarray(found[:, 5:].T).reshape(2, ORDER, -1)
     _, centers, lowest, k, shift = found[:, :5].T.copy()
-    unit = _unit(largest)
+    unit = _unit(largest, lowest[0], normal)
     return Form(unit, centers, lowest, k, shift, moments, normal / unit)
 
 
-def _unit(largest: float) -> float:
-    """Return twice the largest weight, or raise a ValueError if that overflows."""
-    unit = 2 * float(largest)
-    if unit == math.inf:
-        raise ValueError(f"weights must be at most 8.98e307 in absolute value, got {float(largest)!r}")
-    return unit
+def _unit(largest: float, least: float, normal: float) -> float:
+    """Return twice the `largest` weight, or raise a ValueError if that or a ratio to it would overflow.
+
+    `least` is the least weight, which may be negative, and `normal` the standard deviation of the normal variable.
+    """
+    largest, most = float(largest), max(float(largest), -float(least))
+    if 2 * most == math.inf:
+        raise ValueError(f"weights must be at most 8.98e307 in absolute value, got {most!r}")
+    if max(most, normal) > _RATIO * largest:
+        raise ValueError(
+            "weights and normal must be at most 1e300 times the largest positive weight (for a lower tail, the largest "
+            f"negative one) in absolute value, got {largest!r} and {max(most, normal)!r}"
+        )
+    return 2 * largest

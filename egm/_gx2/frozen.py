@@ -233,10 +233,7 @@ class rv:
         float
             The standard deviation, in the units of `weights`.
         """
-        law = self._law
-        largest = np.max(np.abs(law.weights), initial=law.normal)
-        unit = np.ldexp(0.5, np.frexp(largest)[1])  # a power of two, so that the squares neither overflow nor round
-        return float(unit * np.sqrt(Law(law.weights / unit, law.dof, law.nc, law.normal / unit).variance))
+        return self._law.deviation
 
     def stats(self, moments: str = "mv") -> tuple[float, ...]:
         """Compute the mean, the variance, the skewness and the excess kurtosis of this distribution, or some of them.
@@ -366,7 +363,12 @@ class rv:
         float or ndarray
             The draws, in the shape `size`.
         """
-        return draw(self._law, size, np.random.default_rng(random_state))
+        try:
+            rng = np.random.default_rng(random_state)
+        except (TypeError, ValueError) as error:
+            message = f"random_state must be a Generator, a whole number >= 0 or None, got {random_state!r}"
+            raise type(error)(message) from None
+        return draw(self._law, size, rng)
 
 
 def from_quadratic_form(
@@ -413,10 +415,13 @@ def from_quadratic_form(
 
     For :math:`\omega_i \ne 0` the i-th term is :math:`\omega_i (z_i + \beta_i / 2 \omega_i)^2 - \beta_i^2 /
     4 \omega_i`, a noncentral chi-square variable and a constant. The terms with
-    :math:`\omega_i = 0` add up to a normal variable. An eigenvalue counts as 0 if it is below the
-    rounding error of the largest one, :math:`d \cdot 2.2 \cdot 10^{-16}` times its size, or below
-    :math:`2^{-56} \max_j |\beta_j|`; then :math:`\omega_i z_i^2` is replaced by its mean, which changes
-    tails down to 1e-300 by a relative 1e-12 at most.
+    :math:`\omega_i = 0` add up to a normal variable. An eigenvalue counts as 0 in two cases, and then
+    :math:`\omega_i z_i^2` is replaced by its mean. In the first case, the eigenvalue is below
+    :math:`2^{-56} \max_j |\beta_j|`. This changes tails down to 1e-300 by a relative 1e-12 at most. In
+    the second case, it is below :math:`d \cdot 2.2 \cdot 10^{-16}` times the size of the largest
+    eigenvalue. Rounding errors may change every eigenvalue by as much. If :math:`\delta` is the change of
+    an eigenvalue and f the density, a tail p at x changes by a relative
+    :math:`\delta \, (2 + 4 \log(1/p)) \, f(x) / p` at most.
 
     If :math:`\omega_i` is small beside :math:`\beta_i`, the noncentral variable and the constant nearly
     cancel. Let S be the sum of :math:`\beta_i^2 / 4 |\omega_i|` over all :math:`\omega_i \ne 0`, and

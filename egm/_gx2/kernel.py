@@ -53,6 +53,7 @@ _REAL, _IMAG, _TURNS, _SCALES = (_TOGETHER * part for part in range(6, 10))
 _V, _V_IMAG, _SUM, _SUM_IMAG = (_TOGETHER * 10 + _BESIDE * part for part in range(4))
 _SUMS, _OTHERS, _COARSE, _FINE, WHOLE = (_TOGETHER * 10 + _BESIDE * 4 + 4 * part for part in range(5))
 _SCALED = 8  # factors that are multiplied before their product is scaled, if it is large
+_VAST, _FIRST = 1e300, -690.0  # a variance that may overflow, and the theta at which a search then starts
 _LARGE, _LOG_LARGE = 2.0**500, 500 * math.log(2.0)
 _BELOW, _ABOVE = 1 << 15, 1022 << 5  # in `gather`, numbers of keys of negative weights, and of keys for r > 1/2
 _BLOCK, _HELD = 512, 64  # weights that `gather` reads, and weights of a cluster that it adds, at a time
@@ -187,7 +188,7 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
         variance += table[0, j] * table[0, j] * (table[2, j] / 2 + table[3, j])
     z = abs(x - mean) / math.sqrt(variance)
     root = z if z > 1e8 else math.sqrt(z * z + 4)  # the square of a larger z may overflow
-    theta = math.log((z + root) / (2 * math.sqrt(variance)))
+    theta = math.log((z + root) / (2 * math.sqrt(variance))) if variance < _VAST else _FIRST
     low, high, most = -np.inf, np.inf, np.inf if lower else FAR
     for _ in range(200):
         theta = most if theta > most else theta
@@ -248,7 +249,7 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
         variance += table[0, j] * table[0, j] * (table[2, j] / 2 + table[3, j])
     # For equal weights log(1 - c) has this solution, to a few percent.
     ratio = (TOP - log_p) / variance
-    theta = math.log(ratio + math.sqrt(2 * ratio))
+    theta = math.log(ratio + math.sqrt(2 * ratio)) if variance < _VAST else _FIRST
     low, high, most = -np.inf, np.inf, np.inf if lower else FAR
     for _ in range(200):
         theta = most if theta > most else theta
@@ -375,8 +376,9 @@ def _growth(
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
-        nodes[_GROWTH + i] = normal * normal * (c * a + (a * a - b * b) / 2) if normal else 0.0
-        nodes[_TURN_OF_GROWTH + i] = normal * normal * b * (c + a) if normal else 0.0
+        na, nb = normal * a, normal * b  # their squares do not overflow
+        nodes[_GROWTH + i] = normal * c * na + (na * na - nb * nb) / 2 if normal else 0.0
+        nodes[_TURN_OF_GROWTH + i] = nb * (normal * c + na) if normal else 0.0
     j = 0
     while j < table.shape[1]:
         k, q, last = table[2, j] / 2, at[2, j], ends[j]
@@ -523,7 +525,8 @@ def quadrature(
             nodes[_SUMS + n] += nodes[_OTHERS + n]
             nodes[_OTHERS + n] = 0.0
             nodes[_FINE + n] = step * nodes[_SUMS + n]
-        # Two rules may agree by accident, but hardly for two integrals at once.
+        # The last two rules may agree by accident although both are wrong. They will hardly do so for two integrals at
+        # the same time, and so the larger one of the two differences counts.
         change, other = abs(nodes[_FINE] - nodes[_COARSE]), abs(nodes[_FINE + 3] - nodes[_COARSE + 3])
         change = (other if other > change else change) / nodes[_FINE]
         of_density = nodes[_FINE + 1] / nodes[_COARSE + 1] - 1

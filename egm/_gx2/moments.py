@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import index
 from typing import overload
@@ -11,6 +12,8 @@ import numpy as np
 from egm._gx2.form import Law, law_of
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import generator
+
+_MANY = 1e18  # a Poisson number with the mean _MANY / 2 fits into 64 bits, and 1 is below the rounding error of _MANY
 
 
 def mean(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float = 0, shift: float = 0) -> float:
@@ -34,6 +37,7 @@ def mean(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: floa
     float
         The mean :math:`E[Q] = \sum_j w_j (\nu_j + \lambda_j)` plus `shift`, in the units of
         `weights`, where w is `weights`, :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
+        It is infinite if it is too large for a double.
 
     Raises
     ------
@@ -70,6 +74,7 @@ def var(weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0, normal: float
     float
         The variance :math:`\mathrm{Var}[Q] = 2 \sum_j w_j^2 (\nu_j + 2 \lambda_j)` plus the square of `normal`, in the
         squared units of `weights`, where w is `weights`, :math:`\nu` is `dof` and :math:`\lambda` is `nc`.
+        It is infinite if it is too large for a double.
 
     Raises
     ------
@@ -166,8 +171,20 @@ def draw(law: Law, size: int | Sequence[int] | None, rng: np.random.Generator) -
     if law.normal:
         total += law.normal * rng.standard_normal(shape)
     for weight, k, nc in zip(law.weights, law.dof, law.nc, strict=True):
-        total += weight * (rng.noncentral_chisquare(k, nc, shape) if nc else rng.chisquare(k, shape))
+        total += weight * (_noncentral(k, nc, shape, rng) if nc else rng.chisquare(k, shape))
     return total[()]
+
+
+def _noncentral(k: float, nc: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Draw an array of the given `shape` by `rng` from chi2(`k`, `nc`).
+
+    For k <= 1 NumPy draws a Poisson number with the mean nc / 2, which may overflow. So (Z + sqrt(nc))^2 with a
+    standard normal Z is drawn for a large nc. For k = 1 that is chi2(k, nc), and for k < 1 the rest, at most 1, is
+    below the rounding error of nc.
+    """
+    if k > 1 or nc < _MANY:
+        return rng.noncentral_chisquare(k, nc, shape)
+    return (rng.standard_normal(shape) + math.sqrt(nc)) ** 2
 
 
 def _shape(size: int | Sequence[int]) -> tuple[int, ...]:

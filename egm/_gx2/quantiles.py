@@ -23,6 +23,7 @@ _LEAST = 1e-13  # least tolerance of the search, whose theta may be near 690, wh
 _ROUND_TRIP = 1e-12  # largest error of the logarithm of a tail at a quantile, relative if that logarithm is above 1
 _BESIDE = 1e-9  # distance from the constant term, in units of twice the largest weight (see `_log_upper_at_mean`)
 _NEAREST = -320.0  # log of the least distance from the constant term at which a quantile is searched between bounds
+_FARTHEST = 600.0  # log of the largest such distance
 _LOWEST = 690.0  # theta of the lower tail at x near 1e-300 of the largest weight
 
 
@@ -61,8 +62,10 @@ def isf(
     float or ndarray
         The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` and ``p = 1`` give the largest and
         the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12,
-        if no entry of `dof` is below 0.01. A quantile nearer to `shift` than 1e-139 times the largest weight may be
-        replaced by `shift` if there are weights of both signs.
+        if no entry of `dof` is below 0.01; in addition, the rounding of the quantile x to a double changes the tail by
+        a relative 2e-16 abs(x) f(x) / p, where f is the density. That is more than 1e-12 if `shift`, or the sum of
+        `dof` and `nc`, is huge. A quantile nearer to `shift` than 1e-139 times the largest weight may be replaced by
+        `shift` if there are weights of both signs.
 
     Raises
     ------
@@ -70,7 +73,7 @@ def isf(
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
         If the search or a quadrature fails, as it mostly does if the largest positive or negative
-        weight has less than 2e-6 degrees of freedom.
+        weight has less than 2e-6 degrees of freedom, or if `dof` and `nc` add up to more than about 1e22.
 
     See Also
     --------
@@ -137,7 +140,7 @@ def ppf(
         If `p` is outside [0, 1], or if another argument is outside its range.
     AccuracyError
         If the search or a quadrature fails, as it mostly does if the largest positive or negative
-        weight has less than 2e-6 degrees of freedom.
+        weight has less than 2e-6 degrees of freedom, or if `dof` and `nc` add up to more than about 1e22.
 
     See Also
     --------
@@ -195,7 +198,7 @@ def ilogsf(
         If `logp` is positive or NaN, or if another argument is outside its range.
     AccuracyError
         If the search or a quadrature fails, as it mostly does if the largest positive or negative
-        weight has less than 2e-6 degrees of freedom.
+        weight has less than 2e-6 degrees of freedom, or if `dof` and `nc` add up to more than about 1e22.
 
     See Also
     --------
@@ -255,7 +258,8 @@ def _many(logs: Array, law: Law, lower: bool) -> Array:
     for side, tail, chosen in ((law.upper, log_upper, above), (law.lower, log_lower, ~above)):
         if chosen.any():
             y = _interpolated(side.form, tail[chosen], side.lower)
-            values = side.unscaled(y)
+            with np.errstate(over="ignore"):  # a quantile beyond the largest double is infinite
+                values = side.unscaled(y)
             if side.lower and not side.form.normal:
                 values[y == 0] = [_near_end(side, log_p) for log_p in tail[chosen][y == 0].tolist()]
             found[chosen] = values
@@ -359,6 +363,11 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
     end = 0.0
     while sign * excess(end, sign) < 0:
         end += 2.0
+        if end > _FARTHEST:
+            raise AccuracyError(
+                f"no quantile below 1e260 times the largest weight, for a tail with the logarithm {target:.6g}",
+                estimate=end,
+            )
     log_size = brentq(excess, _NEAREST, end, args=(sign,), xtol=1e-15, rtol=1e-15, maxiter=500)
     return sign * math.exp(log_size) * unit + law.shift
 
@@ -460,7 +469,7 @@ def search(form: Form, log_p: float, lower: bool) -> float:
         return 0.0
     theta = loops(form).by_formula(form.table, form.normal, log_p, lower, at)
     if math.isnan(theta):
-        raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p!r}", estimate=theta)
+        raise AccuracyError(f"no start within 200 steps for a tail with the logarithm {log_p:.6g}", estimate=theta)
     if not lower and theta == loops(form).FAR and depth > VAST:  # at this c, the height is that at the saddle point
         crossing = Crossing(form, theta, lower)
         return (crossing.log_height(0.0)[0] - log_p) / crossing.c
@@ -491,5 +500,5 @@ def _polished(form: Form, log_p: float, lower: bool, x: float) -> float:
         before, off_before, x = x, off, x - off * (x - before) / (off - off_before)
         off = excess(x)
     if abs(off) > _ROUND_TRIP * max(1.0, -log_p):
-        raise AccuracyError(f"no quantile within 20 steps for a tail with the logarithm {log_p!r}", estimate=x)
+        raise AccuracyError(f"no quantile within 20 steps for a tail with the logarithm {log_p:.6g}", estimate=x)
     return x

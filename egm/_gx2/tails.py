@@ -72,7 +72,8 @@ def sf(
     -------
     tail : float or ndarray
         The probability :math:`P[Q > x]`, in the shape of `x`. Its relative error is at most 1e-12 for tails down to
-        1e-300, if no entry of `dof` is below 0.001.
+        1e-300, if no entry of `dof` is below 0.001, and if `dof` and `nc` add up to at most 1e8 (for larger sums, see
+        `egm.gx2`).
     error : float or ndarray
         Estimated relative error of `tail`, in the shape of `x`; only with ``full_output=True``.
 
@@ -83,7 +84,8 @@ def sf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -93,9 +95,11 @@ def sf(
     Notes
     -----
     The tail is an integral along a contour through the saddle point of its integrand [1]_, as the docstring of
-    `egm.gx2` explains. The estimated error follows from the square of the relative difference of the last two
-    quadratures, and from the part of the integrand whose phase changes too much between two nodes. A bound on the
-    rounding error is added. The estimate is not a proven bound, but it is at least the true error in every reference
+    `egm.gx2` explains. To halve the step of the quadrature means, roughly, to square its relative error. So the error
+    of the last result is estimated from the square of its relative difference from the result before. Where the phase
+    of the integrand changes too much from one node to the next, the quadrature does not see what lies between them, and
+    the size of the integrand there counts as an error, too. A bound on the rounding error is added. The estimate is not
+    a proven bound, but it is at least the true error in every reference
     case of the tests.
 
     References
@@ -183,7 +187,8 @@ def logsf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -262,7 +267,8 @@ def cdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -345,7 +351,8 @@ def logcdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
 
     See Also
     --------
@@ -401,7 +408,8 @@ def pdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
@@ -459,7 +467,8 @@ def logpdf(
     AccuracyError
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
-        (for weights of one sign, to less than 0.005).
+        (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
+        one percent, as it may if `dof` and `nc` add up to more than 1e22.
         The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
         of both signs, no normal term, and less than 2.3 degrees of freedom in total.
 
@@ -530,7 +539,7 @@ def _from_end(side: Side, x: Real) -> tuple[Real, float]:
     number to its logarithm. In all other cases the result is (y, 0).
     """
     y, form = side.scaled(x), side.form
-    if not side.lower or y >= TINY or form.normal or not is_power(form):
+    if not side.lower or not 0 <= y < TINY or x == side.shift or form.normal or not is_power(form):
         return y, 0.0
     return TINY, math.log(side.sign * (x - side.shift)) - math.log(form.unit) - math.log(TINY)
 
@@ -571,7 +580,7 @@ def upper_tails(x: ArrayLike, law: Law) -> Array:
     `law` holds the parameters of Q, a generalized chi-square variable. The result has the shape of `x` and one more
     axis of length two, for the logarithm and its error.
     """
-    return at_each(lambda law, x: tails(law, x)[0], real(x=x), law)
+    return at_each(lambda law, x: tails(law, x)[0], real(x=x), law, (2,))
 
 
 def lower_tails(x: ArrayLike, law: Law) -> Array:
@@ -580,7 +589,7 @@ def lower_tails(x: ArrayLike, law: Law) -> Array:
     `law` holds the parameters of Q, a generalized chi-square variable. The result has the shape of `x` and one more
     axis of length two, for the logarithm and its error.
     """
-    return at_each(lambda law, x: tails(law, x)[1], real(x=x), law)
+    return at_each(lambda law, x: tails(law, x)[1], real(x=x), law, (2,))
 
 
 def log_densities(x: ArrayLike, law: Law) -> Floats:
@@ -612,7 +621,7 @@ def _log_density(law: Law, x: float) -> float:
         return np.inf
     side = law.upper if x >= law.mean else law.lower
     if x in (low, high):
-        return _log_density_at_end(law) - math.log(side.form.unit)
+        return _log_density_at_end(law)
     y, beyond = _from_end(side, x)
     if side.lower and y < -_END * side.form.normal:
         return -np.inf
@@ -624,26 +633,22 @@ def _log_density(law: Law, x: float) -> float:
 def _log_density_at_end(law: Law) -> float:
     """Compute the logarithm of a density at the end of its support, as the limit from within.
 
-    All weights of `law` have one sign, there is no normal variable, and the variable is divided by twice the largest
-    absolute value of a weight. The result is inf if the degrees of freedom sum to less than two, -inf if to more, and
-    finite if to two.
+    All weights of `law` have one sign, and there is no normal variable. The result is inf if the degrees of freedom sum
+    to less than two, -inf if to more, and finite if to two.
     """
-    form = law.upper.form
-    total = np.sum(form.k)
+    total = np.sum(law.dof)
     if total != 2:
         return np.inf if total < 2 else -np.inf
-    return -float(np.sum(form.k * np.log(form.r) + form.nc)) / 2
+    return -float(np.sum(law.dof * np.log(np.abs(law.weights)) + law.nc)) / 2 - math.log(2)
 
 
-def at_each(function: Callable[[Law, Any], Any], values: Array, law: Law) -> Any:
+def at_each(function: Callable[[Law, Any], Any], values: Array, law: Law, width: tuple[int, ...] = ()) -> Any:
     """Compute function(law, value) for every entry `value` of the array `values`.
 
     The result is an array of the shape of `values`, or a single number if `values` is a single number. If `function`
-    returns a pair, the result has an additional last axis of length two.
+    returns a pair, `width` must be (2,), and the result has an additional last axis of length two.
     """
     if np.ndim(values) == 0:
         return np.array(function(law, float(values)))[()]
-    if np.size(values) == 0:
-        return np.empty(np.shape(values) + np.shape(function(law, law.support[0] - 1)))
     results = np.array([function(law, value) for value in np.ravel(values).tolist()])
-    return results.reshape(np.shape(values) + results.shape[1:])[()]
+    return results.reshape(np.shape(values) + width)

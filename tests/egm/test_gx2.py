@@ -305,6 +305,15 @@ def test_round_trip(form):
     np.testing.assert_allclose(gx2.cdf(gx2.ppf(TAILS[:5], **form), **form), TAILS[:5], rtol=1e-12)
 
 
+@pytest.mark.parametrize("form", [{"dof": 1e10}, {"nc": 1e10}, {"dof": 1e14}, {"shift": 1e6}, {"shift": -1e9}])
+def test_round_trip_of_quantiles_that_lose_digits(form):
+    """Beyond 1e-12, sf(isf(p)) differs from p by no more than the rounding of the quantile explains."""
+    p = np.array([0.3, 1e-3, 1e-9, 1e-100])
+    x = gx2.isf(p, [1.0, 0.5], **form)
+    rounding = np.spacing(np.abs(x)) * gx2.pdf(x, [1.0, 0.5], **form) / p
+    assert np.all(np.abs(gx2.sf(x, [1.0, 0.5], **form) / p - 1) <= 1e-12 + rounding)
+
+
 @pytest.mark.parametrize("dof", [0.05, 0.111, 0.156, 0.2, [0.12, 3.0]])
 def test_round_trip_for_few_degrees_of_freedom(dof):
     """The tail at a quantile of a chi-square sum Q is the given probability, and quantiles of -Q are minus those of Q.
@@ -405,6 +414,14 @@ def test_moments_agree_with_simulation(form):
     assert abs(np.sum(draws > x) - 0.01 * draws.size) < 4 * np.sqrt(0.01 * draws.size)
 
 
+@pytest.mark.parametrize("dof", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("nc", [1e17, 1e19, 1e29])
+def test_draws_of_a_huge_noncentrality_are_normal(dof, nc):
+    """For a huge `nc`, (chi2(`dof`, nc) - nc) / (2 sqrt(nc)) is standard normal, up to rounding."""
+    draws = gx2.rvs([1.0], dof, nc, size=1000, rng=np.random.default_rng(2))
+    assert stats.kstest((draws - nc) / (2 * np.sqrt(nc)), "norm").pvalue > 0.01
+
+
 def test_convolution():
     # P[A + B > x] for independent A and B is E[P[A > x - B]]; the tolerance is the sampling error.
     a, b, x = WEIGHTS[:5], np.array([0.7, 0.1]), 12.0
@@ -427,6 +444,15 @@ def test_shapes():
 def test_no_values_give_no_values():
     for function in (gx2.sf, gx2.logcdf, gx2.pdf, gx2.isf, gx2.ppf, gx2.ilogsf):
         assert function(np.empty((0, 3)), WEIGHTS).shape == (0, 3)
+
+
+@pytest.mark.parametrize("function", [gx2.sf, gx2.cdf, gx2.pdf, gx2.isf, gx2.ppf, gx2.ilogsf])
+@pytest.mark.parametrize("form", [{"shift": 1.5}, {"shift": 5.0}, {"dof": 1e-7}, {"normal": 1.0}])
+def test_no_values_need_no_computation(function, form):
+    """No values give an empty array of doubles, whatever the other parameters are."""
+    result = function(np.empty((2, 0)), [1.0, 2.0], **form)
+    assert result.shape == (2, 0)
+    assert result.dtype == float
 
 
 def test_edges():

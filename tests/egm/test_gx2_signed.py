@@ -922,6 +922,27 @@ def test_small_curvature_beside_others():
     assert gx2.from_quadratic_form([[0.0]], linear=1e-200).normal == 1e-200
 
 
+@pytest.mark.parametrize(("largest", "slope", "x"), [(1.0, 74.0, 2000.0), (-1.0, 0.3, 3.0), (-1.0, 2.0, 70.0)])
+def test_small_curvature_beside_the_largest(largest, slope, x):
+    """Dropping the eigenvalue c changes a tail p by more than 1e-12, but less than c (2 + 4 log(1/p)) f(x) / p.
+
+    The exact tail of largest y^2 + c z^2 + slope z, for normal y and z, is an integral over y.
+    """
+    curvature, d = 2e-13, 1000
+    A, linear = np.zeros((d, d)), np.zeros(d)
+    A[0, 0], A[1, 1], linear[1] = largest, curvature, slope
+    law = gx2.from_quadratic_form(A, linear=linear)
+    log_tail = law.logsf(x)
+
+    def integrand(y):
+        rest = x - largest * y * y
+        root = 2 * rest / (slope + mp.sqrt(slope**2 + 4 * mpf(curvature) * rest))
+        return mp.npdf(y) * mp.ncdf(-root)
+
+    exact = mp.log(2 * mp.quad(integrand, np.linspace(0, 40, 321).tolist()))
+    assert 1e-12 < abs(log_tail - exact) < curvature * (2 - 4 * log_tail) * law.pdf(x) / law.sf(x)
+
+
 @pytest.mark.parametrize(
     ("curvatures", "linear"),
     [([1e-7], 1.0), ([-1e-10], 1.0), ([1e-16], 1.0), ([1.0], 1e11), ([1e-11, 1.0], [1.0, 0.0])],
@@ -1009,6 +1030,13 @@ def test_weights_whose_double_overflows_are_named(function, sign):
         function(0.5 if function in (gx2.isf, gx2.ppf) else sign, [sign * 9e307])
 
 
+@pytest.mark.parametrize("weights", [(1e308, -1.0), (-1e308, 1.0), (-1.0, 1e308)])
+def test_any_weight_whose_double_overflows_is_named(weights):
+    for x in (-1.0, 0.0, 1.0):
+        with pytest.raises(ValueError, match=r"^weights must be at most 8.98e307"):
+            gx2.sf(x, weights)
+
+
 def test_moments_of_a_wrong_type_are_named():
     with pytest.raises(TypeError, match=r"^moments must"):
         gx2.rv([1.0]).stats(3)
@@ -1025,6 +1053,28 @@ def test_bad_sizes_are_named(size, error):
         gx2.rvs([1.0], size=size, rng=np.random.default_rng(1))
 
 
+@pytest.mark.parametrize("seed", ["a", -1, 2.5])
+def test_bad_seeds_are_named(seed):
+    with pytest.raises((TypeError, ValueError), match=r"^random_state must .*, got "):
+        gx2.rv([1.0]).rvs(random_state=seed)
+
+
+@pytest.mark.parametrize("dof", [0.5, 1.0])
+@pytest.mark.parametrize("function", [gx2.gradients, gx2.conditional_means])
+def test_gradients_at_a_pole_are_refused(function, dof):
+    """At `shift`, gradients may be infinite, and the AccuracyError tells the distance from `shift`."""
+    with pytest.raises(gx2.AccuracyError, match=r"at a distance from shift of -?0.0 times"):
+        function(3.0, [1.0, -1.0], dof, shift=3.0)
+
+
+@pytest.mark.parametrize(("x", "weights"), [(1e-320, [1.0, 0.5]), (1e44, [1.0, 0.5])])
+def test_distances_that_are_too_small_or_large_for_gradients_are_told(x, weights):
+    with pytest.raises(
+        gx2.AccuracyError, match=r"at a distance from shift of [0-9.e+-]+ times twice the largest weight"
+    ):
+        gx2.conditional_means(x, weights)
+
+
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.1, np.nan])
 def test_bad_confidence_is_named(confidence):
     with pytest.raises(ValueError, match=r"^confidence must"):
@@ -1038,6 +1088,71 @@ def test_bad_confidence_is_named(confidence):
 def test_density_where_it_is_infinite(dof):
     """`gx2.pdf` is infinite at 0 for the difference of two chi-square variables with `dof` <= 1 degrees of freedom."""
     assert gx2.pdf(0.0, [1.0, -1.0], dof) == np.inf
+
+
+@pytest.mark.parametrize("weights", [(1e-170, 1e160), (1e-300, 1e300), (3e-162, 1e160), (-1e-20, -2.0), (4.0, 9.0)])
+def test_density_at_the_end_is_a_geometric_mean(weights):
+    """With two degrees of freedom, the density at the end of the support is 1/2 over the geometric mean of weights."""
+    small, large = np.abs(weights)
+    assert gx2.pdf(0.0, weights) == pytest.approx(0.5 / (np.sqrt(small) * np.sqrt(large)), rel=1e-12)
+
+
+def test_density_at_the_end_for_clustered_weights():
+    """The law of `test_density_at_the_end_is_a_geometric_mean` holds for thousands of weights, too."""
+    weights = np.geomspace(0.5, 1.0, 4096)
+    assert gx2.pdf(0.0, weights, 2 / 4096) == pytest.approx(0.5 / stats.gmean(weights), rel=1e-12)
+
+
+@pytest.mark.parametrize("ratio", [1e100, 1e160, 1e250, 1e299])
+def test_ratios_of_weights_whose_squares_overflow(ratio):
+    """P[X^2 > ratio Y^2] is an arc of the circle, and a term that is tiny beside another one changes nothing."""
+    weights = [1.0, -ratio]
+    assert gx2.sf(0.0, weights) == pytest.approx(2 / np.pi * np.arctan(ratio**-0.5), rel=1e-12)
+    assert gx2.isf(0.3, weights, 2) == pytest.approx(2 * ratio * np.log(0.7), rel=1e-12)
+    assert gx2.pdf(1.0, [1.0, -1 / ratio]) == pytest.approx(stats.chi2.pdf(1.0, 1), rel=1e-12)
+    assert gx2.sf(ratio, [1.0], normal=ratio) == pytest.approx(stats.norm.sf(1.0), rel=1e-12)
+    assert gx2.isf(1e-9, [1.0], normal=ratio) == pytest.approx(stats.norm.isf(1e-9) * ratio, rel=1e-12)
+
+
+@pytest.mark.parametrize("form", [{"weights": [1.0, -1e301]}, {"weights": [1e-200], "normal": 1e200}])
+@pytest.mark.parametrize("function", [gx2.sf, gx2.pdf])
+def test_ratios_that_are_too_large_are_named(function, form):
+    with pytest.raises(ValueError, match=r"^weights and normal must"):
+        function(1e199, **form)
+
+
+def test_tail_beyond_a_normal_term_that_underflows():
+    """`gx2.sf` is 0 on the positive side of a negative weight beside which the normal term vanishes."""
+    assert gx2.sf(1.0, [-1e200], normal=1e-200) == 0.0
+
+
+@pytest.mark.parametrize("name", ["dof", "nc"])
+@pytest.mark.parametrize("size", [1e30, 1e40, 1e100, 1e150, 1e180, 9e307])
+def test_parameters_whose_rounding_is_all_of_a_tail_are_refused(name, size):
+    """Where rounding changes the tail by more than a hundredth, an AccuracyError tells the size of `dof` and `nc`."""
+    form, x = {"weights": [1.0], name: size}, size * (1 + 1e-14)
+    for function, value in ((gx2.sf, x), (gx2.pdf, x), (gx2.cdf, x), (gx2.isf, 0.3), (gx2.ppf, 1e-9)):
+        with pytest.raises(gx2.AccuracyError, match=r"dof and nc add up to"):
+            function(value, **form)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_too_large_for_a_double_is_infinite():
+    """Moments and quantiles that overflow are infinite, without a warning, and tails do not depend on them."""
+    assert gx2.mean([1e308] * 2) == gx2.var([1e200]) == gx2.var([1.0], normal=1e200) == np.inf
+    assert gx2.mean([1e308, 1e308, -1e308]) == 1e308
+    assert gx2.rv([1e300]).stats() == (1e300, np.inf)
+    assert gx2.sf(1e308, [8e307] * 3) == pytest.approx(stats.chi2.sf(1.25, 3), rel=1e-12)
+    p = np.linspace(0.001, 0.999, 60)
+    found = gx2.isf(p, [8e307])
+    assert np.isinf(found[p < 0.1]).all()
+    np.testing.assert_allclose(found[p > 0.2], 8e307 * stats.chi2.isf(p[p > 0.2], 1), rtol=1e-11)
+
+
+@pytest.mark.parametrize("x", [1e25, 1e100, 1e308])
+def test_logarithms_of_the_farthest_tails(x):
+    """log P[Q > x] nears -x / 2 for the weight 1: its error is large in the tail itself, but not in its logarithm."""
+    assert gx2.logsf(x, [1.0]) == pytest.approx(-x / 2, rel=1e-12)
 
 
 @pytest.mark.parametrize("x", [1e-160, -1e-300])
