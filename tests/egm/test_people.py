@@ -419,10 +419,10 @@ def test_a_list_of_dates_of_numpy_is_a_vector_of_dates():
     assert people.codes(list(days), keys).tolist() == people.codes(days, keys).tolist()
 
 
-@pytest.mark.parametrize("label", [np.float64(2**53), np.float64(-(2**53)), np.float32(2**24)])
+@pytest.mark.parametrize("label", [np.float64(2**53), np.float64(-(2**53)), np.float32(2**24)], ids=str)
 def test_floats_that_may_stand_for_two_integers_are_refused(label):
     people.vector("person", np.array([np.nextafter(label, 0 * label)]))
-    with pytest.raises(ValueError, match="^person must not have such large floats"):
+    with pytest.raises(ValueError, match=r"^person must not have such large floats"):
         people.vector("person", np.array([label]))
 
 
