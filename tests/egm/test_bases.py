@@ -533,10 +533,10 @@ def test_sigma_of_public_rows_is_that_along_the_vectors(unit):
 
 @pytest.mark.parametrize(("m", "d"), [(4, 10), (4, 20), (5, 8)])
 def test_new_rows_are_hardly_longer_than_sigma_of_few_public_rows_says(m, d):
-    """Along a basis from `m` public rows with `d` columns, other rows have on average the length that `sigma` says.
+    """Along a basis from `m` public rows with `d` columns, new rows are on average about as long as `sigma` says.
 
-    The length of a row is the sum of its squared coordinates, each divided by its standard deviation in `sigma`. This
-    sum determines which rows are clipped.
+    The squared coordinates of a row are divided by their standard deviations in `sigma` and added up, as for the scaled
+    rows that a mechanism clips.
     """
     rng, ratios = np.random.default_rng(1), []
     for _ in range(20):

@@ -429,8 +429,8 @@ def test_simulation_warns_once(monkeypatch):
 def test_noise_is_never_cut_off_by_64_bits(noise, epsilon, monkeypatch):
     """Even for a tiny `epsilon`, the integer noise of a secure release has a standard deviation of at most 2**58.
 
-    Noise beyond 2**63 would be cut off, which would reveal the value. Four mechanisms are tested. Laplace noise, and l2
-    noise, whose scale is random, must be even smaller, because they are more often many standard deviations.
+    Noise beyond 2**63 would be cut off, which would reveal the value. Four mechanisms are tested. Laplace noise and l2
+    noise must be 16 times as small, because they are more often far larger than their standard deviation.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
