@@ -27,6 +27,7 @@ from egm._adaptive.private_rows import Account, PrivateRows, _distances, log_int
 from egm._adaptive.radial import Radial
 from egm._adaptive.search import Search
 from egm._adaptive.tail import Tail
+from egm._basis import as_basis
 from egm._rows import lattice
 from egm.budget import Budget
 from egm.calibration import zcdp_epsilon
@@ -271,7 +272,10 @@ def test_answers_without_noise_are_what_they_say(silent, monkeypatch):
     first, second = answers["pairs"][0]
     assert first + second * pairs.factor(2.5, 4.0) == pytest.approx(further.mean(axis=0), abs=1e-9)
     assert np.all(np.abs(first) < np.abs(clipped.mean(axis=0)))
-    assert answers["within"][0] == pytest.approx(np.clip(X, -1, 1).mean(axis=0), abs=1e-9)
+    rotated = PrivateRows(X, 1.0, None)
+    rotated.turn(as_basis("dct", 3))
+    for within in (answers["within"], QUERIES["within"](rotated, 0.1)):  # the entries of the columns, also with a basis
+        assert within[0] == pytest.approx(np.clip(X, -1, 1).mean(axis=0), abs=1e-9)
     squares = np.minimum((X / b) ** 2, 12)
     squares *= np.minimum(1, 1.3 * 3 / np.linalg.norm(squares, axis=1))[:, None]
     assert answers["squares"][0] == pytest.approx(squares.mean(axis=0), abs=1e-9)

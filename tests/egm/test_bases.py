@@ -531,6 +531,21 @@ def test_sigma_of_public_rows_is_that_along_the_vectors(unit):
     assert np.all(basis.sigma <= 1.5 * np.maximum(along, apart))
 
 
+@pytest.mark.parametrize(("m", "d"), [(4, 10), (4, 20), (5, 8)])
+def test_new_rows_are_hardly_longer_than_sigma_of_few_public_rows_says(m, d):
+    """Along a basis from `m` public rows with `d` columns, new rows are on average about as long as `sigma` says.
+
+    The squared coordinates of a row are divided by their standard deviations in `sigma` and added up, as for the scaled
+    rows that a mechanism clips.
+    """
+    rng, ratios = np.random.default_rng(1), []
+    for _ in range(20):
+        basis = bases.from_public(rng.normal(size=(m, d)))
+        new = basis.forward(rng.normal(size=(500, d)))
+        ratios.append(np.mean(np.sum(new**2 / basis.sigma, axis=1)) / np.sum(basis.sigma))
+    assert np.mean(ratios) < 1.1
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [

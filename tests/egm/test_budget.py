@@ -564,6 +564,20 @@ def test_a_mistake_that_only_the_values_show_is_charged():
     assert len(spent.history) == 2
 
 
+def test_the_entries_of_a_list_are_counted_after_the_charge(monkeypatch):
+    monkeypatch.setattr(rules, "_ENTRIES", 4)
+    spent = Budget(rho=1.0)
+    for number, X in enumerate((np.zeros(4), [0.0] * 4)):
+        with pytest.raises(ValueError, match=r"^X must have less than 4 entries, got 4$"):
+            spent.release(gaussian(0.1), X)
+        assert len(spent.history) == number
+
+
+def test_so_many_coordinates_are_not_charged():
+    with pytest.raises(ValueError, match=r"^mechanism must have less than 16777216 coordinates, got 16777216$"):
+        Budget(rho=1.0).charge(GaussianMechanism(1.0, 0.1, DELTA, d=1 << 24))
+
+
 def test_refusal_says_what_was_asked_and_what_is_left():
     with pytest.raises(BudgetExceeded, match=r"asks for rho = 0.5, and 0.25 of the total rho = 0.5 is left") as refused:
         charged([adaptive(0.25), adaptive(0.5)], rho=0.5)

@@ -82,6 +82,12 @@ def test_epsilon_inverts_delta(epsilon, delta):
     assert again == pytest.approx(epsilon, rel=1e-12)
 
 
+@pytest.mark.parametrize("delta", [1e-200, 1e-6, 0.1, 0.3])
+def test_epsilon_keeps_delta_by_more_than_its_relative_error(delta):
+    z = np.geomspace(0.05, 30, 50)
+    assert np.all(gaussian_delta(gaussian_epsilon(delta, z), z) <= delta * (1 - 1e-14))
+
+
 @pytest.mark.parametrize("z", [2.0, 3.0, 4.15, 26.16, 42.45, 52.95, 1e6, 1e20])
 @pytest.mark.parametrize("share", [1 - 1e-15, 1.0, 1 - 1e-10])
 def test_epsilon_next_to_zero_is_found(z, share):

@@ -159,6 +159,15 @@ def test_a_plan_and_a_rehearsal_warn_if_the_release_would_be_refused(egm, option
     assert egm(*PLAN, *options)[::2] == (0, [warning])
 
 
+@pytest.mark.parametrize("options", [("--epsilon", "1000"), ("--epsilon", "30", "--noise", "l2")])
+def test_a_release_that_noise_forbids_costs_nothing(egm, options):
+    assert egm("budget", "new", "b.budget", "--epsilon", "2000", "--delta", "1e-6") == (0, b"", [])
+    code, _, (refusal,) = egm(*SUM, *options, "--budget", "b.budget")
+    assert code == 2
+    assert "integer noise would cost" in refusal
+    assert not Budget("b.budget").history
+
+
 # --- The release ------------------------------------------------------------------------------------------------------
 
 

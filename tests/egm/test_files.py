@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from egm import _distribution, files
 from egm._files import csv as csv_files
-from egm._files import parquet
+from egm._files import parquet, source
 from egm._files.source import Given
 from egm.files import FileError
 from tests.conftest import slow
@@ -94,13 +94,14 @@ def test_every_kind_has_the_same_numbers(tmp_path, kind, rows):
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
-def test_columns_are_chosen_in_the_order_asked(tmp_path, kind):
+@pytest.mark.parametrize("order", [[2, 0], [2, 0, 1]])
+def test_columns_are_chosen_in_the_order_asked(tmp_path, order, kind):
     X = table()
     path = write(tmp_path / f"t.{kind}", X)
-    names = ("3", "1") if kind == "npy" else ("x,y", "age")
+    names = tuple((("1", "2", "3") if kind == "npy" else NAMES)[j] for j in order)
     it = files.rows(path, names)
     assert it.names == names
-    assert np.array_equal(whole_table(it), X[:, [2, 0]])
+    assert np.array_equal(whole_table(it), X[:, order])
 
 
 @pytest.mark.parametrize("dtype", ["f4", ">f8", "f2", "i1", "u8", "i8"])
@@ -574,6 +575,13 @@ def test_bad_labels_are_explained(saved, name):
     use = bad_labels(saved(content, *rest[:1]), *rest[1:])
     with pytest.raises(FileError, match=said):
         use()
+
+
+def test_a_missing_label_of_a_later_block_is_named_by_its_row(saved, monkeypatch):
+    monkeypatch.setattr(source, "_BLOCK", 4)  # two rows of one value and one label
+    path = saved({"a": [1.0] * 7, "id": [*"uvwxy", None, "z"]}, "t.parquet")
+    with pytest.raises(FileError, match=r"t\.parquet: row 6, column 'id': missing"):
+        bad_labels(path)()
 
 
 def test_one_name_is_no_list_of_labels(saved):

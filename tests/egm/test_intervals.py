@@ -118,6 +118,22 @@ def test_intervals_of_groups(neighbors):
         assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
 
 
+def test_equal_rows_of_a_person_make_the_mean_of_the_population_less_certain():
+    made = dataclasses.replace(mechanism(100, per_person=4, **KNOWN), epsilon=20.0)
+    rng, inside = np.random.default_rng(8), []
+    for _ in range(100):
+        X = np.repeat(rng.normal(CENTER, SIGMA, (25, 3)), 4, axis=0)
+        low, high = made.release(X, person=np.repeat(np.arange(25), 4), rng=rng).interval(0.9, of="population")
+        inside.append((low <= CENTER) & (high >= CENTER))
+    assert np.mean(inside) >= 0.9 - 3 * np.sqrt(0.09 / 300)
+
+
+def test_the_noise_of_the_number_of_rows_is_also_in_what_clipping_takes_from_all():
+    options = {"neighbors": "add_remove", "center": 0.0, "center_std": 2 * SIGMA, "clip_probability": 0.9}
+    _, share, _, number = next(covered(mechanism(5, **options), 40, 0.9, off=2.0, factor=1.25))
+    assert share >= 0.9 - 3 * np.sqrt(0.09 / number)
+
+
 def test_no_interval_is_much_longer_than_necessary():
     """If no row is clipped, a 95 % interval is at most 25 % longer than a normal interval for the noise alone.
 

@@ -14,7 +14,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from egm import EllipticalGaussianMechanism, GaussianDataMechanism, GaussianMechanism, _random_bits, samplers
-from egm._budget.rules import l2_mu_squared
+from egm._budget.rules import Terms, charge_of, l2_mu_squared
 from egm._rows import lattice
 from egm.budget import Budget, BudgetExceeded
 from egm.calibration import analytic_noise_multiplier, gaussian_delta, gaussian_epsilon, l2_delta, l2_noise_scale
@@ -56,6 +56,12 @@ def test_noise_suffices_and_less_does_not(epsilon, delta, d):
     s = l2_noise_scale(epsilon, delta, d)
     assert l2_delta(epsilon, s, d) <= delta
     assert l2_delta(epsilon, s * (1 - 1e-9), d) > delta * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-200, 1e-12, 1e-6, 0.1])
+def test_delta_is_kept_by_more_than_its_relative_error(delta):
+    epsilon, d = np.geomspace(1e-5, 50, 20)[:, None], np.array([1, 2, 30, 1000])
+    assert np.all(l2_delta(epsilon, l2_noise_scale(epsilon, delta, d), d) <= delta * (1 - 5e-12))
 
 
 @given(epsilons, st.floats(1e-6, 1e6))
@@ -205,6 +211,15 @@ def test_random_variance_has_a_gamma_distribution(twice):
     assert stats.kstest(_random_bits.half_gamma(twice, 20_000), stats.gamma(twice / 2).cdf).pvalue > LEVEL
 
 
+@pytest.mark.parametrize("d", [1, 2, 8])
+def test_secure_noise_is_normal_with_this_random_variance(d, silent):
+    for _ in range(2000):
+        samplers.secure_l2(2.0**30, d)
+    stds, sizes = np.transpose(silent)
+    assert set(sizes) == {d}
+    assert stats.kstest((stds * 2.0**-30) ** 2 / 2, stats.gamma((d + 1) / 2).cdf).pvalue > LEVEL
+
+
 def test_uniforms_have_all_digits_of_a_double(monkeypatch):
     """The numbers u that `_uniforms` draws are between 2**-129 and 1/2, and use 127 random bits instead of only 63.
 
@@ -264,6 +279,18 @@ def test_standard_deviation_on_the_lattice_pays_for_integer_noise():
     assert found >= 2.0**40 * l2_noise_scale(1.0, left, 3) * 2
     with pytest.raises(ValueError, match="integer noise would cost"):
         lattice.l2_std(2.0**40, 3, 1.0, 1e-15)
+
+
+@pytest.mark.parametrize("d", [1, 2, 10])
+def test_a_coarse_lattice_costs_what_is_proved(d):
+    """For integers with a sensitivity of only 1000, the rounding of l2 noise costs a delta that counts.
+
+    It costs more for one coordinate, because the density of the noise then has a peak.
+    """
+    s = 1000 * l2_noise_scale(1.0, 1e-3, d)
+    left = 1e-3 - (1 + math.e) * (1 + (math.log1p(48 * s**2) if d == 1 else 0.0)) / (2 * s**2)
+    enough = 1000 * l2_noise_scale(1.0, left, d) * math.sqrt(d + 1)
+    assert enough <= lattice.l2_std(1000.0, d, 1.0, 1e-3) <= enough * (1 + 1e-8)
 
 
 # --- Mechanisms -------------------------------------------------------------------------------------------------------
@@ -464,6 +491,18 @@ def test_costs_by_the_rule_gaussian_depend_on_the_first_release_and_one_sum():
     budget.charge(GaussianMechanism(1.0, 0.5, 1e-3))
     with pytest.raises(BudgetExceeded, match='the rule "gaussian" takes l2 noise only if the first release has it'):
         budget.charge(l2)
+
+
+@pytest.mark.parametrize("delta", [1e-8, 4e-8])
+def test_what_is_kept_of_delta_is_enough_for_so_many_releases(delta):
+    """By the rule "gaussian", each release with l2 noise needs 2**-39 (1 + e**epsilon) of delta, and 2**-10 is kept.
+
+    The releases are so small that nothing else limits their number.
+    """
+    terms = Terms(None, 1.0, delta, "replace_one", "gaussian")
+    charge = charge_of(GaussianMechanism(1.0, 1e-4, 1e-10, noise="l2", d=2), "replace_one")
+    granted = [number for number in range(10) if terms.grants([charge] * number, charge)]
+    assert granted == list(range(int(delta * 2**-10 / (2**-39 * (1 + math.e)))))
 
 
 def test_a_budget_of_zcdp_refuses_l2_noise():

@@ -75,6 +75,20 @@ def test_order_and_blocks_do_not_matter(silent):
     assert all(np.array_equal(total, sums[0]) for total in sums)
 
 
+def test_a_sum_is_exact_also_where_not_every_integer_is_a_double():
+    """The integers of 2**14 rows are slightly below 2**40 and have a sum above 2**53, where doubles are 2 apart."""
+    X = 1 - np.random.default_rng(1).integers(0, 2**20, (2**14, 1)) * 2.0**-40
+    grid = Lattice(1.0, 1, 2.0)
+    assert int(grid.sum(X)[0]) == sum(int(grid.sum(part)[0]) for part in np.split(X, 16)) > 2**53
+
+
+@pytest.mark.parametrize("number", [10, 2**20 + 1, 2**31])
+def test_rows_are_added_in_parts_whose_sums_fit_into_64_bits(number):
+    parts = lattice._parts(number, 3, 8, lattice._MOST)
+    assert sum(map(len, parts)) == number
+    assert max(map(len, parts)) * Lattice(1.0, 3, 8.0).radius < 2**62
+
+
 def test_the_sum_is_that_of_the_clipped_rows(silent):
     X, it = rows(), mechanism()
     expected = it.clip((X - MU) * it.b).sum(axis=0) / it.b + 500 * MU
@@ -261,6 +275,28 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
         assert abs((high - low) - (one - zero)) <= 1
 
 
+@pytest.mark.parametrize("k", [1, 7, 100])
+@pytest.mark.parametrize("it", AT_ONE)
+def test_noise_hides_the_rounding_of_each_entry(it, k, handed, monkeypatch):
+    """Two vectors as far apart as the sensitivity become integers no farther apart than the noise is drawn for.
+
+    Each of the `k` entries is rounded down in one vector and up in the other one. `it` is the name of a mechanism.
+    """
+    hidden, order = [], 1 if it == "Laplace" else 2
+    monkeypatch.setattr(lattice, "gaussian_std", lambda sensitivity, *_: hidden.append(sensitivity) or 2.0**41)
+    monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: hidden.append(scale) or [0] * size)
+    one, other = (np.full(k, unit * 2.0**-40) for unit in (0.3, 2**40 // k ** (1 / order) + 1.7))
+    far = float(np.linalg.norm(other - one, order))
+    made = {
+        "Laplace": LaplaceMechanism(far, 1.0),
+        "Gaussian": GaussianMechanism(far, 1.0, 1e-6),
+        "elliptical": EllipticalGaussianMechanism(other - one, 1.0, 1e-6),
+    }[it]
+    for value in (one, other):
+        made.release(value)
+    assert np.linalg.norm(np.subtract(*handed), order) <= min(hidden)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_budget_pays_for_them_too(kind):
     """`GaussianMechanism.check`, which budgets call before a release, accepts a large value of every type of number.
@@ -387,20 +423,24 @@ def test_simulation_warns_once(monkeypatch):
 # --- Much noise -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 1e-6, 1e-8, 1e-9])
-def test_noise_is_never_cut_off_by_64_bits(epsilon, monkeypatch):
+@pytest.mark.parametrize(
+    ("noise", "epsilon"), [*(("gaussian", 10.0**-k) for k in (3, 6, 8, 9)), *(("l2", 10.0**-k) for k in (3, 4, 6))]
+)
+def test_noise_is_never_cut_off_by_64_bits(noise, epsilon, monkeypatch):
     """Even for a tiny `epsilon`, the integer noise of a secure release has a standard deviation of at most 2**58.
 
-    Noise beyond 2**63 would be cut off, which would reveal the value. Four mechanisms are tested.
+    Noise beyond 2**63 would be cut off, which would reveal the value. Four mechanisms are tested. Laplace noise and l2
+    noise must be 16 times as small, because they are more often far larger than their standard deviation.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)
     monkeypatch.setattr(samplers, "secure_laplace", lambda scale, size: asked.append(16 * scale) or [0] * size)
+    monkeypatch.setattr(samplers, "secure_l2", lambda scale, d: asked.append(16 * scale * math.sqrt(d + 1)) or [0] * d)
     LaplaceMechanism(1.0, epsilon).release(0.3)
-    GaussianMechanism(3.0, epsilon, 1e-9).release(np.ones(4))
-    EllipticalGaussianMechanism([1.0, 5.0], epsilon, 1e-9).release([0.0, 1.0])
+    GaussianMechanism(3.0, epsilon, 1e-9, noise=noise, d=4).release(np.ones(4))
+    EllipticalGaussianMechanism([1.0, 5.0], epsilon, 1e-9, noise=noise).release([0.0, 1.0])
     for options in ({}, {"center": 1e3, "neighbors": "add_remove"}):
-        GaussianDataMechanism(SIGMA, 5, epsilon, 1e-9, **options).release(np.ones((5, 3)))
+        GaussianDataMechanism(SIGMA, 5, epsilon, 1e-9, noise=noise, **options).release(np.ones((5, 3)))
     assert max(asked) <= 2.0**58
 
 

@@ -258,6 +258,24 @@ def test_dask_frames_are_as_their_rows_in_memory(partitions, how):
         assert released(grouped, parts, person="id", by="group") == released(grouped, X, person=WHO, by=GROUP)
 
 
+SAME_PERSON = {
+    "zeros": [np.zeros(1), -np.zeros(1), np.zeros(1, np.int8), np.zeros(1, np.uint64)],
+    "numbers": [np.array([7], kind) for kind in (float, "f4", "u1", "i8")],
+    "days": [np.array(["2024-01-02"], f"M8[{unit}]") for unit in ("D", "s", "us", "ns")],
+}
+
+
+@pytest.mark.parametrize("kind", SAME_PERSON)
+def test_the_rows_of_a_person_come_together_from_labels_of_several_types(kind):
+    """If blocks of rows are divided into pieces by person, equal persons are in pieces with the same index.
+
+    The partitions of a dask frame may hold the same label in several types, and 0 has two signs.
+    """
+    for pieces in range(2, 40):
+        parts = [people._divided(people.Block(np.zeros((1, 1)), who), pieces) for who in SAME_PERSON[kind]]
+        assert len({tuple(len(piece.values) for piece in part) for part in parts}) == 1
+
+
 @pytest.mark.parametrize("rows", [7, N])
 def test_parquet_files_are_as_their_rows_in_memory(rows, tmp_path):
     code = np.unique(GROUP, return_inverse=True)[1] - 2
@@ -379,6 +397,8 @@ LABELS = {
     "times": ([datetime.datetime(2024, 1, 2, 3)], np.array(["2024-01-02T03", "2024-01-02"], dtype="datetime64[s]")),
     "days of NumPy": (np.array(DAYS[:2], dtype="datetime64[ns]"), np.array(DAYS, dtype="datetime64[D]")),
     "least integer": ([-(2**63), 0], np.array([0, -(2**63), 5])),
+    "next to the least integer": ([-(2**63), 5 - 2**63], np.array([5 - 2**63, -(2**63), 6 - 2**63, 0])),
+    "unsigned and negative": ([-1, 3], np.array([3, 2**64 - 1, 2**64 - 2, 0], dtype=np.uint64)),
     "none": ([1], np.empty(0)),
 }
 
@@ -397,6 +417,13 @@ def test_a_list_of_dates_of_numpy_is_a_vector_of_dates():
     days = np.array(DAYS, dtype="datetime64[D]")
     keys = GroupedDataMechanism(mechanism(), DAYS[:2]).keys
     assert people.codes(list(days), keys).tolist() == people.codes(days, keys).tolist()
+
+
+@pytest.mark.parametrize("label", [np.float64(2**53), np.float64(-(2**53)), np.float32(2**24)], ids=str)
+def test_floats_that_may_stand_for_two_integers_are_refused(label):
+    people.vector("person", np.array([np.nextafter(label, 0 * label)]))
+    with pytest.raises(ValueError, match=r"^person must not have such large floats"):
+        people.vector("person", np.array([label]))
 
 
 def test_a_tuple_is_a_name_if_a_column_has_it():

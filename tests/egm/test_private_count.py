@@ -211,21 +211,30 @@ def test_incomplete_rows_with_an_infinite_entry_are_refused():
             mechanism(missing="drop_row").release(rows)
 
 
-@pytest.mark.slow
-def test_the_least_budget_is_enough():
+@pytest.mark.parametrize("seeds", [2, *slow(20)])
+def test_the_least_budget_is_enough(seeds):
     """The budget that `least_rho` returns is enough to find the center and the spread of the rows by private queries.
 
-    It is enough even with 50 rows fewer than declared. With 0.99 times this budget, the method `check` raises a
-    ValueError.
+    It is enough even with 50 rows fewer than declared, for each of so many `seeds` of rows and noise. With 0.99 times
+    this budget, the method `check` raises a ValueError.
     """
     for d in (1, 2):
         least = mechanism().least_rho(d)
         made = mechanism(rho=least)
-        for seed in range(20):
+        for seed in range(seeds):
             X = people(N - 50, seed)[:, :d]
             assert made.release(X, rng=np.random.default_rng(seed)).method == "search"
         with pytest.raises(ValueError, match=r"rho = .* is too small for n = 4000"):
             mechanism(rho=least * 0.99).check(X)
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_the_noise_of_a_sum_has_a_part_from_the_number_of_rows(bounds):
+    """The center of the rows is multiplied by the noisy number of rows, and so by its noise."""
+    release = mechanism(bounds).release(people(), rng=np.random.default_rng(1))
+    expected = np.hypot(release.centered_std, release.count_std * release.center)
+    assert release.method == "search"
+    assert release.noise_std == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(

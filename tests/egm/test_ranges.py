@@ -307,7 +307,7 @@ def test_a_basis_is_one_of_standardized_columns(basis):
 
     A basis has the directions along which rows are clipped. It is public ("dct") or learned from the data, and the
     columns are correlated. The error in each column is less than 9 times the sum of two stated numbers, the bias and
-    the standard deviation of the noise.
+    the standard deviation of the noise. The attribute `sigma` is that of the scaled columns along the basis.
     """
     rng = np.random.default_rng(3)
     common = rng.normal(size=(20_000, 1))
@@ -316,6 +316,8 @@ def test_a_basis_is_one_of_standardized_columns(basis):
     release = mechanism(20_000, basis=basis, ranges=ranges).release(X, rng=rng)
     assert release.method == "search"
     assert np.all(np.abs(release.estimate - X.sum(axis=0)) < 5 * np.sqrt(3) * (release.noise_std + release.bias))
+    scaled = (X - X.mean(axis=0)) / np.diff(list(ranges.values())).T * 2
+    assert release.sigma == pytest.approx(release.basis.forward(scaled).std(axis=0), rel=0.25)
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,26 @@ def test_rounding_errors_are_covered(z, number, delta, excess):
     assert exact * (1 - 1e-6) <= found <= (1 + excess) * exact
 
 
+def test_rounding_errors_of_the_accountant_have_their_share(monkeypatch):
+    """A cost is computed for a smaller delta, and with larger Rényi divergences, than those of the releases.
+
+    The differences allow for the rounding errors of dp-accounting, which grow with the number of releases.
+    """
+    law, number, q, asked, events = pld.PrivacyLossDistribution, 1000, 1e-3, [], []
+    own, event = law.get_epsilon_for_delta, dp_accounting.ZCDpEvent
+
+    def spied(total, delta):
+        asked.append((2 * max(total._pmf_remove.size, total._pmf_add.size), delta))
+        return own(total, delta)
+
+    monkeypatch.setattr(law, "get_epsilon_for_delta", spied)
+    monkeypatch.setattr(dp_accounting, "ZCDpEvent", lambda **given: events.append(given["xi"]) or event(**given))
+    composed_epsilon.__wrapped__((Steps(1 / 9, q, number),), 0.0, (), 0.0, DELTA)
+    ((points, delta),), (xi,) = asked, events
+    assert DELTA / 2 < delta <= DELTA - number * 2.0**-53 * 8 * math.log2(points) * math.sqrt(points)
+    assert xi >= number * 4e-12 * q
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-5, 1e-12])
 def test_the_cost_grows_with_probability_steps_and_less_noise(delta):
