@@ -84,7 +84,7 @@ def certify(
         If an argument is outside its range.
     ArithmeticError
         If no narrow enclosure is found; in particular, if the exact value is below the smallest normal double or above
-        the largest one, or if the integral for an extreme argument would need more than 3000 nodes.
+        the largest one, or if the integral for an extreme argument would need more than 30 000 nodes.
 
     See Also
     --------

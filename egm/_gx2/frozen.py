@@ -420,8 +420,8 @@ def from_quadratic_form(
     :math:`2^{-56} \max_j |\beta_j|`. This changes tails down to 1e-300 by a relative 1e-12 at most. In
     the second case, it is below :math:`d \cdot 2.2 \cdot 10^{-16}` times the size of the largest
     eigenvalue. Rounding errors may change every eigenvalue by as much. If :math:`\delta` is the change of
-    an eigenvalue and f the density, a tail p at x changes by a relative
-    :math:`\delta \, (2 + 4 \log(1/p)) \, f(x) / p` at most.
+    the i-th eigenvalue and f the density, a tail p at x changes, to first order, by a relative
+    :math:`\delta \, (E[z_i^2 \mid Q = x] - 1) \, f(x) / p`.
 
     If :math:`\omega_i` is small beside :math:`\beta_i`, the noncentral variable and the constant nearly
     cancel. Let S be the sum of :math:`\beta_i^2 / 4 |\omega_i|` over all :math:`\omega_i \ne 0`, and
