@@ -85,9 +85,7 @@ def optimal(sigma: ArrayLike, clip_probability: float) -> Array:
     array([0.0128, 0.0008, 0.0318])
     """
     sigma, p = vector(sigma=sigma), scalar(probability, clip_probability=clip_probability)
-    share, count = shares(sigma), np.ones(sigma.size)
-    if not np.all(share):
-        raise ValueError(f"sigma must be within a factor of 1e300, got {np.min(sigma):g} and {np.max(sigma):g}")
+    share, count = require_alike(shares(sigma), sigma), np.ones(sigma.size)
     start = share if sigma.size <= _MOST else _start(sigma, p)
     with np.errstate(over="ignore"):
         return require_multipliers(np.sqrt(_stationary_weights(share, count, p, start)) / sigma, sigma)
@@ -98,6 +96,13 @@ def shares(values: Array) -> Array:
     with np.errstate(over="ignore"):
         total = np.sum(values)
     return values / total if total < np.inf else shares(values / 2.0**64)
+
+
+def require_alike(scaled: Array, sigma: Array) -> Array:
+    """Return `scaled`, which is `sigma` times a number, or raise ValueError if an entry of it is 0 by underflow."""
+    if not np.all(scaled):
+        raise ValueError(f"sigma must be within a factor of 1e300, got {np.min(sigma):g} and {np.max(sigma):g}")
+    return scaled
 
 
 def require_multipliers(b: Array, sigma: Array) -> Array:

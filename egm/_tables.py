@@ -390,7 +390,7 @@ def require_gaps(X: object, missing: str) -> None:
     `missing` is what a mechanism does with a missing value: "error", or something else that allows them.
     """
     opened_with = getattr(X, "missing", None) if is_blocks(X) or _is_dask_array(X) else None
-    if missing != "error" and isinstance(opened_with, str) and opened_with == "error":
+    if missing != "error" and opened_with == "error":
         raise ValueError(f'X must be opened by egm.files with missing="nan" for a mechanism with missing={missing!r}')
 
 

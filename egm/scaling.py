@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from egm import gx2
-from egm._optimal import excess_of_shares, optimal, require_multipliers, shares
+from egm._optimal import excess_of_shares, optimal, require_alike, require_multipliers, shares
 from egm._types import Array, ArrayLike
 from egm._validate import nonnegative, probability, scalar, vector
 
@@ -172,10 +172,8 @@ def mean_deviation(sigma: ArrayLike, deviations: float) -> Array:
     array([0.00919, 0.00082, 0.02286])
     """
     sigma, k = vector(sigma=sigma), scalar(nonnegative, deviations=deviations)
-    if not np.min(sigma / np.max(sigma)):
-        raise ValueError(f"sigma must be within a factor of 1e300, got {np.min(sigma):g} and {np.max(sigma):g}")
     log_norm = np.log(np.sqrt(2) * np.clip(k, 1e-20, 1e150))  # of v; beyond these ends the result stays the same
-    log_square = 2 * np.log(sigma / np.max(sigma))
+    log_square = 2 * np.log(require_alike(sigma / np.max(sigma), sigma))
 
     def log_of(log_mu: float) -> Array:
         target = log_mu + log_square

@@ -26,7 +26,7 @@ _POINTS = 49  # points of a contour at which |f| is computed to choose the param
 _DEPTH = 12.0  # the grid of an edge ends where log |f| is so far below its largest value
 _FARTHEST = 690.0  # cosh of it is a double
 _SLACK = 6.0  # by how much, in logarithms, bounds may be above the estimates in doubles
-_MOST_NODES = 30_000  # some ten seconds for a few weights; mostly there are less than 250
+_MOST_NODES = 30_000  # mostly there are less than 250; some tails of 100 000 degrees of freedom need more than 3000
 _MOST_BITS = 3_000
 
 

@@ -99,8 +99,7 @@ def sf(
     of the last result is estimated from the square of its relative difference from the result before. Where the phase
     of the integrand changes too much from one node to the next, the quadrature does not see what lies between them, and
     the size of the integrand there counts as an error, too. A bound on the rounding error is added. The estimate is not
-    a proven bound, but it is at least the true error in every reference
-    case of the tests.
+    a proven bound, but it is at least the true error in every reference case of the tests.
 
     References
     ----------
