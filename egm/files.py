@@ -203,6 +203,10 @@ def rows(
     vector : Reads a file with one number for each column.
     from_parquet : Reads Parquet files as an array of dask.
 
+    Notes
+    -----
+    False counts as 0 and true as 1; in a CSV file they may have capital or small letters.
+
     Examples
     --------
     >>> import tempfile

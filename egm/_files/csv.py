@@ -25,6 +25,7 @@ from egm._types import Array
 __all__ = ["table", "vector"]
 
 _COUNTED = 1 << 18  # records that are counted at a time
+_FLAGS = {"true": 1.0, "false": 0.0}  # cells, in small letters, that count as these numbers
 _MISSING = ("", "na", "nan", "null", ".")  # cells that stand for a missing value, in small letters
 _OPEN = "a quote is not closed"
 _SAY = "say whether it is a header (--header yes or no)"
@@ -122,7 +123,7 @@ class _Text:
         return self.cells(1, line)
 
     def is_number(self, cell: str) -> bool:
-        """Return whether `cell`, the text of a cell, is a number; NaN and infinity count as numbers."""
+        """Return whether `cell`, the text of a cell, is a number; NaN, infinity, true and false count as numbers."""
         try:
             self.number(cell)
         except ValueError:
@@ -130,7 +131,12 @@ class _Text:
         return True
 
     def number(self, cell: str) -> float:
-        """Return the number in `cell`, the text of a cell, or raise a ValueError if it is not a number."""
+        """Return the number in `cell`, the text of a cell, or raise a ValueError if it is not a number.
+
+        In small or capital letters, "false" counts as 0 and "true" as 1, as in data frames and Parquet files.
+        """
+        if (flag := _FLAGS.get(cell.strip().lower())) is not None:
+            return flag
         mark = self.given.thousands
         if mark is not None and mark in cell:
             whole, sign, rest = cell.strip().partition(self.given.decimal)

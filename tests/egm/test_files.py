@@ -124,6 +124,13 @@ def test_flags_and_decimals_of_a_parquet_file_are_numbers(saved):
     assert np.array_equal(whole_table(files.rows(saved({"flag": flags, "price": prices}, "t.parquet"))), expected)
 
 
+def test_flags_of_a_csv_file_are_numbers(saved):
+    path = saved("name,member,age\nx,True,1.5\ny, false ,2\nz,TRUE,3\n", "t.csv")
+    assert np.array_equal(whole_table(files.rows(path, ["member", "age"])), [[1, 1.5], [0, 2], [1, 3]])
+    with pytest.raises(FileError, match="line 1 has numbers that may be names"):
+        files.rows(saved("true,false\n1,2\n", "names.csv"))
+
+
 def test_a_folder_is_its_files_one_after_the_other(tmp_path):
     """`files.rows` of a folder yields the rows of all Parquet files in it and in its subfolders, in the order of names.
 
