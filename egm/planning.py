@@ -13,7 +13,7 @@ as wrong as declared (the arguments `center_std` and `sigma_factor` of `Gaussian
 Measure     Error
 =========== ====================================================================================
 "sum"       Root of the expected squared error of the sum of a column, or of all sums together.
-"mean"      The error "sum", divided by n.
+"mean"      Root of the expected squared error of the mean of a column, or of all means together.
 "relative"  The error "sum" of a column, divided by the expected sum: n times the center.
 "interval"  Half of the width of a confidence interval for the mean of a column.
 =========== ====================================================================================
@@ -161,8 +161,9 @@ def solve(
     AdaptiveDataMechanism is divided between the columns in proportion to the variances of their
     noise.
 
-    Under "add_remove" the error of the mean is that of the sum divided by the declared n; the noisy
-    number of rows is not taken into account.
+    If the number of rows is private, the errors "sum" and "relative" include the noise in this number,
+    multiplied by the center; the error "mean" includes it multiplied by `center_std`. A mechanism
+    with ``of="mean"`` has the smallest error "mean".
 
     Examples
     --------
@@ -304,7 +305,7 @@ def _error_of(
         allowed = " or ".join(f'"{each}"' for each in measures)
         raise ValueError(f"measure must be {allowed} for {type(mechanism).__name__}, got {measure!r}")
     imagined = _imagined(mechanism, sigma, center)
-    size = imagined["sigma"].size if imagined else _squared_errors(mechanism, {}).size
+    size = imagined["sigma"].size if imagined else _squared_errors(mechanism, {}, measure).size
     place = _place(getattr(mechanism, "columns", None), size, column)
     if measure in ("relative", "interval") and not isinstance(place, int):
         raise ValueError(f'column must be given for the measure "{measure}", because there are {size} columns')
@@ -322,7 +323,7 @@ def _error_of(
             it: Any = replace(mechanism, **{field: value})  # type: ignore[arg-type]  # a union, as above
         if measure == "interval":
             return float(_half_widths(it, tail, imagined)[place] / it.n)
-        root = math.sqrt(np.sum(_squared_errors(it, imagined)[place]))
+        root = math.sqrt(np.sum(_squared_errors(it, imagined, measure)[place]))
         return root if measure == "sum" else float(root / (it.n * mean))
 
     return error
@@ -404,18 +405,20 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
     return (2, _MOST_ROWS) if field == "n" else L2_EPSILONS
 
 
-def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array]) -> Array:
+def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array], measure: str) -> Array:
     """Return the expected squared error of each entry of a release of `mechanism`, as a vector.
 
-    `imagined` has the standard deviations and the mean of the rows for which an AdaptiveDataMechanism makes its
-    forecast; for other mechanisms it is not used. If a mechanism does not know how many entries its value has, the
-    result has one entry.
+    For the `measure` "mean" it is the error of n times each mean. `imagined` has the standard deviations and the mean
+    of the rows for which an AdaptiveDataMechanism makes its forecast; for other mechanisms it is not used. If a
+    mechanism does not know how many entries its value has, the result has one entry.
     """
     if isinstance(mechanism, GaussianDataMechanism):
-        return mechanism.error_by_column()
+        return mechanism._errors_by_column("mean" if measure == "mean" else "sum")
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
-        return forecast.noise_std**2 * (forecast.error.total / forecast.error.noise)
+        errors = forecast.noise_std**2 * (forecast.error.total / forecast.error.noise)
+        # The noise in a private number of rows moves the sum, and leaves the mean where it is.
+        return errors - (forecast.noise_std**2 - forecast.centered_std**2 if measure == "mean" else 0.0)
     if isinstance(mechanism, LaplaceMechanism):
         return np.array([2 * mechanism.noise_scale**2])
     size = (mechanism.d or 1) if isinstance(mechanism, GaussianMechanism) else mechanism.b.size

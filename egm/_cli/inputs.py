@@ -342,7 +342,8 @@ def model(args: Namespace, n: int, columns: Sequence[str]) -> dict[str, Any]:
     plain = ("epsilon", "delta", "clip_probability", "neighbors", "sigma_factor", "count_clipped", "noise")
     vectors = {name: values(args, name, columns) for name in VECTORS}
     people = {name: getattr(args, name) for name in ("missing", "per_person") if hasattr(args, name)}
-    people["of"] = "mean" if args.command == "mean" else "sum"
+    # `egm plan` has a measure if it shall find what a target needs
+    people["of"] = "mean" if args.command == "mean" or getattr(args, "measure", None) in ("mean", "interval") else "sum"
     return {"n": n, **{name: getattr(args, name) for name in plain}, **vectors, "basis": _basis(args), **people}
 
 

@@ -120,6 +120,7 @@ def parameters(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> dict[
     rotated = {} if mechanism.basis is None else {"basis": mechanism.basis.name}
     people: dict[str, Any] = {} if mechanism.per_person is None else {"per_person": mechanism.per_person}
     people |= {} if mechanism.missing == "error" else {"missing": mechanism.missing}
+    people |= {"of": mechanism.of} if mechanism.count_weight and mechanism.of == "mean" else {}
     return {"mechanism": type(mechanism).__name__, "rows": mechanism.n, **numbers, **people, **rotated, **vectors}
 
 
@@ -390,6 +391,7 @@ def _lines_of_sum(plan: Document) -> list[str]:
     lines = [
         f"The sum of {made['rows']} rows of {len(plan['columns'])} columns, "
         f"epsilon = {made['epsilon']:g}, delta = {made['delta']:g}, neighbors {made['neighbors']}",
+        *(["Errors are those of the means that egm mean releases, times the number of rows"] if "of" in made else []),
         "",
         *_lines_of_forecast(plan),
         "",

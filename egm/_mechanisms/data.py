@@ -642,20 +642,20 @@ class GaussianDataMechanism(Mechanism):
             true = _covariance(_tables.ordered_square(self.columns, covariance=covariance), self.sigma)
             true = true if self.basis is None else rotated(self.basis, true)
             parts = forecast.correlated_clipping(true, self.n, self.b, self.clip_norm, offset, target)
-            return ErrorForecast(float(np.sum(self._noise_of(offset))), *parts)
+            return ErrorForecast(float(np.sum(self._noise_of(self.of, offset))), *parts)
         given = _tables.ordered(self.columns, sigma=sigma)
         true = self.sigma if sigma is None else between(*_RANGE, sigma=vector(sigma=given))
         if true.shape != self.sigma.shape:
             raise ValueError(f"sigma must have the {self.sigma.size} entries of the mechanism's, got {true.size}")
         parts = forecast.clipping(true, self.n, self.b, self.clip_norm, offset, target, factors=factors)
-        return ErrorForecast(float(np.sum(self._noise_of(offset))), *parts)
+        return ErrorForecast(float(np.sum(self._noise_of(self.of, offset))), *parts)
 
-    def _noise_of(self, offset: Array) -> Array:
-        """Return the variance of the noise, by column, in the sum or in n times the mean, as `of` says.
+    def _noise_of(self, of: Literal["sum", "mean"], offset: Array) -> Array:
+        """Return the variance of the noise, by column, in the sum or in n times the mean, as the argument `of` says.
 
         `offset` is the distance of the true mean from the center along each vector of the basis, or in each column.
         """
-        if self.of == "sum":
+        if of == "sum" or not self.count_weight:
             return self.noise_std**2
         along, of_count = self._noise_parts(self.b, self.clip_norm, offset)
         return self._of_columns(along + of_count)
@@ -679,9 +679,16 @@ class GaussianDataMechanism(Mechanism):
         >>> print((mechanism.error_by_column() ** 0.5).round())
         [ 4834. 40860.  1974.]
         """
+        return self._errors_by_column(self.of)
+
+    def _errors_by_column(self, of: Literal["sum", "mean"]) -> Array:
+        """Return the expected squared errors, by column, of the sum or of n times the mean, as the argument `of` says.
+
+        The guesses are as wrong as declared, as in `error_by_column`.
+        """
         offset, factors = self._doubts
         lost = forecast.loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
-        return self._noise_of(offset) + self._of_columns(self.n * lost[0] + self.n**2 * lost[1])
+        return self._noise_of(of, offset) + self._of_columns(self.n * lost[0] + self.n**2 * lost[1])
 
     def confidence_radius(self, level: float) -> float:
         r"""Compute a bound of the distance from the estimate to the exact sum, which holds with a given probability.

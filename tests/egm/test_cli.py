@@ -914,6 +914,19 @@ def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, c
     assert rest == egm(*NAMED, *known, f"--{name}", str(value))[1].decode().splitlines()
 
 
+def test_plan_for_means_has_the_errors_of_egm_mean(released, egm):
+    """With a private number of rows, `egm plan --target-error` finds the least epsilon for what `egm mean` releases."""
+    command = (*NAMED, "--rows", "400", "--neighbors", "add_remove", "--target-error", "0.3")
+    plan = released(*command)
+    sigma, center = (dict(zip(NAMES, vector, strict=True)) for vector in (SIGMA, MU))
+    private = {"center": center, "neighbors": "add_remove", "of": "mean"}
+    it = GaussianDataMechanism(sigma, 400, plan["solved"]["epsilon"], 1e-6, **private)
+    assert plan["solved"]["error"] == pytest.approx(it.error().total ** 0.5 / 400, rel=1e-6)
+    assert plan["forecast"]["total"] == pytest.approx(it.error().total)
+    assert plan["parameters"]["of"] == "mean"
+    assert b"Errors are those of the means that egm mean releases" in egm(*command)[1]
+
+
 @pytest.mark.parametrize(
     ("known", "name"),
     [

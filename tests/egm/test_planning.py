@@ -239,6 +239,27 @@ def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
     np.testing.assert_allclose(np.median(halves, axis=0), said, rtol=0.25)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "it", [replace(PRIVATE, center_std=5.0, sigma_factor=1), replace(ADAPTIVE, neighbors="add_remove")]
+)
+def test_error_of_a_mean_is_that_of_releases_with_a_private_number_of_rows(it):
+    """The measure "mean" is the root mean square of the errors of released means, within four standard errors.
+
+    The true means of the rows differ by 5 from the center in every column.
+    """
+    rng, errors = np.random.default_rng(4), []
+    field, rows = ("rho", ROWS) if isinstance(it, AdaptiveDataMechanism) else ("epsilon", {})
+    for _ in range(80):
+        X = rng.normal(ROWS["center"] + rng.choice([-5, 5], 3), ROWS["sigma"], size=(it.n, 3))
+        errors.append((it.release(X, rng=rng).mean - X.mean(axis=0)) ** 2)
+    said = [
+        float(curve(it, getattr(it, field), field, column=it.columns[j] if it.columns else j, **rows)) for j in range(3)
+    ]
+    far = np.mean(errors, axis=0) - np.square(said)
+    assert np.all(np.abs(far) < 4 * np.std(errors, axis=0) / np.sqrt(80))
+
+
 # --- The ends of the search -------------------------------------------------------------------------------------------
 
 
