@@ -106,23 +106,24 @@ class AdaptiveDataMechanism(Declared):
     is larger.
 
     **Ranges.** With `ranges` the rows are standardized by a public map: the middle of its range is
-    subtracted from each column, which is then divided by half of the range. So an error of a
-    hundredth of the range counts the same in each column. All results are in the units of the data
-    again. Each sum is clipped to n times its range; if n is noisy, to what is possible for any n
-    within five standard deviations. No `rho` from 1e-15 on is too small: without a search, the sum is
-    that of rows clipped to the ranges, entry by entry. For "replace_one", its noise has the standard
-    deviation :math:`\sqrt{d / (2 \rho)}` times the width of the range in each column. All of `rho`
-    goes into this sum if `rho` is below ``least_rho(d)``. Otherwise a part of `rho` buys a noisy
-    mean of the clipped rows and other private numbers. Unless these promise that a search is far
-    better, the rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken.
+    subtracted from each column, which is then divided by half of the range. All results are in the
+    units of the data again. Each sum is clipped to n times its range; if n is noisy, to what is
+    possible for any n within five standard deviations. Without a search, entries outside the ranges
+    are cut: choose ranges that hold nearly all the data.
+
+    **Without a search.** With `ranges` no `rho` from 1e-15 on is too small: if it is below
+    ``least_rho(d)``, there is no search, and the sum is that of rows clipped to the ranges, entry by
+    entry. For "replace_one", its noise has the standard deviation :math:`\sqrt{d / (2 \rho)}` times
+    the width of the range in each column. For a larger `rho`, a part of it buys a noisy mean of the
+    clipped rows and other private numbers. Unless these promise that a search is far better, the
+    rest goes into the clipped sum. `AdaptiveRelease.method` says which way was taken.
+
     If no search was made, the error is at most two percent larger than if all of `rho` went into
     the clipped sum. If a search was given up, the variance of the noise is mostly about a tenth
-    larger, and never more than about four times as large. `benchmarks.ranges` compares the mean
-    squared error of 20 releases with that of a clipped sum, for fifty distributions, ranges of
-    three widths, and four numbers of rows and columns. The ratio was at most 1.1 for 597 of these
-    600 cases, and at most 1.3 for two others; in the last one, with one row in a hundred far away, it was
-    3.9. Entries outside the ranges are cut if there is no search: choose ranges that hold nearly all
-    the data.
+    larger, and never more than about four times as large. `benchmarks.ranges` compares mean squared
+    errors of 20 releases with those of a clipped sum, for fifty distributions, ranges of three
+    widths, and four numbers of rows and columns. The ratio was at most 1.1 for 597 of these 600
+    cases; the largest, with one row in a hundred far away, was 3.9.
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
@@ -130,8 +131,7 @@ class AdaptiveDataMechanism(Declared):
     an exact answer no more than replacing one, so no query needs more noise. The sum is N times the
     noisy mean, so its error includes the noise of N times the center. If N is so small that a
     search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be
-    learned, because entries would have to be rounded so that the sums of their products are exact, and
-    how far depends on the exact number of rows.
+    learned, because its exact sums of products need the exact number of rows.
 
     **Passes.** The rows are read some 10 to 30 times, once for each query, and never more than 600
     times; without a search, two to six times. The queries depend on released numbers alone.
