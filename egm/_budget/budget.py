@@ -96,33 +96,33 @@ class Budget:
 
       This is valid, because the trade-off curve of the Gaussian mechanism with this :math:`\mu` is
       convex, and meets the piecewise linear trade-off curve of :math:`\varepsilon`-privacy at both
-      ends and at its kink. So it lies below the piecewise linear curve. l2 noise (of a density
-      proportional to :math:`e^{-|x| / s}`) costs a :math:`\mu` whose privacy curve is nowhere below
-      that of the noise, found on a grid of epsilons. For a few coordinates this :math:`\mu` is much
-      more than :math:`1 / z`, so that l2 noise is useful for one release, and rarely for many. The
-      first release must have l2 noise if another one has it: then :math:`2^{-10}` of delta (or what
-      one release needs) is kept for the rounding of this noise. No bound of :math:`\rho` is proved
-      for the discrete l2 noise that is drawn, so "zcdp" refuses l2 noise.
+      ends and at its kink. So it lies below the piecewise linear curve.
+
+      l2 noise (of a density proportional to :math:`e^{-|x| / s}`) costs a :math:`\mu` whose privacy
+      curve is nowhere below that of the noise, found on a grid of epsilons. For a few coordinates
+      this :math:`\mu` is much more than :math:`1 / z`, so that l2 noise is useful for one release,
+      and rarely for many. The first release must have l2 noise if another one has it: then
+      :math:`2^{-10}` of delta (or what one release needs) is kept for the rounding of this noise. No
+      bound of :math:`\rho` is proved for the discrete l2 noise that is drawn, so "zcdp" refuses it.
     - "basic" adds up epsilon and delta, each by itself ([4]_, Theorem 3.16).
     - "planned" takes the smallest result of all these rules and of one more way: the epsilons of
       the pure mechanisms (those with delta = 0) are added to the result of "gaussian" or "zcdp" for
       the other mechanisms. The rule is valid only if all mechanisms were fixed before the first
-      release.
+      release: where the privacy curves of two mechanisms cross, an analyst who chooses between them
+      after seeing earlier results could reach a larger epsilon or delta than with either of them.
 
     **Samples.** A release from a Poisson sample, in which each person is with probability q,
     independently of all others, costs less if neighbors differ by the addition or removal of a
     person ("add_remove"). If the release from all rows is :math:`(\varepsilon, \delta)`-private,
     the release from the sample is private for :math:`\log(1 + q (e^\varepsilon - 1))` and
-    :math:`q \delta` ([8]_, Theorem 8). "basic" adds up these costs. For Gaussian noise, "planned"
-    also composes all charges by the distribution of the privacy loss and by Rényi divergences, with
-    the package dp-accounting (the extra `budget`). Only the second of these ways counts an
-    `AdaptiveDataMechanism`, and only the first counts l2 noise. "zcdp" and "gaussian" count a
+    :math:`q \delta` ([8]_, Theorem 8). "basic" adds up these costs. "zcdp" and "gaussian" count a
     release from a sample like one from all rows, because its :math:`\rho` and its :math:`\mu` are
     hardly smaller: they depend on large privacy losses, and sampling makes such losses less likely
-    only by the factor q. "planned" is not for releases that are chosen one after the other: where
-    the privacy curves of two mechanisms cross, an analyst who chooses between them after seeing
-    earlier results could reach a larger epsilon or delta than with either mechanism fixed in
-    advance.
+    only by the factor q.
+
+    For samples and Gaussian noise, "planned" also composes all charges by the distribution of the
+    privacy loss and by Rényi divergences, with the package dp-accounting (the extra `budget`). Only
+    the second of these ways counts an `AdaptiveDataMechanism`, and only the first counts l2 noise.
 
     **Why releases may be chosen one after the other.** The proof is by induction on the number of
     releases still to come. The cost c of the next release is fixed, whatever its result is. The
