@@ -162,8 +162,8 @@ def solve(
     noise.
 
     If the number of rows is private, the errors "sum" and "relative" include the noise in this number,
-    multiplied by the center; the error "mean" includes it multiplied by `center_std`. A mechanism
-    with ``of="mean"`` has the smallest error "mean".
+    multiplied by the center; "mean" and "interval" include it multiplied by `center_std`. They are
+    smallest for a mechanism with ``of="mean"``.
 
     Examples
     --------
@@ -440,4 +440,6 @@ def _half_widths(
         std = with_clipping(forecast.centered_std, forecast.error.clipping, forecast.uncorrected_std)
         return half_lengths(std, forecast.bias, forecast.bias_std, tail)
     parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
-    return half_lengths(parts.std, parts.bias, parts.bias_std, tail, mechanism.noise_law, mechanism.noise_size)
+    of_count = mechanism._count_std * np.sqrt(mechanism._of_columns(mechanism._doubts[0] ** 2))
+    std = np.hypot(parts.std, of_count)
+    return half_lengths(std, parts.bias, parts.bias_std, tail, mechanism.noise_law, mechanism.noise_size)

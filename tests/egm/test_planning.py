@@ -260,6 +260,23 @@ def test_error_of_a_mean_is_that_of_releases_with_a_private_number_of_rows(it):
     assert np.all(np.abs(far) < 4 * np.std(errors, axis=0) / np.sqrt(80))
 
 
+@pytest.mark.parametrize("of", ["sum", "mean"])
+@pytest.mark.parametrize("basis", [None, "dct"])
+def test_interval_is_that_of_releases_with_a_private_number_of_rows(of, basis):
+    """The measure "interval" is the median of half of the widths of 95 % intervals within a percent.
+
+    The true means of the rows are as far from the center as declared, along the vectors of the `basis`.
+    """
+    it = GaussianDataMechanism(ROWS["sigma"], 20_000, 1.0, 1e-6, basis=basis, neighbors="add_remove", of=of)
+    rng, halves = np.random.default_rng(1), []
+    for _ in range(9):
+        rows = (rng.normal(size=(it.n, 3)) + rng.choice([-0.5, 0.5], 3)) * it.sigma
+        low, high = it.release(rows if basis is None else it.basis.inverse(rows), rng=rng).interval(0.95, of="mean")
+        halves.append((high - low) / 2)
+    said = [float(curve(it, 1.0, measure="interval", column=j)) for j in range(3)]
+    np.testing.assert_allclose(np.median(halves, axis=0), said, rtol=0.01)
+
+
 # --- The ends of the search -------------------------------------------------------------------------------------------
 
 
