@@ -1,11 +1,11 @@
 """Read tables of numbers from files in blocks of rows, and write results whole or not at all.
 
 A table is a CSV file (with a header or without, also compressed by gzip), a NumPy file (.npy, two
-axes), or a Parquet file or a folder of Parquet files (which need pyarrow). However large the file
-is, only one block of rows is in memory at a time; for a Parquet file, a page of each column is in
-memory, too. If something is wrong with a file, a `FileError` names the file. If something is wrong
-with one cell, it also names the row and the column, but it never shows the value of the cell, which
-may be private.
+axes), a Parquet file (which needs pyarrow), or a folder of CSV or of Parquet files. However large
+the file is, only one block of rows is in memory at a time; for a Parquet file, a page of each column
+is in memory, too. If something is wrong with a file, a `FileError` names the file. If something is
+wrong with one cell, it also names the row and the column, but it never shows the value of the cell,
+which may be private.
 
 In a CSV file a cell in quotes may have line breaks in it. The path "-" stands for CSV from standard
 input. Standard input is first copied to a temporary file without a name, because most commands read
@@ -138,15 +138,15 @@ def rows(
     labels: Sequence[str] = (),
     missing: Literal["error", "nan"] = "error",
 ) -> Table:
-    r"""Open the table in a file or in a folder of Parquet files, to be read in blocks of rows.
+    r"""Open the table in a file or in a folder of CSV or Parquet files, to be read in blocks of rows.
 
     Parameters
     ----------
     path : str or path-like
         Path of the file. Its name ends in .csv, .tsv, .csv.gz, .tsv.gz, .npy, .parquet or .pq. A
-        folder holds Parquet files, which are read one after the other in the order of their names.
-        A file or folder inside it whose name begins with a dot or an underscore is skipped. "-" is
-        standard input, with CSV.
+        folder holds files of one kind, CSV or Parquet, which are read one after the other in the
+        order of their names. A file or folder inside it whose name begins with a dot or an
+        underscore is skipped. "-" is standard input, with CSV.
     columns : sequence of str, optional
         Names of the columns to read, in this order; by default all but those in `labels`. Without
         `columns`, all files of a folder must have the columns of the first.
@@ -224,13 +224,14 @@ def rows(
     if isinstance(labels, str):
         raise TypeError(f"labels must be a list of names, got {labels!r}")
     known = None if known is None else {*known, *labels}
-    mark = delimiter_of(path) if delimiter is None else delimiter
+    paths = [path] if str(path) == "-" else parts_of(path)
+    mark = delimiter_of(paths[0]) if delimiter is None else delimiter
     given = Given(header, columns, known, width, mark, decimal, encoding, missing, thousands)
     require_allowed(given)
     if str(path) == "-":
-        path = STANDARD_INPUT
+        path, paths = STANDARD_INPUT, [STANDARD_INPUT]
         given = replace(given, spooled=spooled_input())
-    parts = [(part, source_of(part, given)) for part in ([path] if given.spooled is not None else parts_of(path))]
+    parts = [(part, source_of(part, given)) for part in paths]
     shown = header == "yes" or (given.spooled is None and KINDS[suffix_of(parts[0][0])] is not csv)
     first = parts[0][1].names
     names = tuple(columns) if columns is not None else tuple(name for name in first if name not in labels)
@@ -240,7 +241,8 @@ def rows(
         if columns is None:
             places_of(part, source.names, None, shown)
             if set(source.names) != set(first):
-                raise FileError(f"{part}: must have the columns of {parts[0][0]}, but has {few_names(source.names)}")
+                others = f", but has {few_names(source.names)}" if shown else ""
+                raise FileError(f"{part}: must have the columns of {parts[0][0]}{others}")
 
     def places(wanted: Sequence[str]) -> list[tuple[list[int], list[int]]]:
         if isinstance(wanted, str):

@@ -330,8 +330,8 @@ def _data(it: _Parser, condition: str) -> None:
     `condition` is a part of a help text: it says when the first line of a CSV file is taken for names.
     """
     text = """the rows: .csv or .tsv (with a header or without; also .csv.gz and .tsv.gz), .npy (two axes), .parquet, or
-        a folder of .parquet files; or -, for CSV from standard input, which is held in an unnamed temporary file that
-        ends with the command"""
+        a folder of CSV or of .parquet files; or -, for CSV from standard input, which is held in an unnamed temporary
+        file that ends with the command"""
     it.option("data", text, metavar="DATA")
     text = "the columns to use, by name, or by number from 1 if they have no names; by default all"
     it.option("--columns", text, type=_columns, metavar="A,B,C")

@@ -85,9 +85,10 @@ def delimiter_of(path: Path) -> str:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """Return a list with `path` or, if this is a folder, the sorted paths of the Parquet files in and below it.
+    """Return a list with `path` or, if this is a folder, the sorted paths of the CSV or Parquet files in and below it.
 
-    Raise a FileError if the folder has no Parquet files, or if it has files of another kind.
+    Raise a FileError if the folder has no such files, if it has files of another kind, or if its files are not of one
+    kind: Parquet files, CSV files with commas (.csv), or with tabs (.tsv).
     """
     if not path.is_dir():
         return [path]
@@ -100,10 +101,12 @@ def parts_of(path: Path) -> list[Path]:
             found += [Path(folder, name) for name in names]
     parts = [file for file in sorted(found) if not any(name[0] in "._" for name in file.relative_to(path).parts)]
     for file in parts:
-        if KINDS.get(suffix_of(file)) is not parquet:
-            raise FileError(f"{path}: is a directory, and {file} in it is not a Parquet file (.parquet or .pq)")
+        if KINDS.get(suffix_of(file)) not in (csv, parquet):
+            raise FileError(f"{path}: is a directory, and {file} in it is neither a CSV nor a Parquet file")
+        if (KINDS[suffix_of(file)], delimiter_of(file)) != (KINDS[suffix_of(parts[0])], delimiter_of(parts[0])):
+            raise FileError(f"{path}: is a directory, and {parts[0]} and {file} in it are not of one kind")
     if not parts:
-        raise FileError(f"{path}: is a directory without Parquet files")
+        raise FileError(f"{path}: is a directory without CSV or Parquet files")
     return parts
 
 

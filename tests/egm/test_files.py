@@ -154,6 +154,34 @@ def test_a_folder_is_its_files_one_after_the_other(tmp_path):
     assert np.array_equal(np.concatenate(masses), X[:, 1])
 
 
+def test_a_folder_of_csv_files_is_one_table(tmp_path):
+    """`files.rows` takes the CSV files of a folder in the order of their names; the order of columns may differ.
+
+    All files must have the same names and one kind. A message shows no cell of a first line, which may be a person's.
+    """
+    (tmp_path / "more").mkdir()
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"y,x\n6,5\n"))
+    (tmp_path / "more" / "c.csv").write_text("x,y\n7,8\n")
+    it = files.rows(tmp_path)
+    assert (it.names, it.count, sum(it.counts())) == (("x", "y"), None, 4)
+    assert np.array_equal(whole_table(it), [[1, 2], [3, 4], [5, 6], [7, 8]])
+    (tmp_path / "z.csv").write_text("x,Ann\n7,8\n")
+    with pytest.raises(FileError, match=r"z\.csv: must have the columns of \S+a\.csv$"):
+        files.rows(tmp_path)
+    with pytest.raises(FileError, match=r"z\.csv: must have the columns of \S+a\.csv, but has 'x', 'Ann'$"):
+        files.rows(tmp_path, header="yes")
+    (tmp_path / "z.csv").rename(tmp_path / "z.tsv")
+    with pytest.raises(FileError, match=r"is a directory, and \S+a\.csv and \S+z\.tsv in it are not of one kind"):
+        files.rows(tmp_path)
+
+
+def test_a_folder_of_files_with_tabs_may_have_decimal_commas(tmp_path):
+    for name in ("1.tsv", "2.tsv"):
+        (tmp_path / name).write_text(f"x\ty\n{name[0]},5\t2\n")
+    assert np.array_equal(whole_table(files.rows(tmp_path, decimal=",")), [[1.5, 2], [2.5, 2]])
+
+
 def test_a_part_of_a_folder_that_cannot_be_read_is_an_error(tmp_path):
     """`files.rows` of a folder also reads subfolders that are links to other folders.
 
