@@ -224,12 +224,12 @@ def rows(
     if isinstance(labels, str):
         raise TypeError(f"labels must be a list of names, got {labels!r}")
     known = None if known is None else {*known, *labels}
-    paths = [path] if str(path) == "-" else parts_of(path)
+    path = STANDARD_INPUT if str(path) == "-" else path
+    paths = [path] if path is STANDARD_INPUT else parts_of(path)
     mark = delimiter_of(paths[0]) if delimiter is None else delimiter
     given = Given(header, columns, known, width, mark, decimal, encoding, missing, thousands)
     require_allowed(given)
-    if str(path) == "-":
-        path, paths = STANDARD_INPUT, [STANDARD_INPUT]
+    if path is STANDARD_INPUT:
         given = replace(given, spooled=spooled_input())
     parts = [(part, source_of(part, given)) for part in paths]
     shown = header == "yes" or (given.spooled is None and KINDS[suffix_of(parts[0][0])] is not csv)

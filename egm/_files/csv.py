@@ -135,8 +135,6 @@ class _Text:
 
         In small or capital letters, "false" counts as 0 and "true" as 1, as in data frames and Parquet files.
         """
-        if (flag := _FLAGS.get(cell.strip().lower())) is not None:
-            return flag
         mark = self.given.thousands
         if mark is not None and mark in cell:
             whole, sign, rest = cell.strip().partition(self.given.decimal)
@@ -145,7 +143,12 @@ class _Text:
             cell = whole.replace(mark, "") + sign + rest
         if "_" in cell or (self.given.decimal != "." and "." in cell):
             raise ValueError
-        return float(cell.replace(self.given.decimal, "."))
+        try:
+            return float(cell.replace(self.given.decimal, "."))
+        except ValueError:  # mostly a cell is a number, so this comes second
+            if (flag := _FLAGS.get(cell.strip().lower())) is None:
+                raise
+            return flag
 
     def value(self, cell: str) -> float:
         """Return the number in `cell`, the text of a cell, or NaN for a missing value if missing values are allowed.

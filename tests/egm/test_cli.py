@@ -915,7 +915,7 @@ def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, c
 
 
 def test_plan_for_means_has_the_errors_of_egm_mean(released, egm):
-    """With a private number of rows, `egm plan --target-error` finds the least epsilon for what `egm mean` releases."""
+    """With a private number of rows, `egm plan --target-error` states errors of what `egm mean` releases."""
     command = (*NAMED, "--rows", "400", "--neighbors", "add_remove", "--target-error", "0.3")
     plan = released(*command)
     sigma, center = (dict(zip(NAMES, vector, strict=True)) for vector in (SIGMA, MU))
