@@ -143,9 +143,9 @@ class AdaptiveDataMechanism(Declared):
     matrix if the squared error by noise, from Lemma 4.1 of Poulsen's report (2023), is then less by a
     fifth or more. Before the sum, the mechanism counts long rows, once by their norms along this basis and
     once by their norms in the columns. The basis is given up if the counts promise little gain by
-    it, as for columns of zeros and ones, or a clearly larger error, as for some columns with long
-    tails. A basis is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above
-    2000, which is 13 000 rows for epsilon = 1 and delta = 1e-6.
+    it, as for columns of zeros and ones, or more noise, as for some columns with long tails. A basis
+    is learned for at most 1024 columns, and only if :math:`n \sqrt{\rho}` is above 2000, which is
+    13 000 rows for epsilon = 1 and delta = 1e-6.
 
     References
     ----------

@@ -6,8 +6,9 @@ budget, which is called small if n sqrt(rho) is below 424. The effective dimensi
 standard deviations s of the entries of a scaled row.
 
 1. Tail. The noisy numbers of rows in shells are compared with those expected of normal rows. If a basis was learned,
-   this is done along the basis and in the columns, and the expected errors in both cases decide whether the basis is
-   given up.
+   this is done along the basis and in the columns. If the columns look normal, the expected errors in both cases
+   decide whether the basis is given up. Otherwise a clip norm is chosen in both cases (step 2), and the noise for these
+   clip norms decides.
 2. Count. If more rows are long than in normal data, `egm._adaptive.tail` gives the clip norm of least error for the
    case that the clipped parts of all rows point in one direction. Otherwise the clip norm is 1.4 times that of least
    forecast error, increased until the noisy number of longer rows is small.
@@ -52,7 +53,9 @@ _MORE = 3.5, 2.0  # standard deviations, of the noise and of the number of rows,
 _SHELLS = 150  # largest number of far shells; their ratio is larger for ranges of more than 26 decades
 _FARTHEST = 1e100  # largest ratio of the last edge to the last near one
 _SLACK = 1.05  # factor by which wrong standard deviations may lengthen a normal row
-_COUNT = 0.06, 0.005  # share of the budget to count rows: the first over the effective dimension, at least the second
+# Share of the budget to count rows: the first over the effective dimension, at least the second or, with a basis, the
+# third. The third one was found by simulations of learned bases: long rows may move the sum far along one coordinate.
+_COUNT = 0.06, 0.005, 0.015
 _STEPS, _RAISED = 5, 1.35  # largest number of clip norms that are tried, and the factor from one to the next
 _START = 0.5  # rows expected beyond the first clip norm, over those allowed
 _SURE = 0.5, 1.0  # standard deviations added to a number of rows; the second for a tail without variance
@@ -78,9 +81,9 @@ _CHANCE = 2.0, 2.0, 1.0  # standard deviations by which a number of rows beyond 
 _SURELY = 1.0, 0.0, 0.0  # standard deviations that are subtracted from this number for a lower estimate
 _FURTHER = 1.4, 1.4, 2.0  # ratio of a clip norm that is tried to the one before
 _HEAVY = 4.0  # factor to _LONGER for few columns if many rows are longer than the last norm
-# Squared error expected in the columns, over that along a learned basis, below which the basis is given up. The first
-# number is for the case that the norms in the columns look normal.
-_IN_COLUMNS = 1.5, 0.7
+# Squared error expected in the columns, over that along a learned basis, below which the basis is given up if the norms
+# in the columns look normal.
+_IN_COLUMNS = 1.5
 
 
 @dataclass(frozen=True)
@@ -202,8 +205,8 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
     is spent on noisy numbers of long rows. From these the attribute `unseen` of the result, a `LastRound`, is computed:
     bounds on what clipping took from the sum.
     """
-    it, seen = _looked(search)
-    return it.run(it.clip(seen), unseen)
+    it, seen, clip = _looked(search)
+    return it.run(clip or it.clip(seen), unseen)
 
 
 def last_round_below(search: Search, limit: float, unseen: float) -> LastRound | None:
@@ -213,11 +216,10 @@ def last_round_below(search: Search, limit: float, unseen: float) -> LastRound |
     `limit`. Then the sum is not released, and a part of the budget is left. `search` is the finished search. Before the
     sum, the share `unseen` of the remaining budget is spent on noisy numbers of long rows.
     """
-    it, seen = _looked(search, limit)
+    it, seen, clip = _looked(search, limit)
     if seen is not None:
-        return None if it.least_error(seen) > _LATE * limit else it.run(it.by_tail(seen), unseen)
-    clip = it.by_model()
-    clip = clip or it.by_tail(it.likeliest())
+        return None if it.least_error(seen) > _LATE * limit else it.run(clip or it.by_tail(seen), unseen)
+    clip = clip or it.clip(seen)
     off = 0.0 if clip.model else clip.one_sided
     return None if it.error(clip.norm, off) > limit else it.run(clip, unseen)
 
@@ -233,29 +235,38 @@ def too_long(search: Search, cost: float, limit: float) -> bool:
     return seen is not None and it.least_error(seen) > limit
 
 
-def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail | None]:
-    """Check whether many rows are longer than normal ones; return an object to release the mean, and a `Tail` or None.
+def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail | None, _Clip | None]:
+    """Check whether many rows are longer than normal ones, and decide whether a learned basis is given up.
 
-    The second result is None if the norms look like those of normal rows; otherwise it is a model of the norms.
-    `search` is the finished search. No clip norm will be tried for which noise alone makes the squared error of the sum
-    larger than `limit`.
+    The results are an object to release the mean; None if the norms look like those of normal rows, and otherwise a
+    model of the norms; and the clip norm, as a `_Clip`, or None if it has not been chosen yet. `search` is the finished
+    search. No clip norm will be tried for which noise alone makes the squared error of the sum larger than `limit`.
 
     If a basis was learned, the norms without the basis are checked, too, because a rotation spreads a long tail of one
     column over many coordinates. If these norms look normal, the basis is kept only if the expected error with it is
-    less than two thirds of that without it. Otherwise the error without the basis is a rough estimate for the worst
-    case, and the basis is given up only if this error is less than 0.7 of that with it.
+    less than two thirds of that without it. Otherwise the expected errors are too rough, because they assume that many
+    rows are long which noise may hide. Then clip norms are chosen with and without the basis, by further queries, and
+    the basis is kept if the noise in the sum is less with it.
     """
     it = _LastRound(search, limit=limit)
     seen = it.look()
     other = search.in_columns()
     if other is None:
-        return it, seen
+        return it, seen, None
     columns = _LastRound(other, limit=limit)
     there = columns.look()
-    if columns.expected(there) < it.expected(seen) * _IN_COLUMNS[there is not None]:
-        return columns, there
+    if there is None:
+        if columns.expected(there) < it.expected(seen) * _IN_COLUMNS:
+            return columns, there, None
+        search.rows.turn(search.basis)
+        return it, seen, None
+    without = columns.clip(there)
     search.rows.turn(search.basis)
-    return it, seen
+    clip = it.clip(seen)
+    if it.noise(1.0) * clip.inner < columns.noise(1.0) * without.inner:
+        return it, seen, clip
+    search.rows.turn(None)
+    return columns, there, without
 
 
 class _LastRound:
@@ -270,7 +281,7 @@ class _LastRound:
     def __init__(self, search: Search, doubt: float | None = None, limit: float = math.inf) -> None:
         self.limit = limit  # largest squared error of the sum; a larger clip norm is not tried
         self.doubt = doubt or search.doubt  # cost of asking how many rows have very large norms
-        self.search, self.rows, self.n, self.rotated = search, search.rows, search.n, search.basis is not None
+        self.search, self.rows, self.n = search, search.rows, search.n
         self.ended = False
         self.b = search.calibrated()
         self.spread = search.spread()
@@ -637,7 +648,7 @@ class _LastRound:
         number of tries are limited. The third result estimates how far clipping to the last norm moves the sum.
         """
         found: list[tuple[float, float, float]] = []
-        rho, sure = max(_COUNT[0] / self.effective, _COUNT[1]), _SURE[0]
+        rho, sure = max(_COUNT[0] / self.effective, _COUNT[1 if self.search.basis is None else 2]), _SURE[0]
         if not tail.steep:
             rho, sure = _COUNT[0], _SURE[1]
         longer, cost, enough = _LONGER[self.little], rho * self.search.rho, False
