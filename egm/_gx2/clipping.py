@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
@@ -33,13 +34,13 @@ _LEGENDRE = np.polynomial.legendre.leggauss(12)
 _STEP, _REACH = 0.25, 80.0
 # First number of intervals; relative error below which an interval is not halved; least length of an interval.
 _FIRST, _EQUAL, _NARROWEST = 10, 1e-11, 1e-14
-# A `Piece` has the crossing of a contour, its nodes s - c, and the masses of the nodes for four functions g of Q: L,
-# L^2, and the derivatives of L^2 and of L by Q / x. Let a factor in a mean, such as a chi-square variable, appear as
-# F(s) under the contour integral. Then the mean of g(Q) times this factor is the sum of Im mass F(s) over all nodes of
-# all pieces. A `Point` has the crossing, the nodes and the masses for the density at one value of Q, and also
-# u = sqrt(x / Q).
+# A `Piece` has the crossing of a contour, its nodes s - c, and an array with the masses of the nodes: a row for each of
+# four functions g of Q, which are L, L^2, and the derivatives of L^2 and of L by Q / x. Let a factor in a mean, such as
+# a chi-square variable, appear as F(s) under the contour integral. Then the mean of g(Q) times this factor is the sum
+# of Im mass F(s) over all nodes of all pieces. A `Point` has the crossing, the nodes and the masses for the density at
+# one value of Q, and also u = sqrt(x / Q).
 Point: TypeAlias = tuple[Crossing, Complex, Complex, float]
-Piece: TypeAlias = tuple[Crossing, Complex, tuple[Complex, Complex, Complex, Complex]]
+Piece: TypeAlias = tuple[Crossing, Complex, Complex]
 
 
 def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike = 0) -> tuple[Array, Array, Array]:
@@ -201,11 +202,12 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
 
     `weights` are the weights of the chi-square variables in the squared norm of the row. `pieces` are the quadratures
     that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`, the point c where the contour
-    crosses the real axis; the array of the nodes minus c; and arrays with the factors of the nodes in the quadrature
-    sum: for the share L, for L^2 and for two further functions, which are not used here.
+    crosses the real axis; the array of the nodes minus c; and rows with the factors of the nodes in the quadrature sum:
+    for the share L, for L^2 and for two further functions, which are not used here.
     """
-    rows = (sums_of_inverses(crossing, shift, np.array(masses[:2]), weights) for crossing, shift, masses in pieces)
-    return sum(row.reshape(4, -1) for row in rows)  # type: ignore[return-value]  # of at least one array
+    return sum(  # type: ignore[return-value]  # of at least one array
+        sums_of_inverses(crossing, shift, masses[:2], weights).reshape(4, -1) for crossing, shift, masses in pieces
+    )
 
 
 def _pieces(form: Form, x: Real) -> list[Piece]:
@@ -227,21 +229,21 @@ def _in_tail(form: Form, x: Real) -> Piece:
     L is a function of the squared norm Q of the row, and 0 for Q < `x`, the squared norm to which the row is clipped.
     `form` holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest weight. The quadrature
     is for the means of four functions of t = Q / x: L, L^2, and the derivatives by t of L^2 and of L. The result, a
-    `Piece`, has the `Crossing`, the point c where the contour crosses the real axis; the nodes minus c; and four arrays
-    with the factors of the nodes in the quadrature sums, one for each function in this order.
+    `Piece`, has the `Crossing`, the point c where the contour crosses the real axis; the nodes minus c; and an array
+    with the factors of the nodes in the quadrature sums, one row for each function in this order.
 
     The Laplace transforms of L and L^2, as functions of t - 1, are the results of `_lost_shares` at z = s x for a node
     s. The transforms of their derivatives are z times these, because L and L^2 are 0 at t = 1.
     """
     crossing = saddle(form, x, lower=False)
-    height = np.exp(crossing.log_height(x)[0])
+    height = math.exp(crossing.log_height(x)[0])
     if height == 0:  # so are all means
-        none = np.empty(0, complex)
-        return crossing, none, (none, none, none, none)
+        return crossing, np.empty(0, complex), np.empty((4, 0), complex)
     shift, mass, *_ = integrate(crossing, x, density=0.0)
-    z = (crossing.c + shift) * float(x)
-    share, square = (float(x) * height / np.pi * mass * image for image in _lost_shares(z))
-    return crossing, shift, (share, square, z * square, z * share)
+    z, masses = (crossing.c + shift) * float(x), np.empty((4, mass.size), complex)
+    np.multiply(_lost_shares(z), mass * (float(x) * height / math.pi), out=masses[:2])
+    np.multiply(masses[1::-1], z, out=masses[2:])
+    return crossing, shift, masses
 
 
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
@@ -261,18 +263,14 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
     root, whole = (1j * _STEP * t**a * mgf * float(x) ** a / gamma(a) for a in (0.5, 1.0))
     z = -t * float(x)
     share, square = -root, whole - 2 * root
-    yield (
-        crossing,
-        np.array([-crossing.c + 0j]),
-        (np.array([1j]), np.array([1j]), np.zeros(1, complex), np.zeros(1, complex)),
-    )
-    yield crossing, shift, (share, square, z * square, z * share)
+    yield crossing, np.array([-crossing.c + 0j]), np.array([[1j], [1j], [0j], [0j]])
+    yield crossing, shift, np.array([share, square, z * square, z * share])
     if log_by_formula(saddle(form, x, lower=True)) > np.log(_NEGLIGIBLE) - 1:  # of P[Q < x], to a tenth
         lowest = search(form, 2.5 * np.log(_NEGLIGIBLE), lower=True)  # E[x / Q; Q < lowest] is negligible, too
         if lowest == 0:
             raise AccuracyError("too few degrees of freedom for an integral over all values of Q", estimate=np.nan)
         for near, shift, mass, u in _below(form, lowest, float(x)):
-            yield near, shift, ((u - 1) * mass, -((1 - u) ** 2) * mass, (u - 1) * u**3 * mass, -(u**3) / 2 * mass)
+            yield near, shift, np.outer([u - 1, -((1 - u) ** 2), (u - 1) * u**3, -(u**3) / 2], mass)
 
 
 def _below(form: Form, low: float, x: float) -> Iterator[Point]:

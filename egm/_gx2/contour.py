@@ -340,6 +340,10 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weight
     """
     form = crossing.form
     rows = kernel().sums_of_inverses(form.table, crossing.at, shift, masses, most, _terms(form))
+    if form.order is not None:  # each weight is a group
+        found = np.empty_like(rows[0])
+        found[..., form.order] = rows[0]
+        return found
     group, e = _places(form, weights)
     return kernel().at_weights(rows, group, e) if e.any() else rows[0].take(group, axis=-1)
 
