@@ -359,13 +359,16 @@ def inverses_summed(crossing: Crossing, shift: Complex, weights: Array, factors:
     factors are summed within each cluster, once for each power of e, before the nodes are visited.
     """
     form = crossing.form
-    group, e = _places(form, weights)
-    amounts = np.empty((_terms(form), len(factors), form.table.shape[1]))
-    powers = np.ones_like(e)
-    for row in amounts:
-        for k, factor in enumerate(factors):
-            row[k] = np.bincount(group, weights=factor * powers, minlength=row.shape[1])
-        powers *= e
+    if form.order is not None:  # each weight is a group
+        amounts = np.array([[factor[form.order] for factor in factors]])
+    else:
+        group, e = _places(form, weights)
+        amounts = np.empty((_terms(form), len(factors), form.table.shape[1]))
+        powers = np.ones_like(e)
+        for row in amounts:
+            for k, factor in enumerate(factors):
+                row[k] = np.bincount(group, weights=factor * powers, minlength=row.shape[1])
+            powers *= e
     return kernel().inverses_summed(form.table, crossing.at, shift, amounts)
 
 
@@ -392,11 +395,8 @@ def _terms(form: Form) -> int:
 def _places(form: Form, weights: Array) -> tuple[Indices, Array]:
     """Return the index of the group of each weight, and the relative distance of the weight from the group's center.
 
-    `form` describes the groups, and `weights` holds the weights from which `form` was made.
+    `form` describes the groups, and `weights` holds the weights from which `form` was made. Where each weight is a
+    group of its own, ``form.order`` takes less time.
     """
-    if form.order is not None:
-        group = np.empty_like(form.order)
-        group[form.order] = np.arange(group.size)
-        return group, np.zeros(group.size)
     group = np.searchsorted(form.lowest, weights, side="right") - 1
     return group, weights / form.centers[group] - 1

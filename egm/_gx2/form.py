@@ -292,9 +292,10 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
     order = np.arange(weights.size)[::-1] if descending else np.argsort(weights)
     places: Any = slice(None, None, -1) if descending else order
     values, dof, nc = weights[places], dof[places], nc[places]
-    single = bool(descending or (values[1:] > values[:-1]).all())
+    new = True if descending else values[1:] > values[:-1]
+    single = bool(np.all(new))
     if not single:
-        starts = np.append(0, np.flatnonzero(values[1:] > values[:-1]) + 1)
+        starts = np.append(0, np.flatnonzero(new) + 1)
         values, dof, nc = values[starts], np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
     unit = _unit(values[-1], values[0], normal)
     moments = np.zeros((2, 0, values.size))

@@ -137,8 +137,8 @@ def test_a_basis_that_needs_more_noise_is_given_up():
     """If two columns of thirty have long tails, basis="learn" does not make the error much larger.
 
     The other columns are normal and correlated. Along the basis, the two columns are most of the length of a row, and
-    the clip norm is often far too large. In ten runs, the root mean square error with basis="learn" is at
-    most 1.2 times that in the columns, because the basis is given up where it needs more noise.
+    the clip norm is often far too large. In ten runs, the root mean square error with basis="learn" is at most 1.2
+    times that in the columns, because the basis is given up where it needs more noise.
     """
     d, near = 30, np.abs(np.subtract.outer(np.arange(30), np.arange(30)))
     root, squares = np.linalg.cholesky(0.99**near), []
