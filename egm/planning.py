@@ -134,13 +134,15 @@ def solve(
     The search tries the values of a grid, each at most four times the one below it, until only the
     larger one of two successive values meets the target. Then it looks between these two. It goes up
     from the smallest rho or number of rows. For epsilon it begins near 1, and goes down if this value
-    meets the target. It ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows. For a given
-    clip probability, and for ``clip_probability="optimal"`` and all columns together, the error falls
-    with epsilon, so that the result is the least solution. This also holds for ``noise="best"``, for which the error
-    rises once, at the epsilon above which l2 noise is not considered: the search first finds out
-    whether the least solution is below or above this epsilon. With ``clip_probability="optimal"`` the
-    error of a single column can grow with epsilon for a while, and the forecast of an
-    AdaptiveDataMechanism has small jumps; in these two cases the search may miss a smaller solution.
+    meets the target. It ends at an epsilon of 1e4, a rho of 1e6, or :math:`2^{53}` rows.
+
+    The result is the least solution wherever the error falls as epsilon grows: for a given clip
+    probability, and for ``clip_probability="optimal"`` and all columns together. With
+    ``noise="best"`` the error rises once, at the epsilon above which l2 noise is not considered; the
+    search first finds out on which side of this epsilon the least solution is. In two cases the
+    search may miss a smaller solution: with ``clip_probability="optimal"`` the error of a single
+    column can grow with epsilon for a while, and the forecast of an AdaptiveDataMechanism has small
+    jumps.
 
     A search takes at most 40 forecasts, or 80 for very many rows: a few tenths of a second, and some
     seconds with ``clip_probability="optimal"`` or for an AdaptiveDataMechanism.

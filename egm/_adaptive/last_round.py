@@ -90,19 +90,24 @@ _IN_COLUMNS = 1.5
 class LastRound:
     """Hold the released mean of n rows, and describe the error of the sum, which is estimated by n times the mean.
 
-    All values are in the units of the rows, which may be standardized. `noise_std` is the standard deviation of the
-    noise in each entry of the sum. `uncorrected` is a noisy estimate of what is still missing in each entry because of
-    clipping. `bias` estimates the largest further amount by which clipping may have moved each entry, up or down.
-    `uncorrected_std` and `bias_std` are the standard deviations of the noise in these two estimates. `forecast` is the
-    expected squared error of the sum, divided into parts by their causes. `model_holds` is true if the norms of the
-    rows looked like those of normal rows. `share` has the variance of each column, divided by the sum of the variances
-    of all columns; the error due to clipping is divided among the columns in these proportions. `center` is the center
-    that was found before the last sum, in the coordinates of the columns. `sigma` has the standard deviations that were
-    found before the last sum, along `basis` if there is one. `spread` has the standard deviations of the columns, which
-    follow from `sigma`. If more rows are long than in normal data, `spread` has upper bounds instead, because any one
-    column may make the rows long. `unseen` bounds what clipping took from the sum, or is None if a search was made and
-    no part of the budget was declared for this. `method` is "search", or "ranges" for rows that are clipped to declared
-    ranges without a search.
+    All values are in the units of the rows, which may be standardized.
+
+    - `noise_std`: standard deviation of the noise in each entry of the sum.
+    - `uncorrected`: noisy estimate of what is still missing in each entry because of clipping, and `uncorrected_std`,
+      the standard deviation of the noise in it.
+    - `bias`: estimate of the largest further amount by which clipping may have moved each entry, up or down, and
+      `bias_std`, the standard deviation of the noise in it.
+    - `forecast`: expected squared error of the sum, divided into parts by their causes.
+    - `model_holds`: whether the norms of the rows looked like those of normal rows.
+    - `share`: variance of each column over the sum of these variances. The error due to clipping is divided among the
+      columns in these proportions.
+    - `center`: center that was found before the last sum, in the coordinates of the columns.
+    - `sigma`: standard deviations that were found before the last sum, along `basis` if there is one.
+    - `spread`: standard deviations of the columns, which follow from `sigma`. If more rows are long than in normal
+      data, these are upper bounds, because any one column may make the rows long.
+    - `unseen`: bounds of what clipping took from the sum, or None if a search was made and no part of the budget was
+      declared for this.
+    - `method`: "search", or "ranges" for rows that are clipped to declared ranges without a search.
     """
 
     mean: Array

@@ -179,8 +179,8 @@ class Law:
 
     @cached_property
     def mean(self) -> float:
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = float(self.weights @ self.dof + self.weights @ self.nc)
+        # Unlike the operator @, np.vdot gives no warning if it overflows.
+        mean = float(np.vdot(self.weights, self.dof)) + float(np.vdot(self.weights, self.nc))
         if not math.isfinite(mean):  # a partial sum has overflowed, and maybe the whole sum does not
             unit, law = self._scaled
             mean = unit * float(law.weights @ law.dof + law.weights @ law.nc)
@@ -239,7 +239,7 @@ def _repeated(values: Array, size: int) -> Array:
     """Return `values`, a number or a vector of the length 1 or `size`, as a vector of the length `size`."""
     if values.size == size and values.ndim:
         return values
-    return np.full(size, values) if size <= _EXACT else np.ndarray(size, float, values.copy(), strides=(0,))
+    return values.repeat(size) if size <= _EXACT else np.ndarray(size, float, values.copy(), strides=(0,))
 
 
 def distinct(values: Array) -> Array:
@@ -288,15 +288,17 @@ def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
     """
     if weights.size == 0:
         return Form(normal, weights, weights, weights, weights, np.zeros((2, 0, 0)), 1.0)
-    descending = (weights[1:] < weights[:-1]).all()  # as eigenvalues often are; otherwise it takes longer to sort them
-    order = np.arange(weights.size)[::-1] if descending else np.argsort(weights)
-    places: Any = slice(None, None, -1) if descending else order
-    values, dof, nc = weights[places], dof[places], nc[places]
-    new = True if descending else values[1:] > values[:-1]
-    single = bool(np.all(new))
-    if not single:
-        starts = np.append(0, np.flatnonzero(new) + 1)
-        values, dof, nc = values[starts], np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
+    if (weights[1:] < weights[:-1]).all():  # as eigenvalues often are; otherwise it takes longer to sort them
+        single, order = True, np.arange(weights.size)[::-1]
+        values, dof, nc = weights[::-1], dof[::-1], nc[::-1]
+    else:
+        order = weights.argsort()
+        values, dof, nc = weights[order], dof[order], nc[order]
+        new = values[1:] > values[:-1]
+        single = bool(new.all())
+        if not single:
+            starts = np.append(0, np.flatnonzero(new) + 1)
+            values, dof, nc = values[starts], np.add.reduceat(dof, starts), np.add.reduceat(nc, starts)
     unit = _unit(values[-1], values[0], normal)
     moments = np.zeros((2, 0, values.size))
     return Form(unit, values, values, dof, nc, moments, normal / unit, order if single else None)

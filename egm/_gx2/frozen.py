@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from egm._gx2.form import Law, distinct, law_of
 from egm._gx2.moments import draw
 from egm._gx2.quantiles import lower_quantiles, upper_quantiles
-from egm._gx2.tails import log_densities, lower_tails, upper_tails
+from egm._gx2.tails import log_densities, log_tails
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import finite, matrix, probability, scalar
 
@@ -113,7 +113,7 @@ class rv:
         float or ndarray
             The logarithm of the upper tail, in the shape of `x`.
         """
-        return upper_tails(x, self._law)[..., 0][()]
+        return log_tails(x, self._law, lower=False)[..., 0][()]
 
     def cdf(self, x: ArrayLike) -> Floats:
         """Compute the lower tail P[Q <= x] of this distribution, as `egm.gx2.cdf` does.
@@ -143,7 +143,7 @@ class rv:
         float or ndarray
             The logarithm of the lower tail, in the shape of `x`.
         """
-        return lower_tails(x, self._law)[..., 0][()]
+        return log_tails(x, self._law, lower=True)[..., 0][()]
 
     def pdf(self, x: ArrayLike) -> Floats:
         """Compute the density of this distribution at x, as `egm.gx2.pdf` does.

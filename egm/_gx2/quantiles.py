@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from egm._gx2.contour import VAST, AccuracyError, Crossing, find_root, log_by_formula, saddle
 from egm._gx2.form import Form, Law, Side, distinct, law_of
 from egm._gx2.loops import loops
-from egm._gx2.tails import TINY, at_each, is_power, log_complement, log_tail_at, tail_and_density, tails
+from egm._gx2.tails import TINY, at_each, either_tail, is_power, log_complement, log_tail_at, tail_and_density
 from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
@@ -350,12 +350,12 @@ def _bracketed(law: Law, log_upper: float, log_lower: float) -> float:
     `_searched`, may fail. The variable of the search is the logarithm of the distance from the constant term of Q,
     because the density may have a pole at this term.
     """
-    centered, which = Law(law.weights, law.dof, law.nc, law.normal), int(log_upper >= log_lower)
-    unit, target = centered.upper.form.unit, log_lower if which else log_upper
+    centered, lower = Law(law.weights, law.dof, law.nc, law.normal), log_upper >= log_lower
+    unit, target = centered.upper.form.unit, log_lower if lower else log_upper
 
     def excess(log_size: float, sign: int) -> float:  # increasing in x
-        log_tail = tails(centered, sign * math.exp(log_size) * unit)[which][0]
-        return log_tail - target if which else target - log_tail
+        log_tail = either_tail(centered, sign * math.exp(log_size) * unit, lower)[0]
+        return log_tail - target if lower else target - log_tail
 
     sign = 1 if excess(_NEAREST, 1) < 0 else -1
     if sign < 0 and excess(_NEAREST, -1) < 0:

@@ -118,7 +118,7 @@ def sf(
     >>> f"{gx2.sf(16, weights):.4e}"
     '5.5148e-05'
     """
-    return _output(upper_tails(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
+    return _output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=False), np.exp, full_output)
 
 
 @overload
@@ -200,7 +200,7 @@ def logsf(
     >>> round(float(gx2.logsf(1e6, [1.0, 0.5])), 3)
     -500006.787
     """
-    return _output(upper_tails(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
+    return _output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=False), np.positive, full_output)
 
 
 @overload
@@ -282,7 +282,7 @@ def cdf(
     >>> f"{gx2.cdf(1e-30, [1.0, 0.5]):.4e}"
     '7.0711e-31'
     """
-    return _output(lower_tails(x, law_of(weights, dof, nc, normal, shift)), np.exp, full_output)
+    return _output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=True), np.exp, full_output)
 
 
 @overload
@@ -363,7 +363,7 @@ def logcdf(
     >>> round(float(gx2.logcdf(1e-300, [1.0, 0.5, 0.2, 0.1])), 4)
     -1381.3279
     """
-    return _output(lower_tails(x, law_of(weights, dof, nc, normal, shift)), np.positive, full_output)
+    return _output(log_tails(x, law_of(weights, dof, nc, normal, shift), lower=True), np.positive, full_output)
 
 
 @overload
@@ -553,42 +553,33 @@ def is_power(form: Form) -> bool:
     return bool(form.r.min() >= 1e20 * TINY)
 
 
-def tails(law: Law, x: float) -> tuple[Estimate, Estimate]:
-    """Compute the logarithms of the upper tail P[Q > x] and of the lower tail P[Q <= x], each with its estimated error.
+def either_tail(law: Law, x: float, lower: bool) -> Estimate:
+    """Compute the logarithm of the tail P[Q <= x] if `lower` is true, else of P[Q > x], and its estimated error.
 
     `law` holds the parameters of Q, a generalized chi-square variable. The smaller tail is integrated along a contour,
     and the other one is 1 minus it.
     """
     low, high = law.support
     if x <= low or x >= high:
-        sure, impossible = (0.0, 0.0), (-np.inf, 0.0)
-        return (sure, impossible) if x <= low else (impossible, sure)
-    above = x >= law.mean
-    log_tail, error = tail_on(law.upper if above else law.lower, x)
+        return (0.0 if lower == (x >= high) else -np.inf), 0.0
+    below = x < law.mean
+    log_tail, error = tail_on(law.lower if below else law.upper, x)
     if log_tail > math.log(0.5):  # between the mean and the median
-        above = not above
-        log_tail, error = tail_on(law.upper if above else law.lower, x)
+        below = not below
+        log_tail, error = tail_on(law.lower if below else law.upper, x)
+    if below == lower:
+        return log_tail, error
     other = log_complement(log_tail)
-    pair = (log_tail, error), (other, error * math.exp(log_tail - other))
-    return pair if above else pair[::-1]
+    return other, error * math.exp(log_tail - other)
 
 
-def upper_tails(x: ArrayLike, law: Law) -> Array:
-    """Compute the logarithm of the upper tail P[Q > x] and its estimated error at every entry of `x`.
+def log_tails(x: ArrayLike, law: Law, lower: bool) -> Array:
+    """Compute the logarithm of a tail and its estimated error at every entry of `x`.
 
-    `law` holds the parameters of Q, a generalized chi-square variable. The result has the shape of `x` and one more
-    axis of length two, for the logarithm and its error.
+    The tail is P[Q <= x] if `lower` is true, else P[Q > x]; `law` holds the parameters of Q, a generalized chi-square
+    variable. The result has the shape of `x` and one more axis of length two, for the logarithm and its error.
     """
-    return at_each(lambda law, x: tails(law, x)[0], real(x=x), law, (2,))
-
-
-def lower_tails(x: ArrayLike, law: Law) -> Array:
-    """Compute the logarithm of the lower tail P[Q <= x] and its estimated error at every entry of `x`.
-
-    `law` holds the parameters of Q, a generalized chi-square variable. The result has the shape of `x` and one more
-    axis of length two, for the logarithm and its error.
-    """
-    return at_each(lambda law, x: tails(law, x)[1], real(x=x), law, (2,))
+    return at_each(lambda law, x: either_tail(law, x, lower), real(x=x), law, (2,))
 
 
 def log_densities(x: ArrayLike, law: Law) -> Floats:
@@ -647,7 +638,7 @@ def at_each(function: Callable[[Law, Any], Any], values: Array, law: Law, width:
     The result is an array of the shape of `values`, or a single number if `values` is a single number. If `function`
     returns a pair, `width` must be (2,), and the result has an additional last axis of length two.
     """
-    if np.ndim(values) == 0:
+    if values.ndim == 0:
         return np.array(function(law, float(values)))[()]
     results = np.array([function(law, value) for value in np.ravel(values).tolist()])
     return results.reshape(np.shape(values) + width)
