@@ -9,8 +9,7 @@ which may be private.
 
 In a CSV file a cell in quotes may have line breaks in it. The path "-" stands for CSV from standard
 input. Standard input is first copied to a temporary file without a name, because most commands read
-their rows more than once. No other user can open this file, and it is gone when the process ends,
-even if the process is killed.
+their rows more than once. No other user can open it, and it ends with the process, even if that is killed.
 
 A CSV file does not say whether its first line has names or the first person's values. If the caller
 does not say it either, text is taken for names and numbers for values. But numbers that could be
@@ -134,6 +133,7 @@ def rows(
     delimiter: str | None = None,
     decimal: Literal[".", ","] = ".",
     thousands: str | None = None,
+    skip_lines: int = 0,
     encoding: str = "utf-8",
     labels: Sequence[str] = (),
     missing: Literal["error", "nan"] = "error",
@@ -151,27 +151,27 @@ def rows(
         Names of the columns to read, in this order; by default all but those in `labels`. Without
         `columns`, all files of a folder must have the columns of the first.
     header : {"auto", "yes", "no"}, default "auto"
-        Whether the first line of a CSV file has names. "auto" takes the line for names if no cell
-        is a number and, unless `columns` is given, all cells are in `known`. "auto" takes the line
-        for values if all cells are numbers that cannot be names. Numbers can be names, as years
-        can, if all are whole and no two are equal, or if they increase or decrease from cell to
-        cell. For any other first line "auto" raises a FileError.
+        Whether the first line of a CSV file has names. "auto" takes it for names if no cell is a
+        number and, unless `columns` is given, all cells are in `known`. "auto" takes it for values
+        if all cells are numbers that cannot be names. Numbers can be names, as years can, if all
+        are whole and no two are equal, or if they increase or decrease from cell to cell. For any
+        other first line "auto" raises a FileError.
     known : collection of str, optional
         Names of columns that are public already; other text may be somebody's values. If `known` is
         None, "auto" takes any text for names; this is meant for a caller who will not publish them.
     width : int, optional
-        Number of columns, for a CSV file without a header (`header` "no") that may be empty: with
-        `width`, an empty file is a table without rows. Without `width`, an empty CSV file is an
-        error.
+        Number of columns, for a CSV file without a header (`header` "no") that may be empty: it is
+        then a table without rows. Without `width`, an empty CSV file is an error.
     delimiter : str, optional
         Character between the cells of a CSV file; by default a tab if the name of the file says
         .tsv, and a comma otherwise.
     decimal : {".", ","}, default "."
         Decimal sign of the numbers in a CSV file.
     thousands : str, optional
-        Character that may stand between groups of three digits before the decimal sign in a CSV
-        file, as in 1,234,567.8. If it is also the delimiter, such numbers must be in quotes. By
-        default there is none.
+        Character that may stand between groups of three digits, as in 1,234,567.8. If it is also
+        the delimiter, such numbers must be in quotes.
+    skip_lines : int, default 0
+        Number of lines at the start of a CSV file, such as titles, that are left out.
     encoding : str, default "utf-8"
         Encoding of a CSV file, such as "latin-1" or "utf-16".
     labels : sequence of str, optional
@@ -193,8 +193,8 @@ def rows(
         the wanted columns exactly once, or has a first line for which "auto" raises the error. The
         message shows no cell of the first line of a CSV file unless `header` is "yes".
     ValueError
-        If `delimiter`, `decimal`, `thousands`, `encoding` or `missing` has a value that is not
-        allowed, or if `delimiter` or `thousands` is the decimal sign.
+        If `delimiter`, `decimal`, `thousands`, `skip_lines`, `encoding` or `missing` has a value
+        that is not allowed, or if `delimiter` or `thousands` is the decimal sign.
     TypeError
         If `labels` is a single string.
 
@@ -227,7 +227,7 @@ def rows(
     path = STANDARD_INPUT if str(path) == "-" else path
     paths = [path] if path is STANDARD_INPUT else parts_of(path)
     mark = delimiter_of(paths[0]) if delimiter is None else delimiter
-    given = Given(header, columns, known, width, mark, decimal, encoding, missing, thousands)
+    given = Given(header, columns, known, width, mark, decimal, encoding, missing, thousands, skip_lines)
     require_allowed(given)
     if path is STANDARD_INPUT:
         given = replace(given, spooled=spooled_input())

@@ -63,7 +63,8 @@ _NAMES = {  # for each parameter that a message of egm may name: the option, or 
     **{name: spelled(name) for name in (*VECTORS, "epsilon", "delta", "rho", "radius", "sigma_range", "sigma_factor")},
     **{name: spelled(name) for name in ("clip_probability", "neighbors", "count_clipped", "basis")},
     **{name: spelled(name) for name in ("per_person", "person", "by", "keys", "groups_per_person")},
-    **{name: spelled(name) for name in ("delimiter", "decimal", "thousands", "encoding", "missing", "rule")},
+    **{name: spelled(name) for name in ("delimiter", "decimal", "thousands", "skip_lines", "encoding")},
+    **{name: spelled(name) for name in ("missing", "rule")},
     **{"target": "--target-error", "measure": "--measure", "column": "--column", "ranges": "--range"},
     **{"X": "the data", "n": "--rows", "noise": "the noise", "clip_norm": "the clip norm"},
     "mechanism": "--by: the mechanism",
@@ -100,7 +101,7 @@ def table(args: Namespace) -> files.Table:
             raise Mistake("--columns is required with --person and --by, unless the file of --sigma has names")
     may_be_empty = args.command in ("sum", "mean") and args.neighbors == "add_remove"
     width = len(vectors["sigma"][1]) if may_be_empty else None
-    written = {name: getattr(args, name) for name in ("delimiter", "decimal", "thousands", "encoding")}
+    written = {name: getattr(args, name) for name in ("delimiter", "decimal", "thousands", "skip_lines", "encoding")}
     missing: Literal["error", "nan"] = "error" if args.missing == "error" else "nan"
     with explained(()):
         return files.rows(

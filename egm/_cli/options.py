@@ -340,13 +340,15 @@ def _data(it: _Parser, condition: str) -> None:
         or no, so that no header is taken for a person, and no person for a header"""
     it.option("--header", text, choices=("auto", "yes", "no"), default="auto")
     text = """the character between the cells of a CSV file, such as ';', or tab; default a comma, and in .tsv files a
-        tab. Like --thousands, --decimal and --encoding, it is for DATA only, not for the FILE of another option"""
+        tab. Like the next four options, it is for DATA only, not for the FILE of another option"""
     it.option("--delimiter", text, type=_delimiter, metavar="C")
     text = """the character between groups of three digits in the numbers of a CSV file, such as ',' in 1,234.5; default
         none. If it is also the delimiter, such numbers must be in quotes"""
     it.option("--thousands", text, type=_character, metavar="C")
     text = "the decimal sign in a CSV file, a point (default) or a comma"
     it.option("--decimal", text, choices=(".", ","), default=".")
+    text = "the number of lines at the start of a CSV file, such as titles, that are left out; default 0"
+    it.option("--skip-lines", text, type=_whole, default=0, metavar="N")
     text = "the encoding of a CSV file, such as latin-1, cp1252 or utf-16; default utf-8"
     it.option("--encoding", text, type=_encoding, default="utf-8", metavar="NAME")
 
@@ -414,7 +416,7 @@ def _ranges(it: _Parser, when: str) -> None:
 def _simulate(it: _Parser) -> None:
     """Add the option --simulate SEED, for reproducible noise that is not private, to `it`, the parser of a command."""
     text = "reproducible noise instead of secure noise, for experiments: the output says that it is not private"
-    it.option("--simulate", text, type=_seed, metavar="SEED")
+    it.option("--simulate", text, type=_whole, metavar="SEED")
 
 
 def _release_output(it: _Parser) -> None:
@@ -506,8 +508,8 @@ def _per_person(text: str) -> str | int:
     return text if text in ("sum", "mean") else _count(text)
 
 
-def _seed(text: str) -> int:
-    """Convert `text`, the digits of a seed, to an integer >= 0; raise argparse.ArgumentTypeError for any other text."""
+def _whole(text: str) -> int:
+    """Convert `text`, a row of digits, to an integer >= 0; raise argparse.ArgumentTypeError for any other text."""
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, got {text!r}")
     return int(text)

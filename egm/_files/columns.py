@@ -21,7 +21,7 @@ def places_of(path: Path, names: list[str], columns: Sequence[str] | None, shown
     """
     if columns is None:
         if not shown and len(set(names)) < len(names):
-            raise FileError(f"{path}: line 1 names two columns alike")
+            raise FileError(f"{path}: the header names two columns alike")
         refuse_twins(path, names)
         return list(range(len(names)))
     refuse_twins(path, columns)

@@ -27,6 +27,7 @@ __all__ = ["table", "vector"]
 _COUNTED = 1 << 18  # records that are counted at a time
 _FLAGS = {"true": 1.0, "false": 0.0}  # cells, in small letters, that count as these numbers
 _MISSING = ("", "na", "nan", "null", ".")  # cells that stand for a missing value, in small letters
+_ABOVE = "--skip-lines leaves out lines above the table"
 _OPEN = "a quote is not closed"
 _SAY = "say whether it is a header (--header yes or no)"
 
@@ -36,21 +37,21 @@ class _Text:
     """Read the records, cells and numbers of the CSV file at `path`.
 
     A record is a line or, if a quoted cell has line breaks in it, several lines. `given` holds the delimiter, the
-    decimal sign and the encoding of the file, and says whether missing values are allowed. If `given.spooled` has the
-    bytes of standard input, these are read.
+    decimal sign and the encoding of the file, and says how many lines come before the table, and whether missing values
+    are allowed. If `given.spooled` has the bytes of standard input, these are read.
     """
 
     path: Path
     given: Given
 
     def records(self, blanks: bool = False) -> Generator[str, None, None]:
-        """Yield the records of the file, which is unpacked if its name ends in .gz.
+        """Yield the records of the table in the file, which is unpacked if its name ends in .gz.
 
         The blank lines at the end of the file are left out unless `blanks` is true.
         """
         with self._opened() as file:
             blank, first = 0, next(file, "").removeprefix("\ufeff")  # the byte order mark
-            lines = itertools.chain([first] if first else [], file)
+            lines = itertools.islice(itertools.chain([first] if first else [], file), self.given.skip_lines, None)
             for line in lines:
                 record = self._whole(line, lines) if '"' in line else line
                 if record.isspace() and self.is_blank(record):  # the method alone takes longer
@@ -62,6 +63,11 @@ class _Text:
                 yield record
             if blanks:
                 yield from itertools.repeat("\n", blank)
+
+    @property
+    def first(self) -> int:
+        """Return the number of the line in which the table begins, 1 if no line comes before it."""
+        return 1 + self.given.skip_lines
 
     def is_blank(self, record: str) -> bool:
         """Return whether `record` has nothing but spaces in it, and no delimiter: a row of empty cells is not blank."""
@@ -114,13 +120,13 @@ class _Text:
         """
         line = next(self.records(blanks=True), None)
         if line is None or self.is_blank(line):
-            raise FileError(f"{self.path}: {'is empty' if line is None else 'line 1 is blank'}")
+            raise FileError(f"{self.path}: {'is empty' if line is None else f'line {self.first} is blank ({_ABOVE})'}")
         own = (self.given.delimiter, self.given.decimal)
         others = [mark for mark in ";\t|," if mark in line and mark not in own]
         if self.given.delimiter not in line and others and not re.fullmatch(r'\s*"[^"]*"\s*', line):
             mark = "comma" if self.given.delimiter == "," else repr(self.given.delimiter)
-            raise FileError(f"{self.path}: line 1 has no {mark}, but {others[0]!r}; {hint}")
-        return self.cells(1, line)
+            raise FileError(f"{self.path}: line {self.first} has no {mark}, but {others[0]!r}; {hint}")
+        return self.cells(self.first, line)
 
     def is_number(self, cell: str) -> bool:
         """Return whether `cell`, the text of a cell, is a number; NaN, infinity, true and false count as numbers."""
@@ -209,7 +215,7 @@ def table(path: Path, given: Given) -> Source:
 
     def read(values: list[int], labels: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
         with contextlib.closing(text.records(blanks)) as records:  # closes the file even if a cell is wrong
-            first, start = 1 + "".join(itertools.islice(records, skip)).count("\n"), 0
+            first, start = text.first + "".join(itertools.islice(records, skip)).count("\n"), 0
             while taken := list(itertools.islice(records, rows_in_a_block(width))):
                 yield _parsed(text, taken, start, first, names, values, labels)
                 start, first = start + len(taken), first + "".join(taken).count("\n")
@@ -224,28 +230,28 @@ def table(path: Path, given: Given) -> Source:
 
 
 def _has_names(text: _Text, cells: list[str]) -> bool:
-    """Return whether `cells`, the cells of line 1 of the file `text`, are names of columns and not values.
+    """Return whether `cells`, the first cells of the table in `text`, are names of columns and not values.
 
     The argument `header` of `egm.files.rows` decides. If it is "auto", the cells decide; raise a FileError if they
     could be either.
     """
-    given, path = text.given, text.path
+    given, line = text.given, f"{text.path}: line {text.first}"
     if given.header != "auto":
         return given.header == "yes"
     numbers = sum(map(text.is_number, cells))
     if 0 < numbers < len(cells):
-        raise FileError(f"{path}: line 1 has numbers and text; {_SAY}")
+        raise FileError(f"{line} has numbers and text; {_SAY}")
     if numbers:
         if _may_be_names(list(map(text.number, cells))):
-            raise FileError(f"{path}: line 1 has numbers that may be names, such as years, or values; {_SAY}")
+            raise FileError(f"{line} has numbers that may be names, such as years, or values; {_SAY}")
         return False
     if given.known is not None and given.columns is None and not set(cells) <= set(given.known):
-        raise FileError(f"{path}: line 1 may have names or somebody's values, and not all are known as names; {_SAY}")
+        raise FileError(f"{line} may have names or somebody's values, and not all are known as names; {_SAY}")
     return True
 
 
 def _may_be_names(numbers: list[float]) -> bool:
-    """Return whether `numbers`, the cells of line 1, could be the names of columns, for example years.
+    """Return whether `numbers`, the first cells of a table, could be the names of columns, for example years.
 
     They could be names if all are whole numbers and no two of them are equal, or if they increase or decrease from cell
     to cell.
@@ -342,11 +348,11 @@ def _row(
     the columns with labels.
     """
     cells = text.cells(line, record)
-    place = f"{text.path}: row {row + 1} (line {line})"
+    place, hint = f"{text.path}: row {row + 1} (line {line})", "" if row else f" ({_ABOVE})"
     if text.is_blank(record):
-        raise FileError(f"{place} is blank")
+        raise FileError(f"{place} is blank{hint}")
     if len(cells) != len(names):
-        raise FileError(f"{place} has {len(cells)} cells, line 1 has {len(names)}")
+        raise FileError(f"{place} has {len(cells)} cells, line {text.first} has {len(names)}{hint}")
     numbers = []
     for i in values:
         try:

@@ -46,6 +46,8 @@ def require_allowed(given: Given) -> None:
         _require_mark("thousands", given.thousands)
         if given.thousands == given.decimal:
             raise ValueError(f"thousands must not be the decimal sign, got {given.decimal!r} for both")
+    if type(given.skip_lines) is not int or given.skip_lines < 0:
+        raise ValueError(f"skip_lines must be a whole number >= 0, got {given.skip_lines!r}")
     if given.missing not in ("error", "nan"):
         raise ValueError(f'missing must be "error" or "nan", got {given.missing!r}')
     try:

@@ -39,7 +39,7 @@ class FileError(ValueError):
 
 @dataclass(frozen=True)
 class Given:
-    """Hold the arguments of `egm.files.rows` that say how a CSV file was written, and whether line 1 has names.
+    """Hold the arguments of `egm.files.rows` that say how a CSV file was written, and whether its first line has names.
 
     `spooled` has the bytes of standard input, if that is read instead of a file.
     """
@@ -53,6 +53,7 @@ class Given:
     encoding: str = "utf-8"
     missing: str = "error"
     thousands: str | None = None
+    skip_lines: int = 0
     spooled: Any = None
 
 

@@ -454,6 +454,35 @@ def test_other_groups_than_thousands_are_no_numbers(saved, cell):
         list(files.rows(saved(f"a;b\n1;2\n3;{cell}\n"), delimiter=";", thousands=","))
 
 
+# --- Lines above the table --------------------------------------------------------------------------------------------
+
+TITLES = 'Survey of 2024; "regions\n\na,b\n1,2\n'
+
+
+def test_lines_above_the_table_are_left_out(saved):
+    table = files.rows(saved(TITLES), skip_lines=2)
+    assert (table.names, whole_table(table).tolist(), sum(table.counts())) == (("a", "b"), [[1, 2]], 1)
+    assert whole_table(files.rows(saved("\ufeffSurvey\n1,1\n1,2\n"), skip_lines=1)).tolist() == [[1, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "skipped", "message"),
+    [
+        ("Survey\n\na,b\n1,2\n", 0, r"row 1 \(line 2\) is blank \(--skip-lines leaves out lines above the table\)$"),
+        ("Survey\na,b\n1,2\n", 0, r"row 1 \(line 2\) has 2 cells, line 1 has 1 \(--skip-lines leaves out"),
+        (TITLES, 1, r"line 2 is blank \(--skip-lines leaves out lines above the table\)$"),
+        ("Survey\na,b\n1,2\n1,x\n", 1, r"row 2 \(line 4\), column 'b': not a number$"),
+        ("Survey\na,b\n1,2\n1\n", 1, r"row 2 \(line 4\) has 1 cells, line 2 has 2$"),
+        ("Survey\na,2\n1,2\n", 1, "line 2 has numbers and text"),
+        ("Survey\na;b\n1;2\n", 1, "line 2 has no comma, but ';'"),
+        ("Survey\na,b\n", 2, "is empty$"),
+    ],
+)
+def test_errors_count_the_lines_above_the_table(saved, text, skipped, message):
+    with pytest.raises(FileError, match=message):
+        list(files.rows(saved(text), skip_lines=skipped))
+
+
 # --- Standard input ---------------------------------------------------------------------------------------------------
 
 
@@ -672,7 +701,7 @@ BAD_CSV = {
     "a blank line at the end of one column": ("a\n1\n3\n\n", r"row 3 \(line 4\) is blank"),
     "a blank first line": ("\na,b\n1,2\n", "line 1 is blank"),
     "a quote that stays open": ('a,b\n1,2\n"3,4\n', "line 3: a quote is not closed"),
-    "a twin": ("a,a\n1,2\n", "line 1 names two columns alike"),
+    "a twin": ("a,a\n1,2\n", "the header names two columns alike"),
     "half a header": ("a,2\n1,2\n", "line 1 has numbers and text.*--header"),
     "semicolons": ("a;b\n1;2\n", "line 1 has no comma, but ';'; --delimiter says which"),
     "semicolons and quotes": ('"a";"b"\n1;2\n', "line 1 has no comma, but ';'; --delimiter says which"),
@@ -719,6 +748,8 @@ WRONG = {  # arguments of files.rows that can never be right
     "a line break": ({"delimiter": "\n"}, "delimiter must be one character"),
     "both": ({"decimal": ","}, "delimiter must not be the decimal sign, got ',' for both"),
     "another sign": ({"decimal": ";"}, "decimal must be"),
+    "fewer lines than none": ({"skip_lines": -1}, "skip_lines must be a whole number >= 0, got -1"),
+    "half a line": ({"skip_lines": 0.5}, "skip_lines must be a whole number >= 0, got 0.5"),
     "thousands of several characters": ({"thousands": ", "}, "thousands must be one character"),
     "thousands of a digit": ({"thousands": "0"}, "thousands must be one character"),
     "thousands of a sign": ({"thousands": "-"}, "thousands must be one character"),
