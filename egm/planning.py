@@ -418,14 +418,13 @@ def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array], measure
         return mechanism._errors_by_column("mean" if measure == "mean" else "sum")
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
-        errors = forecast.noise_std**2 * (forecast.error.total / forecast.error.noise)
         # The noise in a private number of rows moves the sum, and leaves the mean where it is.
-        return errors - (forecast.noise_std**2 - forecast.centered_std**2 if measure == "mean" else 0.0)
+        variances: Array = (forecast.centered_std if measure == "mean" else forecast.noise_std) ** 2
+        return variances * (1 + (forecast.error.clipping + forecast.error.center) / np.sum(variances))
     if isinstance(mechanism, LaplaceMechanism):
         return np.array([2 * mechanism.noise_scale**2])
     size = (mechanism.d or 1) if isinstance(mechanism, GaussianMechanism) else mechanism.b.size
-    variances: Array = np.full(size, mechanism.noise_std) ** 2
-    return variances
+    return np.full(size, mechanism.noise_std) ** 2
 
 
 def _half_widths(
@@ -441,7 +440,7 @@ def _half_widths(
         forecast = mechanism.forecast(**imagined)
         std = with_clipping(forecast.centered_std, forecast.error.clipping, forecast.uncorrected_std)
         return half_lengths(std, forecast.bias, forecast.bias_std, tail)
-    parts = mechanism._parts(mechanism.noise_std, mechanism.n, mechanism._count_std)
+    parts = mechanism._parts(mechanism._centered_std, mechanism.n, mechanism._count_std)
     of_count = mechanism._count_std * np.sqrt(mechanism._of_columns(mechanism._doubts[0] ** 2))
     std = np.hypot(parts.std, of_count)
     return half_lengths(std, parts.bias, parts.bias_std, tail, mechanism.noise_law, mechanism.noise_size)

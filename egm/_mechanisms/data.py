@@ -73,6 +73,9 @@ class DataRelease(RowSum, Release):
         Law of the noise; the density of l2 noise falls exponentially with the norm.
     mechanism : GaussianDataMechanism
         Mechanism that has made the release. All its parameters are public.
+    centered_std : ndarray, shape (d,)
+        Standard deviation of the noise in each entry of the sum of the rows minus the center, in the
+        units of the data. It differs from `noise_std` if the number of rows is private.
     count_std : float
         Standard deviation of the noise in `count`, or 0 if the number of rows is public.
 
@@ -88,6 +91,7 @@ class DataRelease(RowSum, Release):
     """
 
     mechanism: GaussianDataMechanism = field(kw_only=True, repr=False)
+    centered_std: Array = field(kw_only=True)
     count_std: float = field(default=0.0, kw_only=True)
 
     @property
@@ -107,7 +111,7 @@ class DataRelease(RowSum, Release):
         return self.mechanism.noise_law, self.mechanism.noise_size
 
     def _parts(self) -> Parts:
-        return self.mechanism._parts(self.noise_std, self.n, self.count_std)
+        return self.mechanism._parts(self.centered_std, self.n, self.count_std)
 
 
 @dataclass(frozen=True, eq=False)
@@ -555,9 +559,9 @@ class GaussianDataMechanism(Mechanism):
     @property
     def _joint(self) -> Joint:
         """Return the `Joint` of this mechanism, which computes how much one person can change all that is released."""
-        rows = self.per_person if isinstance(self.per_person, int) else 0
-        counted = self.neighbors == "add_remove" or rows > 0 or self.missing == "drop_row"
-        return Joint(self.neighbors, counted, self.count_clipped, rows**2 or 1)
+        several = isinstance(self.per_person, int)
+        counted = self.neighbors == "add_remove" or several or self.missing == "drop_row"
+        return Joint(self.neighbors, counted, self.count_clipped, self._equal**2)
 
     def error(
         self,
@@ -610,6 +614,10 @@ class GaussianDataMechanism(Mechanism):
         given, the field `sigma` is assumed to be right; if only `sigma` or `covariance` is given,
         `center` is assumed to be the mean. So ``error(mean=center)`` is the forecast for right
         guesses.
+
+        The rows are assumed to be independent. If `per_person` is a number k and the rows of a person
+        are alike, the part `clipping` is up to k times as large. The intervals of a release allow for
+        this.
 
         If the center is known to be the mean, the target "population" makes little sense: n times
         the center is then the best estimate, and no data are needed for this estimate. Under
@@ -761,21 +769,32 @@ class GaussianDataMechanism(Mechanism):
             radii.append(np.min(of_noise + np.sqrt(variance / (fail * shares))) + np.sqrt(squared_bias))
         return float(max(radii))
 
-    def _parts(self, noise_std: Array, n: float, count_std: float) -> Parts:
+    def _parts(self, centered_std: Array, n: float, count_std: float) -> Parts:
         """Return how much noise and clipping may change the sum of `n` rows, for each column, as an object `Parts`.
 
-        The guesses `center` and `sigma` are assumed to be as wrong as declared. `noise_std`, shape (d,), and
-        `count_std` are the standard deviations of the noise in the sum and in the number of rows.
+        The guesses `center` and `sigma` are assumed to be as wrong as declared. `centered_std`, shape (d,), and
+        `count_std` are the standard deviations of the noise in the sum of the centered rows and in the number of rows.
+        If `n` is noisy, one standard deviation is added where it says how much the sum of what clipping takes varies.
         """
         (variance, squared_bias), (_, factors) = self._lost, self._doubts
-        spread, bias = factors[0] * self.sigma, np.sqrt(squared_bias)
-        if isinstance(self.per_person, int):  # the rows of one person may be equal
-            spread = spread * math.sqrt(self.per_person)
+        bias = np.sqrt(squared_bias)
+        spread, taken = factors[0] * self.sigma * math.sqrt(self._equal), (n + count_std) * self._equal * variance
         if self.basis is not None:  # the signs along the basis are unknown
             spread, bias = np.sqrt(self._of_columns(spread**2)), np.full(spread.shape, np.linalg.norm(bias))
-        centered = np.sqrt(np.maximum(noise_std**2 - (count_std * self.center) ** 2, 0.0))
-        std, center = np.sqrt(centered**2 + n * self._of_columns(variance)), np.broadcast_to(self.center, self.b.shape)
-        return Parts(center, centered, std, n * bias, spread, count_std, bias_of_row=bias)
+        std, center = np.sqrt(centered_std**2 + self._of_columns(taken)), np.broadcast_to(self.center, self.b.shape)
+        return Parts(center, centered_std, std, n * bias, spread, count_std, bias_of_row=bias)
+
+    @property
+    def _equal(self) -> int:
+        """Return how many rows may be equal because they are of one person: `per_person` if it is a number, else 1."""
+        return self.per_person if isinstance(self.per_person, int) else 1
+
+    @property
+    def _centered_std(self) -> Array:
+        """Return the standard deviation of the noise in each column of the sum of the rows minus the center."""
+        if not self.count_weight:
+            return self.noise_std
+        return np.sqrt(self._of_columns(self._noise_parts(self.b, self.clip_norm, 0.0)[0]))
 
     @cached_property
     def _lost(self) -> tuple[Array, Array]:
@@ -1044,8 +1063,16 @@ class GaussianDataMechanism(Mechanism):
 
         Two more keyword arguments are possible: `count`, the noisy number of rows, and `clipped`, that of clipped rows.
         """
-        law, std = self.noise_law, self._count_std
-        return DataRelease(estimate, self.noise_std, simulated, noise_law=law, mechanism=self, count_std=std, **counts)
+        return DataRelease(
+            estimate,
+            self.noise_std,
+            simulated,
+            noise_law=self.noise_law,
+            mechanism=self,
+            centered_std=self._centered_std,
+            count_std=self._count_std,
+            **counts,
+        )
 
     def _with_noise(
         self, total: Whole, rows: int, weight: float, clipped_weight: float, drawn: Any, unit: float
@@ -1097,8 +1124,8 @@ class GaussianDataMechanism(Mechanism):
         -----
         The expectation is n times the probability that a row is clipped if the mean differs from
         `center` by `center_std` and `sigma` is too small by the factor `sigma_factor`. Under
-        "add_remove" the noisy number of rows is taken for n. With ``center_std=0`` and
-        ``sigma_factor=1`` the expectation is n times `p`.
+        "add_remove" the noisy number of rows is taken for n. If a person may have k rows, these are
+        taken to be equal. With ``center_std=0`` and ``sigma_factor=1`` the expectation is n times `p`.
 
         By chance the excess is above 3 in at most one release of 700 for an epsilon up to 1, in one of
         500 up to 10, and more often for l2 noise (in one of 170 if the noise has two coordinates).
@@ -1130,7 +1157,7 @@ class GaussianDataMechanism(Mechanism):
         seen = (weights := (spread / np.max(spread)) ** 2) > 0
         far = (offset / (max(factors) * self.sigma))[seen] ** 2
         share = float(gx2.sf((self.clip_norm / np.max(spread)) ** 2, weights[seen], nc=far))
-        variance = self.clipped_std**2 + rows * share * (1 - share)
+        variance = self.clipped_std**2 + rows * self._equal * share * (1 - share)
         if self.count_weight:  # the number of rows is noisy, too
             variance += (share * self._count_std) ** 2
         return (release.clipped - rows * share) / math.sqrt(variance)

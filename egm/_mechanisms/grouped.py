@@ -199,6 +199,7 @@ class GroupedDataMechanism(Mechanism):
     groups_per_person: int = field(default=1, kw_only=True)
     noise_std: Array = field(init=False, repr=False)
     count_std: float = field(init=False, repr=False)
+    _centered_std: Array = field(init=False, repr=False)  # of the sum of the rows minus the center
     noise_size: int = field(init=False, repr=False)
     _weight: float = field(init=False, repr=False)  # of the number of rows of a group
 
@@ -241,9 +242,9 @@ class GroupedDataMechanism(Mechanism):
         ratio = np.linalg.norm(np.broadcast_to(inner._pivot, inner.b.shape)) / np.linalg.norm(1 / inner.b)
         weight = self._joint.weight(inner.clip_norm, float(ratio))
         std = self._joint.sensitivity(inner.clip_norm, weight) * self._joint.stretch * inner.noise_multiplier
-        along, of_count = (std / inner.b) ** 2, (std / weight * inner.center) ** 2
-        noise_std = np.sqrt(inner._of_columns(along) + of_count)
-        fix(self, noise_size=size, noise_std=noise_std, count_std=float(std / weight), _weight=weight)
+        centered_std, count_std = np.sqrt(inner._of_columns((std / inner.b) ** 2)), float(std / weight)
+        fix(self, noise_size=size, noise_std=np.hypot(centered_std, count_std * inner.center), count_std=count_std)
+        fix(self, _centered_std=centered_std, _weight=weight)
 
     @property
     def _joint(self) -> Joint:
@@ -414,11 +415,12 @@ class GroupedDataMechanism(Mechanism):
             stds, unit = np.full(self.noise_size, self.count_std * weight), 1.0
             drawn = np.array([simulated_noise(law, stds, rng) for _ in range(draws)])
             total = total * grid.unit
+        fields: dict[str, Any] = {"mechanism": inner, "noise_law": law}
+        fields |= {"centered_std": self._centered_std, "count_std": self.count_std}
         releases: dict[Hashable, DataRelease] = {}
         for key, centered, number, noise in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
             estimate, counts = inner._with_noise(centered, int(number), weight, 0, noise, unit)
-            fields: dict[str, Any] = {"mechanism": inner, "count_std": self.count_std, "noise_law": law, **counts}
-            releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **fields)
+            releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **(fields | counts))
         return GroupedRelease(releases)
 
     def _grid(self) -> lattice.Lattice:

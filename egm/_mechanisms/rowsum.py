@@ -97,14 +97,15 @@ class RowSum(ABC):
     @property
     def mean(self) -> Array:
         """Return the noisy mean of the rows, shape (d,): NaN if the noisy number of rows is below 1."""
-        return self.estimate / self.n if self._noisy_count() >= 1 else np.full(self.estimate.shape, np.nan)
+        count = self._noisy_count()
+        return self.estimate / count if count >= 1 else np.full(self.estimate.shape, np.nan)
 
     @property
     def mean_std(self) -> Array:
         """Return the standard deviation of the noise in `mean`, shape (d,), to first order if `n` is noisy."""
         parts = self._parts()
         of_count = parts.count_std * (self.mean - parts.center) if parts.count_std else 0.0
-        return np.hypot(parts.noise_std, of_count) / self.n
+        return np.hypot(parts.noise_std, of_count) / max(self._noisy_count(), 1.0)
 
     def interval(self, confidence: float = 0.95, *, of: Of = "sum", simultaneous: bool = False) -> tuple[Array, Array]:
         """Compute for each column an interval that contains the exact sum, or mean, with a given probability.

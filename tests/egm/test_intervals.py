@@ -128,6 +128,79 @@ def test_equal_rows_of_a_person_make_the_mean_of_the_population_less_certain():
     assert np.mean(inside) >= 0.9 - 3 * np.sqrt(0.09 / 300)
 
 
+@pytest.mark.parametrize(("off", "factor", "doubts"), [(0.0, 1.0, KNOWN), (0.5, 1.25, {})], ids=["right", "wrong"])
+def test_clipping_takes_as_much_from_all_equal_rows_of_a_person(off, factor, doubts):
+    """At least 95 % of the 95 % intervals contain the exact sum or mean if all rows of a person are equal.
+
+    The fraction may be lower by three standard errors. A person has ten rows, of which many are clipped. The mean is
+    off the center by `off` declared standard deviations, and the true standard deviation is `factor` times the declared
+    one. `doubts` are the arguments of the mechanism that say how wrong its guesses may be.
+    """
+    made = GaussianDataMechanism([1.0], 5000, 5.0, 1e-6, per_person=10, clip_probability=0.1, **doubts)
+    rng, inside, person = np.random.default_rng(8), [], np.repeat(np.arange(500), 10)
+    for _ in range(200):
+        X = np.repeat(off + factor * rng.normal(size=(500, 1)), 10, axis=0)
+        release = made.release(X, person=person, rng=rng)
+        for of, truth in (("sum", X.sum()), ("mean", X.mean())):
+            low, high = release.interval(0.95, of=of)
+            inside.append(low[0] <= truth <= high[0])
+    assert np.mean(inside) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 200)  # sum and mean of a release go together
+
+
+def test_equal_rows_of_a_person_are_no_excess_of_clipped_rows():
+    """For right guesses, the standardized excess has the variance 1 if all ten rows of a person are equal.
+
+    For 300 releases the standard error of the variance is sqrt(2 / 300).
+    """
+    options = {"per_person": 10, "clip_probability": 0.1, "count_clipped": True, **KNOWN}
+    made = GaussianDataMechanism([1.0], 5000, 5.0, 1e-6, **options)
+    rng, person = np.random.default_rng(8), np.repeat(np.arange(500), 10)
+    excess = []
+    for _ in range(300):
+        X = np.repeat(rng.normal(size=(500, 1)), 10, axis=0)
+        excess.append(made.excess_clipped(made.release(X, person=person, rng=rng)))
+    assert abs(np.var(excess) - 1) <= 4 * np.sqrt(2 / 300)
+
+
+def test_intervals_of_small_groups_do_not_rely_on_a_low_noisy_number_of_rows():
+    """At least 95 % of the 95 % intervals contain the sum of a group of 20 rows, half of which are clipped.
+
+    The fraction may be lower by three standard errors.
+    """
+    options = {"neighbors": "add_remove", "clip_probability": 0.5, **KNOWN}
+    made = GroupedDataMechanism(GaussianDataMechanism([1.0], 1000, 4.0, 1e-6, **options), range(200))
+    rng, inside, by = np.random.default_rng(8), [], np.repeat(np.arange(200), 20)
+    for _ in range(15):
+        X = rng.normal(size=(200, 20, 1))
+        release = made.release(X.reshape(-1, 1), by=by, rng=rng)
+        for key in range(200):
+            low, high = release[key].interval(0.95)
+            inside.append(low[0] <= X[key].sum() <= high[0])
+    assert np.mean(inside) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / len(inside))
+
+
+@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize("basis", [None, BASIS], ids=["columns", "basis"])
+def test_a_mean_is_as_certain_far_from_zero(groups, basis):
+    """The noise of a mean, and its interval around the center, do not depend on the center.
+
+    With a center such as 1.7e9, a time in seconds, the noise of the number of rows is almost all of the noise of the
+    sum. `groups` says whether the rows are a group, and `basis` is the basis of the mechanism.
+    """
+    found = []
+    for center in (0.0, 1.7e9):
+        made = mechanism(1000, center=center, neighbors="add_remove", of="mean", basis=basis)
+        rng = np.random.default_rng(8)
+        X = center + rng.normal(size=(1000, 3)) * SIGMA
+        if groups:
+            release = GroupedDataMechanism(made, [1, 2]).release(X, by=np.ones(1000), rng=rng)[1]
+        else:
+            release = made.release(X, rng=rng)
+        low, high = release.interval(of="mean")
+        found.append([release.centered_std, release.mean_std, (high - low)])
+    np.testing.assert_allclose(*found, rtol=1e-5)
+
+
 def test_the_noise_of_the_number_of_rows_is_also_in_what_clipping_takes_from_all():
     options = {"neighbors": "add_remove", "center": 0.0, "center_std": 2 * SIGMA, "clip_probability": 0.9}
     _, share, _, number = next(covered(mechanism(5, **options), 40, 0.9, off=2.0, factor=1.25))
@@ -174,7 +247,8 @@ def test_laws(of, options):
     if made.basis is None:
         other = dataclasses.replace(made, sigma=8 * SIGMA[::-1], center=8 * CENTER[::-1])
         changed = dataclasses.replace(release, estimate=8 * release.estimate[::-1], mechanism=other)
-        changed = dataclasses.replace(changed, noise_std=8 * release.noise_std[::-1])
+        stds = {name: 8 * getattr(release, name)[::-1] for name in ("noise_std", "centered_std")}
+        changed = dataclasses.replace(changed, **stds)
         for end, expected in zip(changed.interval(0.9, of=of), release.interval(0.9, of=of), strict=True):
             np.testing.assert_allclose(end, 8 * expected[::-1], rtol=1e-7)
 

@@ -260,6 +260,18 @@ def test_error_of_a_mean_is_that_of_releases_with_a_private_number_of_rows(it):
     assert np.all(np.abs(far) < 4 * np.std(errors, axis=0) / np.sqrt(80))
 
 
+@pytest.mark.parametrize("measure", ["mean", "interval"])
+def test_error_of_a_mean_does_not_depend_on_how_far_from_zero_it_is(measure):
+    adaptive = [AdaptiveDataMechanism(2000, 0.02, ranges=[(c, c + 10)], neighbors="add_remove") for c in (0.0, 1.7e9)]
+    errors = [
+        curve(it, [0.02], "rho", measure=measure, sigma=[0.5], center=float(it.ranges[0][0]) + 4) for it in adaptive
+    ]
+    np.testing.assert_allclose(*errors, rtol=1e-6)
+    options = {"neighbors": "add_remove", "of": "mean"}
+    given = [GaussianDataMechanism([1.0], 1000, 1.0, 1e-6, center=c, **options) for c in (0.0, 1.7e9)]
+    np.testing.assert_allclose(*[curve(it, [1.0], measure=measure) for it in given], rtol=1e-9)
+
+
 @pytest.mark.parametrize("of", ["sum", "mean"])
 @pytest.mark.parametrize("basis", [None, "dct"])
 def test_interval_is_that_of_releases_with_a_private_number_of_rows(of, basis):

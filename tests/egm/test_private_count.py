@@ -140,6 +140,14 @@ def test_a_noisy_number_does_not_cut_sums_near_the_end_of_a_range(low, high, ent
     assert np.mean(inside, axis=0).min() >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / 600)
 
 
+def test_a_mean_divides_by_the_noisy_number_of_rows():
+    mechanism = AdaptiveDataMechanism(2, 1000.0, ranges=[(0, 10)], neighbors="add_remove")
+    release = mechanism.release(np.array([[8.0]]), rng=np.random.default_rng(1))
+    low, high = release.interval(of="mean")
+    assert release.count == 1
+    assert low[0] < release.mean[0] < high[0]
+
+
 @pytest.mark.parametrize("number", [0, 1, 5, 150, 20_000])
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_any_number_of_rows_is_released(bounds, number):
