@@ -346,7 +346,7 @@ def _data(it: _Parser, condition: str) -> None:
         none. If it is also the delimiter, such numbers must be in quotes"""
     it.option("--thousands", text, type=_character, metavar="C")
     text = "the decimal sign in a CSV file, a point (default) or a comma"
-    it.option("--decimal", text, choices=(".", ","), default=".")
+    it.option("--decimal", text, choices=(".", ","), default=".", metavar="SIGN")
     text = "the number of lines at the start of a CSV file, such as titles, that are left out; default 0"
     it.option("--skip-lines", text, type=_whole, default=0, metavar="N")
     text = "the encoding of a CSV file, such as latin-1, cp1252 or utf-16; default utf-8"
