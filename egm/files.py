@@ -178,8 +178,8 @@ def rows(
         Names of columns that `Table.labelled` will read, such as one with the ids of persons.
     missing : {"error", "nan"}, default "error"
         What happens with a missing value: a FileError when the value is read, or NaN in the block.
-        In a CSV file a value is missing if the cell is empty, a point, or the text NA, NaN or null,
-        in capital or small letters.
+        In a CSV file a value is missing if the cell is empty, a point, or the text NA, N/A, #N/A,
+        <NA>, NaN, None or null, in capital or small letters.
 
     Returns
     -------

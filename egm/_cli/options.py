@@ -176,8 +176,8 @@ def _sum(it: _Parser) -> None:
     _rows(it)
     _model(it)
     _people(it)
-    text = """what happens with a missing value, which in a CSV file is an empty cell, a point, NA, NaN or null: error
-        (default); center, the value becomes that of --center; drop_row, its row is left out"""
+    text = """what happens with a missing value, which in a CSV file is an empty cell, a point, NA, #N/A, NaN, None or
+        null: error (default); center, the value becomes that of --center; drop_row, its row is left out"""
     it.option("--missing", text, choices=("error", "center", "drop_row"), default="error")
     _charged(it)
     _sample(it)
@@ -252,8 +252,8 @@ def _adaptive(it: _Parser) -> None:
         haar, the transforms of signals; dct:8x8, of images with 8 times 8 pixels; or a FILE with a public square
         matrix, without a header, with one vector of the basis in each row"""
     it.option("--basis", text, metavar="B|FILE")
-    text = """what happens with a missing value, which in a CSV file is an empty cell, a point, NA, NaN or null: error
-        (default); drop_row, its row is left out, which needs --neighbors add_remove"""
+    text = """what happens with a missing value, which in a CSV file is an empty cell, a point, NA, #N/A, NaN, None or
+        null: error (default); drop_row, its row is left out, which needs --neighbors add_remove"""
     it.option("--missing", text, choices=("error", "drop_row"), default="error")
     _charged(it)
     _simulate(it)

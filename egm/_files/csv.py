@@ -26,7 +26,7 @@ __all__ = ["table", "vector"]
 
 _COUNTED = 1 << 18  # records that are counted at a time
 _FLAGS = {"true": 1.0, "false": 0.0}  # cells, in small letters, that count as these numbers
-_MISSING = ("", "na", "nan", "null", ".")  # cells that stand for a missing value, in small letters
+_MISSING = {"", ".", "na", "n/a", "#n/a", "<na>", "nan", "none", "null"}  # missing values, in small letters
 _ABOVE = "--skip-lines leaves out lines above the table"
 _OPEN = "a quote is not closed"
 _SAY = "say whether it is a header (--header yes or no)"

@@ -325,7 +325,9 @@ def test_quoted_numbers_are_the_same_numbers(tmp_path_factory, row):
 # --- Missing values ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cell", ["", " ", "NA", "na", "NaN", "nan", "NULL", "null", ".", '""', '" NA "'])
+@pytest.mark.parametrize(
+    "cell", ["", " ", "NA", "na", "N/A", "#N/A", "<NA>", "NaN", "nan", "None", "NULL", "null", ".", '""', '" NA "']
+)
 @pytest.mark.parametrize("options", [{}, {"delimiter": ";", "decimal": ","}])
 def test_missing_values_are_nan_or_an_error(tmp_path, cell, options):
     """A missing value of a CSV file becomes NaN with ``missing="nan"``, and otherwise raises an error.
