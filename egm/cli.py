@@ -102,7 +102,7 @@ def _run(argv: Sequence[str] | None, stops: Stops) -> int:
         return stop.code or 0  # type: ignore[return-value]  # argparse's are numbers
     except (Mistake, files.FileError) as mistake:
         stops.check()  # an interruption may leave something half done that looks like a mistake
-        return complain(mistake, 2)
+        return complain(f"{mistake}{stops.note}", 2)
     except Exception as bug:
         stops.check()
         if "--debug" in (sys.argv[1:] if argv is None else argv):
@@ -117,7 +117,7 @@ def _stopped(stops: Stops) -> int:
     The exit code is 128 plus the number of the signal.
     """
     number = stops.received or signal.SIGINT
-    return complain("interrupted" if number == signal.SIGINT else "terminated", 128 + number)
+    return complain(f"{'interrupted' if number == signal.SIGINT else 'terminated'}{stops.note}", 128 + number)
 
 
 def _sum(args: Namespace) -> None:

@@ -481,7 +481,7 @@ class Terms:
         elif _is_l2(asked) and self.rule_for(together) == "gaussian" and charges and not _is_l2(charges[0]):
             hint = '; the rule "gaussian" takes l2 noise only if the first release has it'
         elif asked.mu_squared == math.inf > asked.rho and self.rule_for(together) == "gaussian":
-            hint = f'; the rules "zcdp" and "planned" have a cost for {asked.mechanism}'
+            hint = f'; the rules "zcdp" and "planned" have a cost for {asked.mechanism}, but a budget keeps its rule'
         if self.rho is not None:
             message = f"{_show(asked.rho)}, and {left!r} of the total {_show(self.rho)} is left{hint}"
             return BudgetExceeded(f"{asked.mechanism} asks for {message}", asked, left)

@@ -150,7 +150,7 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     else:
         try:
             with open(args.keys, encoding="utf-8-sig") as file:
-                found = file.read().splitlines()
+                found = [_unquoted(line) for line in file.read().splitlines()]
         except (OSError, UnicodeDecodeError) as wrong:
             raise Mistake(f"--keys {args.keys}: {getattr(wrong, 'strerror', 'is not UTF-8 text')}") from None
     found = [key.strip() for key in found if key.strip()]
@@ -169,6 +169,12 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     except ValueError:
         raise Mistake(f"--keys: there is no date such as one of {args.keys!r}") from None
     return list(np.array(dates))  # in one unit: dates, or dates with times
+
+
+def _unquoted(line: str) -> str:
+    """Return the text in `line` without the quotes around it, if it is a cell in quotes as programs write it to CSV."""
+    line = line.strip()
+    return split(line)[0] if len(line) > 1 and line[0] == line[-1] == '"' and len(split(line)) == 1 else line
 
 
 def labelled(table: files.Table, args: Namespace) -> files.Table:
@@ -210,7 +216,7 @@ def require_persons(table: files.Table, n: int, args: Namespace) -> None:
         found = table.labels([args.person])
         for (labels,) in progress(found, table.count, args, rows_of=lambda columns: len(columns[0])):
             if not order.holds(people.vector("person", labels)):
-                how = "by a stable sort, which keeps the order of each person's rows"
+                how = "by a stable sort, which keeps the order of each person's rows (texts by the codes of characters)"
                 raise Mistake(f"{_data(args)}: must be sorted by --person {args.person}, {how}")
         if is_public and getattr(args, "by", None) is None:
             _require(order.count, n, args, "persons")
@@ -224,6 +230,10 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
     """
     if not hasattr(args, "vectors"):
         found = {name: getattr(args, name) for name in VECTORS if is_path(args, name)}
+        for name, path in found.items():
+            if not os.path.exists(path):
+                number = ", and no number, as 44.5 is" if name in ("center", "center_std") else ""
+                raise Mistake(f"{spelled(name)} {path}: No such file{number}")
         args.vectors = {name: _of_release(path, name) or files.vector(path) for name, path in found.items()}
     vectors: dict[str, Vector] = args.vectors
     return vectors

@@ -80,6 +80,7 @@ def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> 
         mechanism.check_noise(None)
     with _explained(args.budget):
         budget.charge(mechanism, label=args.label, sampling_probability=getattr(args, "sample", None))
+    args.stops.note = f" (the charge to {args.budget} stays)"
 
 
 def contents(args: Namespace) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def _people(it: _Parser) -> None:
     it.option("--by", text, metavar="A")
     text = """the public keys of the groups: a FILE with one on each line, or keys with commas between them. Rows with
         another key are left out, and spaces around keys do not count. A date is written as 2024-03-01 or
-        2024-03-01T12:30"""
+        2024-03-01T12:30; a date without a time is midnight, and not the whole day"""
     it.option("--keys", text, metavar="FILE|A,B,C")
     text = """the number of groups in which the rows of one person count, if a person has several; default 1. Goes with
         --per-person sum or mean. The noise grows like the root of M"""
@@ -330,8 +330,8 @@ def _data(it: _Parser, condition: str) -> None:
     `condition` is a part of a help text: it says when the first line of a CSV file is taken for names.
     """
     text = """the rows: .csv or .tsv (with a header or without; also .csv.gz and .tsv.gz), .npy (two axes), .parquet, or
-        a folder of CSV or of .parquet files; or -, for CSV from standard input, which is held in an unnamed temporary
-        file that ends with the command"""
+        a folder of CSV or of .parquet files, with its subfolders; or -, for CSV from standard input, which is held in
+        an unnamed temporary file that ends with the command"""
     it.option("data", text, metavar="DATA")
     text = "the columns to use, by name, or by number from 1 if they have no names; by default all"
     it.option("--columns", text, type=_columns, metavar="A,B,C")
@@ -347,7 +347,8 @@ def _data(it: _Parser, condition: str) -> None:
     it.option("--thousands", text, type=_character, metavar="C")
     text = "the decimal sign in a CSV file, a point (default) or a comma"
     it.option("--decimal", text, choices=(".", ","), default=".", metavar="SIGN")
-    text = "the number of lines at the start of a CSV file, such as titles, that are left out; default 0"
+    text = """the number of lines at the start of a CSV file, such as titles, that are left out; default 0. No line at
+        the end is left out: one with totals counts as a row"""
     it.option("--skip-lines", text, type=_whole, default=0, metavar="N")
     text = "the encoding of a CSV file, such as latin-1, cp1252 or utf-16; default utf-8"
     it.option("--encoding", text, type=_encoding, default="utf-8", metavar="NAME")
@@ -484,10 +485,10 @@ def spelled(name: str) -> str:
 def _count(text: str) -> int:
     """Convert `text`, such as "1000" or "1e3", to a number of rows, an integer from 1 to 2**53.
 
-    Raise argparse.ArgumentTypeError if the text is not such a number.
+    Raise argparse.ArgumentTypeError if the text is not such a number, or if it has a point: 5.000 may mean 5000.
     """
     number = _number_or_text(text)
-    if isinstance(number, str) or not (1 <= number <= 2**53 and number == int(number)):
+    if isinstance(number, str) or "." in text or not (1 <= number <= 2**53 and number == int(number)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 2**53, got {text!r}")
     return int(number)
 

@@ -159,7 +159,7 @@ def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     form_of = _FORMS[form]
     if getattr(args, "plain", False):
         if form != "csv" or args.simulate is not None:
-            raise Mistake("--plain is for --format csv only, and not for --simulate, which the comment would say")
+            raise Mistake("--plain is for --format csv only, and not for --simulate: its comment warns of a simulation")
         form_of = functools.partial(_as_csv, plain=True)
     if form == "parquet":
         parquet.require()

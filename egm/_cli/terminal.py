@@ -26,11 +26,12 @@ class Stops:
     """Context manager that makes Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, and remembers the first signal.
 
     Some libraries catch every exception while they import another library, and then go on. Therefore a command often
-    calls the method `check`, which raises KeyboardInterrupt once more. After `commit`, a signal has no effect.
+    calls the method `check`, which raises KeyboardInterrupt once more. After `commit`, a signal has no effect. The text
+    `note` is appended to the message of a command that ends early; it says what such a command has changed.
     """
 
     def __init__(self) -> None:
-        self.received, self.committed = 0, False
+        self.received, self.committed, self.note = 0, False, ""
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Stops:

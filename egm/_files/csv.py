@@ -28,6 +28,8 @@ _COUNTED = 1 << 18  # records that are counted at a time
 _FLAGS = {"true": 1.0, "false": 0.0}  # cells, in small letters, that count as these numbers
 _MISSING = {"", ".", "na", "n/a", "#n/a", "<na>", "nan", "none", "null"}  # missing values, in small letters
 _ABOVE = "--skip-lines leaves out lines above the table"
+_CHOOSE = " (--missing says what becomes of it)"
+_POINT = "write 15.5 for the number, and 15,5.0 for the value of a column 15"
 _OPEN = "a quote is not closed"
 _SAY = "say whether it is a header (--header yes or no)"
 
@@ -246,7 +248,7 @@ def _has_names(text: _Text, cells: list[str]) -> bool:
             raise FileError(f"{line} has numbers that may be names, such as years, or values; {_SAY}")
         return False
     if given.known is not None and given.columns is None and not set(cells) <= set(given.known):
-        raise FileError(f"{line} may have names or somebody's values, and not all are known as names; {_SAY}")
+        raise FileError(f"{line} may have names or somebody's values, and not all are known as names; {_SAY}; {_ABOVE}")
     return True
 
 
@@ -274,6 +276,7 @@ def vector(path: Path, given: Given) -> Vector:
         raise FileError(f"{path}: must have one number a line, or a name and a number; line 1 has {len(first)} cells")
     width, skip = len(first), int(not text.is_number(first[-1]))
     names, values, following = [], [], 1
+    doubtful = width == 2 and not skip  # 15,5 may be one number
     for row, record in enumerate(text.records()):
         number, following = following, following + record.count("\n")
         if row < skip:
@@ -282,9 +285,14 @@ def vector(path: Path, given: Given) -> Vector:
         if len(cells) != width:
             raise FileError(f"{path}: line {number} has {len(cells)} cells, line 1 has {width}")
         if not text.is_number(cells[-1]):
-            raise FileError(f"{path}: line {number}: {'not a number' if cells[-1] else 'no number'}")
+            raise FileError(f"{path}: line {number}: {'not a number' if cells[-1] else 'no number'} (such as 15.5)")
+        if width == 2 and ";" in record and '"' not in record:
+            raise FileError(f"{path}: line {number} has ';': columns must have commas between them, and 15.5 a point")
         names.append(cells[0])
         values.append(text.number(cells[-1]))
+        doubtful = doubtful and all(re.fullmatch(r"[-+]?\d+", cell, re.ASCII) for cell in cells)
+    if doubtful and names:
+        raise FileError(f"{path}: line 1 has a name and a number, or one number with a decimal comma; {_POINT}")
     return (names if width == 2 else None), np.array(values)
 
 
@@ -360,7 +368,8 @@ def _row(
         except ValueError:
             raise FileError(f"{place}, column {names[i]!r}: {_reason(cells[i], text.given)}") from None
         if not _finite(np.array(numbers[-1]), text.given):
-            raise FileError(f"{place}, column {names[i]!r}: {wrong(numbers[-1])}")
+            why = f"{wrong(numbers[-1])}{_CHOOSE if math.isnan(numbers[-1]) else ''}"
+            raise FileError(f"{place}, column {names[i]!r}: {why}")
     for i in labels:
         if not cells[i]:
             raise FileError(f"{place}, column {names[i]!r}: missing")
@@ -373,6 +382,6 @@ def _reason(cell: str, given: Given) -> str:
     `given` has the arguments with which the file is read.
     """
     if _is_missing(cell):
-        return "missing (--missing says what becomes of it)"
+        return f"missing{_CHOOSE}"
     is_plain = given.decimal != "." or given.thousands or not re.fullmatch(r"[-+]?[\d.,' ]*\d[\d.,' ]*", cell)
     return f"not a number{'' if is_plain else ' (--decimal and --thousands say how numbers are written)'}"

@@ -93,7 +93,7 @@ def reading(path: Path, encoding: str | None = None) -> Iterator[None]:
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from None
     except UnicodeError:
-        hint = "" if encoding is None else " (--encoding can name another)"
+        hint = " (save it as UTF-8)" if encoding is None else " (--encoding can name another)"
         raise FileError(f"{path}: is not {(encoding or 'utf-8').upper()} text{hint}") from None
 
 

@@ -1065,7 +1065,10 @@ BAD = [  # command line, message
     ((*SUM, "--delta", "1"), "--delta must lie strictly between 0 and 1, got 1.0"),
     ((*SUM, "--clip-probability", "best"), '--clip-probability must be "optimal"'),
     ((*SUM, "--center", "middle"), "middle: No such file"),
+    ((*SUM, "--center", "44,5"), "--center 44,5: No such file, and no number, as 44.5 is"),
     ((*SUM, "--center", "inf"), "--center must lie between"),
+    ((*SUM, "--sigma", {"b.csv": "age;1,5\n"}), "b.csv: line 1 has ';': columns must have commas between them"),
+    (("plan", "--sigma", {"b.csv": "15,5\n700,25\n"}, *PLAN[3:]), "b.csv: .* or one number with a decimal comma"),
     (("sum", "data.csv", "--sigma", "none", *BUDGET), "none: No such file"),  # "none" is an option of --scaling only
     ((*SUM, "--scaling", "optimol"), "optimol: No such file"),
     ((*SUM, "--scaling", {"b.csv": "1\n0\n1"}), "--scaling, column 'mass', must be finite and > 0"),
@@ -1075,6 +1078,7 @@ BAD = [  # command line, message
     ((*SUM, "--format", "xml"), "--format: invalid choice: 'xml'"),
     ((*SUM, "--rows", "0"), "--rows: must be a whole number from 1 to .*, got '0'"),
     ((*SUM, "--rows", "1.5"), "--rows: must be a whole number from 1 to .*, got '1.5'"),
+    ((*SUM, "--rows", "5.000"), "--rows: must be a whole number from 1 to .*, got '5.000'"),
     ((*SUM, "--rows", "399"), "data.csv: has 400 rows, --rows says 399"),
     (("sum", "data.npy", *SUM[2:], "--rows", "5"), "data.npy: has 400 rows, --rows says 5"),
     ((*SUM, "--neighbors", "add_remove"), "--rows is required with --neighbors add_remove"),
@@ -1526,6 +1530,21 @@ def test_releases_are_charged_until_the_budget_is_spent(egm, adaptive, monkeypat
     assert codes == sorted(codes)
     assert set(codes) == {0, 2}
     assert len(Budget("b.budget").history) == 2 + codes.count(0)
+
+
+def test_a_column_may_have_a_number_for_its_name(released):
+    Path("years.csv").write_text("2020,15.0\n2021,18\n")
+    found = released("plan", "--sigma", "years.csv", *PLAN[3:])
+    assert (found["columns"], found["parameters"]["sigma"]) == (["2020", "2021"], [15.0, 18.0])
+
+
+def test_keys_in_quotes_are_the_keys_without_quotes(released):
+    Path("people.csv").write_text("age,mass,place\n" + '1,2,"Bath, Avon"\n3,4,York\n' * 20)
+    Path("keys.txt").write_text('"Bath, Avon"\nYork\n')
+    Path("s.csv").write_text("age,1\nmass,2.0\n")
+    options = ("--rows", "40", "--by", "place", "--columns", "age,mass", *BUDGET)
+    found = released("sum", "people.csv", "--sigma", "s.csv", *options, "--keys", "keys.txt")
+    assert found["group"] == ["Bath, Avon", "Bath, Avon", "York", "York"]
 
 
 @pytest.mark.parametrize("command", [SUM, ADAPTIVE])
