@@ -174,6 +174,8 @@ def project(one: Array, other: Array) -> Array:
         raise ValueError(
             f"one and other must have at least 2 releases of one length, got shapes {one.shape} and {other.shape}"
         )
+    exponents = np.frexp(np.max(np.abs(np.concatenate([one, other])), axis=0))[1]  # so that no square overflows
+    one, other = np.ldexp(one, -exponents), np.ldexp(other, -exponents)
     covariance = np.atleast_2d(np.cov(one, rowvar=False) + np.cov(other, rowvar=False))
     difference = np.mean(one, axis=0) - np.mean(other, axis=0)
     unit = np.sqrt(np.diagonal(covariance))
@@ -183,8 +185,8 @@ def project(one: Array, other: Array) -> Array:
     along = axes.T @ difference
     noiseless = variances < _NOISELESS * np.max(variances, initial=1.0)
     if np.any(np.abs(along[noiseless]) > 1e-6 * np.linalg.norm(difference)):
-        return axes @ np.where(noiseless, along, 0.0) / unit
-    return axes @ np.where(noiseless, 0.0, along / np.where(noiseless, 1.0, variances)) / unit
+        return np.ldexp(axes @ np.where(noiseless, along, 0.0) / unit, -exponents)
+    return np.ldexp(axes @ np.where(noiseless, 0.0, along / np.where(noiseless, 1.0, variances)) / unit, -exponents)
 
 
 def _releases(**named: Any) -> Array:

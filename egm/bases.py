@@ -42,6 +42,7 @@ from egm.mechanisms import GaussianDataMechanism
 __all__ = ["Basis", "compare", "dct", "from_covariance", "from_public", "haar"]
 
 _SHARES = 0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0  # weights s of diag(S) that `from_public` tries
+_UNEQUAL = 1e6  # ratio of the largest variance to the least from which the order of the columns matters to eigh
 _FOLDS = 6  # parts of the public rows, each of which tests a basis from the others
 _RANGE = 1e-100, 1e100  # standard deviations, and entries, whose squares and products are doubles
 _GAIN = 0.95  # largest expected noise, over that of the columns, for which another basis than the columns is taken
@@ -81,10 +82,14 @@ def from_covariance(covariance: ArrayLike) -> Basis:
     >>> round(rotated.total / columns.total, 2)
     0.78
     """
-    variances, vectors = np.linalg.eigh(covariance_matrix(covariance, singular=False))
+    found = covariance_matrix(covariance, singular=False)
+    order = np.arange(len(found))
+    if np.max(np.diag(found)) > _UNEQUAL * np.min(np.diag(found)):
+        order = np.argsort(-np.diag(found))  # eigh is then exact for small eigenvalues, too
+    variances, vectors = np.linalg.eigh(found[np.ix_(order, order)])
     if not variances[0] > 0:
         raise ValueError(f"covariance must be positive definite, but its least eigenvalue is {variances[0]:.3g}")
-    return given(vectors.T[::-1], name="eigenvectors", sigma=np.sqrt(variances[::-1]))
+    return given(vectors.T[::-1, np.argsort(order)], name="eigenvectors", sigma=np.sqrt(variances[::-1]))
 
 
 def from_public(rows: ArrayLike) -> Basis:
@@ -134,7 +139,7 @@ def from_public(rows: ArrayLike) -> Basis:
     m, d = rows.shape
     if m < 3:
         raise ValueError(f"rows must be at least 3, got {m}")
-    spread = rows.std(axis=0, ddof=1)
+    spread = np.where(np.ptp(rows, axis=0) > 0, rows.std(axis=0, ddof=1), 0.0)  # std may round 0 up
     if not np.all(spread >= _RANGE[0]):
         j = int(np.argmin(spread))
         found = f"varies by {spread[j]:.3g} only" if spread[j] > 0 else "is constant"

@@ -331,7 +331,7 @@ def _draw(rows: Array, low: Array, high: Array, penalty: Array, rng: np.random.G
     edges = np.concatenate([low, np.sort(np.clip(rows, low, high), axis=1), high], axis=1)
     gaps = np.diff(edges, axis=1)
     with np.errstate(divide="ignore"):
-        race = np.log(gaps / (rng.standard_exponential(gaps.shape) + _TINY)) - penalty
+        race = np.log(gaps) - np.log(rng.standard_exponential(gaps.shape) + _TINY) - penalty
     gap = np.argmax(race, axis=1)[:, None]
     return rng.uniform(np.take_along_axis(edges, gap, axis=1), np.take_along_axis(edges, gap + 1, axis=1))[:, 0]
 

@@ -170,6 +170,8 @@ def secure_noise(law: NoiseLaw, std: float, size: int) -> list[int]:
 
     `law` is "gaussian" or "l2". The density of l2 noise falls exponentially with the norm.
     """
+    if not size:
+        return []
     if law == "gaussian":
         return samplers.secure_gaussian(std, size)
     return samplers.secure_l2(std / math.sqrt(size + 1), size)

@@ -551,10 +551,10 @@ class GaussianDataMechanism(Mechanism):
         basis, the vectors are the columns. The second part has, for each column, the variance that the noise in the
         number of rows adds, multiplied by `pivot`, and 0 if this number is not released.
         """
-        clip_norm = np.float64(clip_norm)  # whose square may be infinite
+        clip_norm = np.float64(clip_norm)
         weight = np.float64(self._count_weight(b, clip_norm))
-        joint = (self._joint.sensitivity(clip_norm, weight) * self.noise_multiplier * self._joint.stretch) ** 2
-        return joint * b**-2.0, (joint * (pivot / weight) ** 2 if weight else 0.0) + np.zeros(b.shape)
+        joint = self._joint.sensitivity(clip_norm, weight) * self.noise_multiplier * self._joint.stretch
+        return (joint / b) ** 2, ((joint * (pivot / weight)) ** 2 if weight else 0.0) + np.zeros(b.shape)
 
     @property
     def _joint(self) -> Joint:

@@ -225,6 +225,6 @@ class LaplaceMechanism(Mechanism):
         unit = self._unit(value.size)
         on_lattice = math.ceil(self.sensitivity / unit) + value.size  # rounding can move each entry by one more
         spread = math.nextafter(on_lattice / self.epsilon, math.inf)
-        estimate = from_lattice(value, unit, samplers.secure_laplace(spread, value.size))
+        estimate = from_lattice(value, unit, samplers.secure_laplace(spread, value.size) if value.size else [])
         std = np.full(value.shape, np.sqrt(2) * spread * unit)
         return Release(estimate, std, simulated=False, noise_law="laplace")

@@ -404,3 +404,10 @@ def test_secure_noise_of_a_replay_is_what_the_mechanism_asked_for():
     it = GaussianMechanism(1.0, 1.0, 0.1)
     replayed = audit.replay(lambda rng: it.release(0.0, rng=rng).estimate, 20_000)
     assert np.std(replayed) == pytest.approx(analytic_noise_multiplier(1.0, 0.1), rel=0.04)
+
+
+@pytest.mark.parametrize("unit", [1e160, 1e-200])
+def test_a_direction_has_the_inverse_unit_of_the_releases(unit):
+    one, other = np.random.default_rng(1).normal(size=(2, 100, 2))
+    one += np.array([1, 0])
+    np.testing.assert_allclose(audit.project(unit * one, unit * other) * unit, audit.project(one, other), rtol=1e-10)

@@ -559,6 +559,14 @@ def test_public_rows_whose_squares_are_no_doubles_are_refused(entry, message):
         bases.from_public([[1.0, 0.0], [0.0, entry], [2.0, 0.0], [1.0, entry], [1.0, entry]])
 
 
+@pytest.mark.parametrize("value", [0.1, 1.7e9 + 0.1])
+def test_a_constant_column_whose_mean_is_rounded_is_refused(value):
+    rows = np.random.default_rng(1).normal(size=(30, 3))
+    rows[:, 1] = value
+    with pytest.raises(ValueError, match="column 1 is constant"):
+        bases.from_public(rows)
+
+
 def test_compare_puts_the_best_basis_first():
     S = tables()["image"]
     choice = {"columns": None, "dct": "dct:8x8", "haar": "haar", "best": bases.from_covariance(S)}
@@ -621,3 +629,19 @@ def test_a_norm_is_the_same_wherever_its_row_is(d):
     for start, stop in ((1, 40), (0, 39), (7, 8), (11, 14)):
         assert np.array_equal(norms.norms(X[start:stop]), whole[start:stop])
     assert norms.norms(X[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("ratio", [10.0, 1e8, 1e10])
+def test_the_order_of_columns_does_not_matter(ratio):
+    """The standard deviations along the eigenvectors do not depend on the order of the columns, whatever their units.
+
+    `ratio` is the ratio of the largest and the least standard deviation of the columns.
+    """
+    std = np.geomspace(1, ratio, 8)
+    covariance = 0.6 ** np.abs(np.subtract.outer(np.arange(8), np.arange(8))) * np.outer(std, std)
+    found = bases.from_covariance(covariance[::-1, ::-1])
+    for order in (np.arange(8), np.array([3, 7, 0, 5, 1, 6, 2, 4])):
+        basis = bases.from_covariance(covariance[np.ix_(order, order)])
+        np.testing.assert_allclose(basis.sigma, found.sigma, rtol=1e-8)
+        entries, expected = basis.forward(np.eye(8))[np.argsort(order)], found.forward(np.eye(8))[::-1]
+        np.testing.assert_allclose(np.abs(entries), np.abs(expected), atol=1e-8)

@@ -623,3 +623,18 @@ def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
     rng = np.random.default_rng(8)
     excess = [mechanism.excess_clipped(mechanism.release(rows(200, i) - MU, rng=rng)) for i in range(200)]
     assert np.std(excess) == pytest.approx(1, abs=4 / np.sqrt(2 * 200))
+
+
+@pytest.mark.parametrize(("sigma", "b"), [(1e-80, 5e-84), (1e-80, 1e-84), (1e55, 1e100), (1e-100, 1e100)])
+def test_noise_has_the_units_of_the_data_for_any_scaling(sigma, b):
+    expected = GaussianDataMechanism([1.0, 2.0], 1000, 1.0, 1e-6, scaling=[1.0, 1.0]).noise_std
+    found = GaussianDataMechanism([sigma, 2 * sigma], 1000, 1.0, 1e-6, scaling=[b, b]).noise_std
+    np.testing.assert_allclose(found / sigma, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [GaussianMechanism(1, 1, 1e-6), LaplaceMechanism(1, 1)], ids=["Gaussian", "Laplace"]
+)
+def test_an_array_without_entries_is_released(mechanism):
+    for rng in (None, np.random.default_rng(1)):
+        assert mechanism.release(np.zeros((0, 3)), rng=rng).estimate.shape == (0, 3)

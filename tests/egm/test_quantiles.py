@@ -349,3 +349,10 @@ def test_wrong_arguments(change, message):
 def test_wrong_rng():
     with pytest.raises(TypeError, match="rng must be"):
         quantile(VALUES, 0.5, -2.0, 5.0, 1.0, 3)
+
+
+def test_the_widest_range_is_divided_evenly():
+    """Without data, each half of a range as wide as doubles allow is drawn with probability 1/2."""
+    low, high = -8e307, 8e307
+    drawn = quantile(np.zeros((1, 10_000)), 0.5, low, high, 1.0, np.random.default_rng(1))
+    assert abs(np.mean(drawn < 0) - 0.5) <= 4 * 0.5 / 100
