@@ -22,6 +22,7 @@ __all__ = [
     "checked",
     "covariance_matrix",
     "dct",
+    "eigenvectors",
     "given",
     "haar",
     "of_columns",
@@ -34,6 +35,7 @@ _PROBES = 4  # random vectors with which an operator is tested
 _AT_ONCE = 1 << 20  # numbers in a block of unit vectors
 _RECORDED = 1e-6  # relative error up to which the entries of a covariance matrix may be rounded
 _LEAST = 1e-12  # least eigenvalue of a correlation matrix that is not a rounding error
+_UNEQUAL = 1e6  # ratio of the largest variance to the least from which the order of columns matters to eigh
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,6 +316,21 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
             f"covariance must be positive definite, but its correlation matrix has the eigenvalue {least:.3g}"
         )
     return np.asarray((given + given.T) / 2)
+
+
+def eigenvectors(covariance: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues of the symmetric matrix `covariance`, in ascending order, and the eigenvectors as columns.
+
+    If columns have very different variances, their order matters to `numpy.linalg.eigh`: the small eigenvalues lose
+    digits unless the variances fall. Such columns are sorted first.
+    """
+    variances = np.diag(covariance)
+    if np.max(variances) <= _UNEQUAL * np.min(variances):
+        found = np.linalg.eigh(covariance)
+        return found.eigenvalues, found.eigenvectors
+    order = np.argsort(-variances)
+    found = np.linalg.eigh(covariance[np.ix_(order, order)])
+    return found.eigenvalues, found.eigenvectors[np.argsort(order)]
 
 
 def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:

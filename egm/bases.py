@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from egm import _tables
-from egm._basis import Basis, BasisLike, as_basis, covariance_matrix, dct, given, haar
+from egm._basis import Basis, BasisLike, as_basis, covariance_matrix, dct, eigenvectors, given, haar
 from egm._types import Array, ArrayLike
 from egm._validate import between, matrix
 from egm.forecast import ErrorForecast
@@ -42,7 +42,6 @@ from egm.mechanisms import GaussianDataMechanism
 __all__ = ["Basis", "compare", "dct", "from_covariance", "from_public", "haar"]
 
 _SHARES = 0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0  # weights s of diag(S) that `from_public` tries
-_UNEQUAL = 1e6  # ratio of the largest variance to the least from which the order of the columns matters to eigh
 _FOLDS = 6  # parts of the public rows, each of which tests a basis from the others
 _RANGE = 1e-100, 1e100  # standard deviations, and entries, whose squares and products are doubles
 _GAIN = 0.95  # largest expected noise, over that of the columns, for which another basis than the columns is taken
@@ -82,14 +81,10 @@ def from_covariance(covariance: ArrayLike) -> Basis:
     >>> round(rotated.total / columns.total, 2)
     0.78
     """
-    found = covariance_matrix(covariance, singular=False)
-    order = np.arange(len(found))
-    if np.max(np.diag(found)) > _UNEQUAL * np.min(np.diag(found)):
-        order = np.argsort(-np.diag(found))  # eigh is then exact for small eigenvalues, too
-    variances, vectors = np.linalg.eigh(found[np.ix_(order, order)])
+    variances, vectors = eigenvectors(covariance_matrix(covariance, singular=False))
     if not variances[0] > 0:
         raise ValueError(f"covariance must be positive definite, but its least eigenvalue is {variances[0]:.3g}")
-    return given(vectors.T[::-1, np.argsort(order)], name="eigenvectors", sigma=np.sqrt(variances[::-1]))
+    return given(vectors.T[::-1], name="eigenvectors", sigma=np.sqrt(variances[::-1]))
 
 
 def from_public(rows: ArrayLike) -> Basis:
@@ -168,7 +163,7 @@ def _shrunk(S: Array, share: float) -> tuple[Array, Array]:
     """
     if share == 1:
         return np.eye(len(S)), np.sqrt(np.diag(S))
-    U = np.linalg.eigh((1 - share) * S + share * np.diag(np.diag(S)))[1].T[::-1]
+    U = eigenvectors((1 - share) * S + share * np.diag(np.diag(S)))[1].T[::-1]
     along, apart = np.sum((U @ S) * U, axis=1), U**2 @ np.diag(S)
     return U, np.sqrt(
         (1 - share) * np.maximum(along, 0) + share * apart

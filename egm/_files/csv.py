@@ -291,7 +291,7 @@ def vector(path: Path, given: Given) -> Vector:
         names.append(cells[0])
         values.append(text.number(cells[-1]))
         doubtful = doubtful and all(re.fullmatch(r"[-+]?\d+", cell, re.ASCII) for cell in cells)
-    if doubtful and names:
+    if doubtful:
         raise FileError(f"{path}: line 1 has a name and a number, or one number with a decimal comma; {_POINT}")
     return (names if width == 2 else None), np.array(values)
 

@@ -551,8 +551,7 @@ class GaussianDataMechanism(Mechanism):
         basis, the vectors are the columns. The second part has, for each column, the variance that the noise in the
         number of rows adds, multiplied by `pivot`, and 0 if this number is not released.
         """
-        clip_norm = np.float64(clip_norm)
-        weight = np.float64(self._count_weight(b, clip_norm))
+        weight = self._count_weight(b, clip_norm)
         joint = self._joint.sensitivity(clip_norm, weight) * self.noise_multiplier * self._joint.stretch
         return (joint / b) ** 2, ((joint * (pivot / weight)) ** 2 if weight else 0.0) + np.zeros(b.shape)
 

@@ -645,3 +645,13 @@ def test_the_order_of_columns_does_not_matter(ratio):
         np.testing.assert_allclose(basis.sigma, found.sigma, rtol=1e-8)
         entries, expected = basis.forward(np.eye(8))[np.argsort(order)], found.forward(np.eye(8))[::-1]
         np.testing.assert_allclose(np.abs(entries), np.abs(expected), atol=1e-8)
+
+
+def test_the_order_of_columns_does_not_matter_to_public_rows():
+    d, std = 8, np.geomspace(1, 1e8, 8)
+    root = np.linalg.cholesky(0.9 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d))))
+    rows = np.random.default_rng(0).normal(size=(40, d)) @ root.T * std
+    found = bases.from_public(rows[:, ::-1])
+    assert not np.allclose(found.sigma, np.sort(rows.std(axis=0, ddof=1))[::-1], rtol=0.1)
+    for order in (np.arange(d), np.array([3, 7, 0, 5, 1, 6, 2, 4])):
+        np.testing.assert_allclose(bases.from_public(rows[:, order]).sigma, found.sigma, rtol=1e-6)
