@@ -44,9 +44,10 @@ def mechanism(n=4000, rho=0.5, **options):
 
 
 def run(X, rho=0.5, seed=0, **options):
-    """Simulate a release of the sum of the rows of `X`; return it, and the distance of its estimate from the exact sum.
+    """Simulate a release of the sum of the rows of `X`; return the release, and the error of its estimate.
 
-    `rho` is the zCDP budget, `seed` is the seed of the noise, and `options` are further options of the mechanism.
+    The error is the Euclidean distance between the estimate and the exact sum. `rho` is the zCDP budget, `seed` is the
+    seed of the noise, and `options` are further options of the mechanism.
     """
     release = mechanism(len(X), rho, **options).release(X, rng=np.random.default_rng(seed))
     return release, float(np.linalg.norm(release.estimate - X.sum(axis=0)))
@@ -385,11 +386,10 @@ def test_a_table_without_columns_costs_nothing(neighbors, table):
 def test_what_a_refusal_says_would_do(n, d, radius, least, part):
     """If the budget rho is too small, the error message names a larger rho and a larger number of rows n.
 
-    Each of the two changes alone is enough: rho is then at least `least_rho(d)`, the least budget that
-    AdaptiveDataMechanism accepts for `d` columns. A larger n is enough because `least_rho(d)` falls with n; here rho
-    may be smaller than `least_rho(d)` by a relative 1e-14, due to rounding. In the test, the rho that is refused is
-    `part` < 1 times `least_rho(d)`. The mechanism is declared for `n` rows, the bound `radius` of the means, and
-    standard deviations from `least` to 1.
+    Either of the two is enough alone: rho is then at least `least_rho(d)`, the least budget that AdaptiveDataMechanism
+    accepts for `d` columns. `least_rho(d)` falls if n grows; with the larger n, rho may be below it by a relative
+    1e-14, due to rounding. The mechanism in the test is declared for `n` rows, the bound `radius` of the means, and
+    standard deviations from `least` to 1. Its rho, which is refused, is `part` < 1 times `least_rho(d)`.
     """
     rho = AdaptiveDataMechanism(n, 1.0, radius=radius, sigma_range=(least, 1.0)).least_rho(d) * part
     few = AdaptiveDataMechanism(n, rho, radius=radius, sigma_range=(least, 1.0))
@@ -446,8 +446,8 @@ def test_forecasts_agree_with_simulation(case):
     """The forecasts before and after a release agree with the mean squared error of 16 simulated releases.
 
     The forecast before a release is computed from the true center and spread. The forecast after it is made by the
-    release from its private estimates. Each agrees with the mean squared error, up to four standard errors and a
-    quarter of the error. `case` is a case in FORECASTS: number of rows, standard deviations, center and budget.
+    release from its private estimates. The tolerance is four standard errors plus 25 %. `case` is a case in FORECASTS:
+    number of rows, standard deviations, center, and budget divided by the least budget that is accepted.
     """
     n, sigma, mu, more = FORECASTS[case]
     it = mechanism(n, mechanism(n).least_rho(sigma.size) * more)
@@ -671,11 +671,11 @@ def test_intervals_cover(law):
 def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at `estimate` + `uncorrected`, and its half-width grows with the confidence.
 
-    `release.uncorrected` is an estimate of what `release.estimate` still lacks because of clipping. `release.bias` is a
-    noisy estimate of the largest further amount by which clipping may have moved the sum, and the half-width is at
-    least this bias. For a confidence near 1 it is the bias plus s times a normal quantile. Here s**2 is the sum of
-    three variances: `release.bias_std`**2, `release.uncorrected_std`**2, and the part of the column in the forecast
-    squared error. The parts of all columns add up to the forecast for noise and clipping.
+    `release.uncorrected` estimates what `release.estimate` still lacks because of clipping. `release.bias` is a noisy
+    estimate of the largest further change of the sum by clipping, and the half-width is at least this bias. For a
+    confidence near 1, the half-width is the bias plus s times a normal quantile. Here s**2 is the sum of three
+    variances: `release.bias_std`**2, `release.uncorrected_std`**2, and one for noise and clipping. The last variances,
+    added up over all columns, are the forecast squared error.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0, seed=4)
     halves = []
@@ -785,9 +785,9 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
 def test_an_interval_for_all_data_is_as_long_as_its_bound_says():
     """For normal rows, the mean length L of intervals with ``unseen=True`` is about B = 2 * 1.96 * R / sqrt(2 rho).
 
-    Such an interval allows for a few rows far from the center that the noise hides. R is the declared radius, the
-    largest distance of such a row that is allowed for. rho is the zCDP cost of counting rows far from the center. L is
-    more than 0.85 B. It is less than 1.15 B plus the mean length of the intervals without ``unseen=True``.
+    Such an interval allows for a few rows far from the center that the noise hides, with entries between -R and R,
+    where R is the declared radius. rho is the zCDP cost of counting rows far from the center. L is more than 0.85 B. It
+    is less than 1.15 B plus the mean length of the intervals without ``unseen=True``.
     """
     lengths = []
     for seed in range(60):
@@ -834,7 +834,7 @@ def one_sided(n, d, seed):
 
 @pytest.mark.slow
 def test_normal_rows_are_believed():
-    """For normal rows, at least 18 of 20 releases report that the norms look normal (`model_holds` is True)."""
+    """At least 18 of 20 releases of normal rows report that the rows' norms look normal (`model_holds` is True)."""
     releases = [run(rows(4000, np.ones(30), 3.0, k), seed=k)[0] for k in range(20)]
     assert sum(release.model_holds for release in releases) >= 18
 

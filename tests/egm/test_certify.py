@@ -462,7 +462,11 @@ def test_scale_mirror_and_order(of, x):
 
 
 def proved_again(form, of, p):
-    """Return the enclosure of a quantile, after a test that the certified tails at its ends enclose `p`."""
+    """Return the interval of a quantile from `gx2.certify`, after a test that it contains the quantile.
+
+    The certified tails at the two ends of the interval must enclose the probability `p`. `form` has the parameters of
+    the distribution, and `of` is "isf" for the upper quantile or "ppf" for the lower one.
+    """
     quantile = gx2.certify(p, **form, of=of)
     tails = [gx2.certify(end, **form, of="sf" if of == "isf" else "cdf") for end in (quantile.low, quantile.high)]
     first, last = tails if of == "isf" else tails[::-1]
@@ -485,9 +489,11 @@ def test_tails_at_the_ends_of_a_quantile(form, of, p):
 @pytest.mark.parametrize("weights", [[1.0], [1.0, -0.5], [1.0, -0.1], [-1.0]], ids=str)
 @pytest.mark.parametrize("dof", [0.5, *slow(0.05, 0.1, 1, 2)])
 def test_ordinary_quantiles_are_found(weights, dof):
-    """Quantiles near the middle of a law are enclosed, even of a law with a high peak or with a skewed density.
+    """`gx2.certify` returns narrow intervals for quantiles near the middle of a distribution, such as the median.
 
-    The interval is narrow in proportion to the quantile or, near 0, to the standard deviation.
+    The width of an interval is below a relative 1e-13 or, for a quantile near 0, below 2**-67 standard deviations. The
+    weighted chi-square sum has the `weights`, and `dof` degrees of freedom for each: for a small `dof` its density has
+    a high peak.
     """
     for normal, p, of in product((0.0, 0.1), (0.3, 0.5, 0.7), ("isf", "ppf")):
         form = {"weights": weights, "dof": dof, "normal": normal}
@@ -501,7 +507,12 @@ def test_ordinary_quantiles_are_found(weights, dof):
     ("p", "weights", "dof"), [(1e-20, [0.2, 0.1], 1), (1e-275, [0.2, 0.1], 1), (1e-40, [0.2], 0.1)]
 )
 def test_quantiles_beside_the_constant_term(p, weights, dof, shift):
-    """A quantile that exceeds the constant term `shift` by less than a rounding error is below the next double."""
+    """If a lower quantile is above the constant term `shift` by less than doubles resolve, its interval begins there.
+
+    The interval of `gx2.certify` reaches from `shift` to the next larger double. For a sum with opposite signs, the
+    upper quantile has the interval with opposite signs. `p` is the probability, and `weights` and `dof` are those of
+    the chi-square variables.
+    """
     quantile = gx2.certify(p, weights, dof, shift=shift, of="ppf")
     assert quantile == Enclosure(shift, math.nextafter(shift, math.inf))
     mirrored = gx2.certify(p, -np.array(weights), dof, shift=-shift, of="isf")
@@ -509,7 +520,10 @@ def test_quantiles_beside_the_constant_term(p, weights, dof, shift):
 
 
 def test_logarithm_of_nearly_1_is_a_lower_quantile():
-    """An upper tail with the logarithm -1e-300 leaves a lower tail of 1e-300, up to a relative 1e-300."""
+    """`gx2.certify` finds the point whose upper tail has the logarithm -1e-300: it is the lower quantile for 1e-300.
+
+    As a double, this upper tail would be 1. The lower tail at the point is 1e-300, up to a relative 1e-300.
+    """
     for form in (SIGNED, {"weights": [-1.0], "dof": 3, "normal": 1.0}):
         assert gx2.certify(-1e-300, **form, of="ilogsf") == gx2.certify(1e-300, **form, of="ppf")
 
@@ -585,7 +599,11 @@ def test_sizes_of_which_doubles_know_no_digit_are_refused(x):
 
 
 def test_a_tail_without_a_contour_is_bounded():
-    """A tail is certainly 1, up to rounding, if a bound shows that the other one is below 2**-53."""
+    """If a tail is proved to be below 2**-53, the interval of the other tail reaches from the double before 1 to 1.
+
+    `gx2.certify` returns it even if it finds no contour of integration. For the small tail, it raises an
+    ArithmeticError.
+    """
     for normal in (1e-6, 1e-8, 1e-100):
         assert gx2.certify(-1.5, [1.0], normal=normal) == Enclosure(math.nextafter(1.0, 0.0), 1.0)
         assert gx2.certify(1.5, [-1.0], normal=normal, of="cdf") == Enclosure(math.nextafter(1.0, 0.0), 1.0)
@@ -609,7 +627,10 @@ def test_bound_is_above_the_tail(parameters, y):
 @pytest.mark.parametrize("of", ["sf", "cdf"])
 @pytest.mark.parametrize("x", [-300.0, -1.0, 20.0, 300.0])
 def test_probabilities_lie_between_0_and_1(x, of):
-    """Both ends are in [0, 1], if the ends of the smaller tail are normal doubles or the tail is certain."""
+    """The interval of `gx2.certify` for a tail at `x` lies in [0, 1], and that for the tail's logarithm is at most 0.
+
+    `of` is "sf" for the upper tail, or "cdf" for the lower one.
+    """
     form = {"weights": [1.0, -0.8]}
     tail = gx2.certify(x, **form, of=of)
     assert 0 <= tail.low < tail.high <= 1

@@ -915,7 +915,7 @@ def test_plan_solves_for_what_a_target_needs(egm, released, question, measure, c
 
 
 def test_plan_for_means_has_the_errors_of_egm_mean(released, egm):
-    """With a private number of rows, `egm plan --target-error` states errors of what `egm mean` releases."""
+    """If the number of rows is private, `egm plan --target-error` forecasts the error of the means from `egm mean`."""
     command = (*NAMED, "--rows", "400", "--neighbors", "add_remove", "--target-error", "0.3")
     plan = released(*command)
     sigma, center = (dict(zip(NAMES, vector, strict=True)) for vector in (SIGMA, MU))
@@ -1630,7 +1630,7 @@ def test_a_sample_is_charged_and_shown(egm, released, command):
 
 @pytest.mark.slow
 def test_a_plan_with_samples_needs_dp_accounting(egm, monkeypatch):
-    """If a budget holds releases from samples, `egm budget show` fails if the package dp-accounting is not installed.
+    """Without the package dp-accounting, `egm budget show` fails for a budget that holds releases from samples.
 
     The command writes one line to standard error on how to install dp-accounting, and nothing to standard output.
     """

@@ -227,7 +227,10 @@ def test_missing_values_are_named(tmp_path):
 
 
 def test_missing_values_are_nan_if_they_may_be(tmp_path):
-    """With missing="nan" a null is NaN in each type of numbers, and the other entries keep their values."""
+    """With missing="nan", `from_parquet` reads each missing value (null) as NaN, and all other entries as numbers.
+
+    The columns hold integers, truth values, decimals or doubles.
+    """
     table = {"a": [1, None], "b": [True, None], "c": [None, Decimal("0.10")], "d": [0.5, None], "e": [7, 8]}
     found = from_parquet(folder(tmp_path, table, **{name: [3.0] for name in table}), missing="nan").compute()
     expected = [[3] * 5, [1, 1, np.nan, 0.5, 7], [np.nan, np.nan, 0.1, np.nan, 8]]

@@ -155,9 +155,10 @@ def test_a_folder_is_its_files_one_after_the_other(tmp_path):
 
 
 def test_a_folder_of_csv_files_is_one_table(tmp_path):
-    """`files.rows` takes the CSV files of a folder in the order of their names; the order of columns may differ.
+    """`files.rows` of a folder reads its CSV files as one table, in the order of the files' names.
 
-    All files must have the same names and one kind. A message shows no cell of a first line, which may be a person's.
+    The order of the columns may differ between the files. Files with different columns, or of different kinds, are an
+    error. Without header="yes" its message shows no cell of a first line, which may hold a person's data.
     """
     (tmp_path / "more").mkdir()
     (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")

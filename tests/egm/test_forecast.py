@@ -585,7 +585,10 @@ def test_matrices_that_are_no_covariances_are_refused(covariance, message):
 
 
 def test_lists_and_extreme_clip_norms_are_allowed():
-    """Arguments may be lists. A clip norm near 0 removes whole rows: then the variance of a row is lost."""
+    """`forecast.clipping` accepts lists as arguments, and clip norms as small as 1e-200 or as large as 1e200.
+
+    Near 0, the variance of the error is that of the sum of the rows, since nearly all of each row is clipped away.
+    """
     variation, center = forecast.clipping(**ARGUMENTS | {"clip_norm": 1e-200})
     assert (variation, center) == (pytest.approx(100 * (4 + 1)), 0.0)
     assert forecast.clipping(**ARGUMENTS | {"clip_norm": 1e200}) == (0.0, 0.0)

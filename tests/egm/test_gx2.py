@@ -149,7 +149,7 @@ def test_work_grows_slowly_with_the_number_of_weights():
 def test_import_leaves_the_garbage_collector_as_it_was(collects):
     """Loading the compiled functions of `egm.gx2` leaves the garbage collector on if it was on, and off if it was off.
 
-    It is off while the functions are compiled. `collects` says whether it is on before.
+    The collector is off while the functions are compiled. `collects` says whether it is on before.
     """
     assert gc.isenabled()
     try:
@@ -307,7 +307,10 @@ def test_round_trip(form):
 
 @pytest.mark.parametrize("form", [{"dof": 1e10}, {"nc": 1e10}, {"dof": 1e14}, {"shift": 1e6}, {"shift": -1e9}])
 def test_round_trip_of_quantiles_that_lose_digits(form):
-    """Beyond 1e-12, sf(isf(p)) differs from p by no more than the rounding of the quantile explains."""
+    """The upper tail at the upper quantile of p is p, up to a relative 1e-12 and the effect of rounding the quantile.
+
+    This effect is the spacing of doubles at the quantile, times the density. It is large for the parameters `form`.
+    """
     p = np.array([0.3, 1e-3, 1e-9, 1e-100])
     x = gx2.isf(p, [1.0, 0.5], **form)
     rounding = np.spacing(np.abs(x)) * gx2.pdf(x, [1.0, 0.5], **form) / p
@@ -319,8 +322,8 @@ def test_round_trip_for_few_degrees_of_freedom(dof):
     """The tail at a quantile of a chi-square sum Q is the given probability, and quantiles of -Q are minus those of Q.
 
     `dof` has the degrees of freedom of one or two chi-square variables. The search for a quantile starts from the
-    saddlepoint formula, an approximation of the tail. For so few degrees of freedom, it is not a decreasing function
-    of the point.
+    saddlepoint formula, an approximation of the tail. For so few degrees of freedom, the formula is not a decreasing
+    function of the point, as a tail is.
     """
     p, weights = np.linspace(0.01, 0.99, 40), np.array([2.0, 1.0])[: np.size(dof)]
     upper, lower = gx2.isf(p, weights, dof), gx2.ppf(p, weights, dof)
@@ -449,7 +452,10 @@ def test_no_values_give_no_values():
 @pytest.mark.parametrize("function", [gx2.sf, gx2.cdf, gx2.pdf, gx2.isf, gx2.ppf, gx2.ilogsf])
 @pytest.mark.parametrize("form", [{"shift": 1.5}, {"shift": 5.0}, {"dof": 1e-7}, {"normal": 1.0}])
 def test_no_values_need_no_computation(function, form):
-    """No values give an empty array of doubles, whatever the other parameters are."""
+    """For an empty array of points or probabilities, `function` of `egm.gx2` returns an empty array of doubles.
+
+    This holds for all parameters `form`, also for those with which other values need a long computation.
+    """
     result = function(np.empty((2, 0)), [1.0, 2.0], **form)
     assert result.shape == (2, 0)
     assert result.dtype == float

@@ -924,9 +924,10 @@ def test_small_curvature_beside_others():
 
 @pytest.mark.parametrize(("largest", "slope", "x"), [(1.0, 74.0, 2000.0), (-1.0, 0.3, 3.0), (-1.0, 2.0, 70.0)])
 def test_small_curvature_beside_the_largest(largest, slope, x):
-    """Dropping the eigenvalue c changes a tail p by more than 1e-12, but less than c (2 + 4 log(1/p)) f(x) / p.
+    """Dropping a tiny eigenvalue c of a quadratic form changes a tail p by less than a bound, but by more than 1e-12.
 
-    The exact tail of largest y^2 + c z^2 + slope z, for normal y and z, is an integral over y.
+    Both are relative changes. The bound is c (2 + 4 log(1/p)) f(x) / p, where f is the density. The form is largest y^2
+    + c z^2 + slope z, for normal y and z, with c = 2e-13. Its exact upper tail at `x` is an integral over y.
     """
     curvature, d = 2e-13, 1000
     A, linear = np.zeros((d, d)), np.zeros(d)
@@ -1062,7 +1063,11 @@ def test_bad_seeds_are_named(seed):
 @pytest.mark.parametrize("dof", [0.5, 1.0])
 @pytest.mark.parametrize("function", [gx2.gradients, gx2.conditional_means])
 def test_gradients_at_a_pole_are_refused(function, dof):
-    """At `shift`, gradients may be infinite, and the AccuracyError tells the distance from `shift`."""
+    """At the point `shift`, where derivatives may be infinite, `function` of `egm.gx2` raises an AccuracyError.
+
+    The message names the distance of the point from `shift`. `dof` is the number of degrees of freedom of each
+    variable.
+    """
     with pytest.raises(gx2.AccuracyError, match=r"at a distance from shift of -?0.0 times"):
         function(3.0, [1.0, -1.0], dof, shift=3.0)
 
@@ -1092,20 +1097,29 @@ def test_density_where_it_is_infinite(dof):
 
 @pytest.mark.parametrize("weights", [(1e-170, 1e160), (1e-300, 1e300), (3e-162, 1e160), (-1e-20, -2.0), (4.0, 9.0)])
 def test_density_at_the_end_is_a_geometric_mean(weights):
-    """With two degrees of freedom, the density at the end of the support is 1/2 over the geometric mean of weights."""
+    """For w1 X^2 + w2 Y^2 with standard normal X and Y, the density at 0 is 1 / (2 sqrt(w1 w2)).
+
+    The `weights` w1 and w2 have the same sign, so 0 is an end of the support.
+    """
     small, large = np.abs(weights)
     assert gx2.pdf(0.0, weights) == pytest.approx(0.5 / (np.sqrt(small) * np.sqrt(large)), rel=1e-12)
 
 
 def test_density_at_the_end_for_clustered_weights():
-    """The law of `test_density_at_the_end_is_a_geometric_mean` holds for thousands of weights, too."""
+    """For 4096 weights and two degrees of freedom in all, the density at 0 is 1/2 over the weights' geometric mean.
+
+    All weights are positive, so 0 is the end of the support. `egm.gx2` gathers so many weights in clusters.
+    """
     weights = np.geomspace(0.5, 1.0, 4096)
     assert gx2.pdf(0.0, weights, 2 / 4096) == pytest.approx(0.5 / stats.gmean(weights), rel=1e-12)
 
 
 @pytest.mark.parametrize("ratio", [1e100, 1e160, 1e250, 1e299])
 def test_ratios_of_weights_whose_squares_overflow(ratio):
-    """P[X^2 > ratio Y^2] is an arc of the circle, and a term that is tiny beside another one changes nothing."""
+    """If one weight is `ratio` times another, tails, densities and quantiles are right, even if `ratio`**2 overflows.
+
+    P[X^2 > ratio Y^2], for standard normal X and Y, is an example. Terms that are tiny beside others have no effect.
+    """
     weights = [1.0, -ratio]
     assert gx2.sf(0.0, weights) == pytest.approx(2 / np.pi * np.arctan(ratio**-0.5), rel=1e-12)
     assert gx2.isf(0.3, weights, 2) == pytest.approx(2 * ratio * np.log(0.7), rel=1e-12)
@@ -1122,14 +1136,17 @@ def test_ratios_that_are_too_large_are_named(function, form):
 
 
 def test_tail_beyond_a_normal_term_that_underflows():
-    """`gx2.sf` is 0 on the positive side of a negative weight beside which the normal term vanishes."""
+    """For a negative weight, `gx2.sf` is 0 at a positive point if the normal term is negligible beside the weight."""
     assert gx2.sf(1.0, [-1e200], normal=1e-200) == 0.0
 
 
 @pytest.mark.parametrize("name", ["dof", "nc"])
 @pytest.mark.parametrize("size", [1e30, 1e40, 1e100, 1e150, 1e180, 9e307])
 def test_parameters_whose_rounding_is_all_of_a_tail_are_refused(name, size):
-    """Where rounding changes the tail by more than a hundredth, an AccuracyError tells the size of `dof` and `nc`."""
+    """If rounding of a huge `dof` or `nc` changes a tail by more than a hundredth, an AccuracyError is raised.
+
+    The message says what dof and nc add up to. `name` is the name of the huge parameter, and `size` is its value.
+    """
     form, x = {"weights": [1.0], name: size}, size * (1 + 1e-14)
     for function, value in ((gx2.sf, x), (gx2.pdf, x), (gx2.cdf, x), (gx2.isf, 0.3), (gx2.ppf, 1e-9)):
         with pytest.raises(gx2.AccuracyError, match=r"dof and nc add up to"):
@@ -1138,7 +1155,10 @@ def test_parameters_whose_rounding_is_all_of_a_tail_are_refused(name, size):
 
 @pytest.mark.filterwarnings("error")
 def test_what_is_too_large_for_a_double_is_infinite():
-    """Moments and quantiles that overflow are infinite, without a warning, and tails do not depend on them."""
+    """Moments and quantiles that are too large for a double are infinite, without a warning.
+
+    Tails, and other quantiles of the same distribution, are still right.
+    """
     assert gx2.mean([1e308] * 2) == gx2.var([1e200]) == gx2.var([1.0], normal=1e200) == np.inf
     assert gx2.mean([1e308, 1e308, -1e308]) == 1e308
     assert gx2.rv([1e300]).stats() == (1e300, np.inf)
@@ -1151,7 +1171,10 @@ def test_what_is_too_large_for_a_double_is_infinite():
 
 @pytest.mark.parametrize("x", [1e25, 1e100, 1e308])
 def test_logarithms_of_the_farthest_tails(x):
-    """log P[Q > x] nears -x / 2 for the weight 1: its error is large in the tail itself, but not in its logarithm."""
+    """For a squared standard normal variable, `gx2.logsf` at a huge `x` is -`x` / 2, to a relative 1e-12.
+
+    The tail itself is far too small for a double.
+    """
     assert gx2.logsf(x, [1.0]) == pytest.approx(-x / 2, rel=1e-12)
 
 

@@ -148,9 +148,9 @@ def test_clipping_takes_as_much_from_all_equal_rows_of_a_person(off, factor, dou
 
 
 def test_equal_rows_of_a_person_are_no_excess_of_clipped_rows():
-    """For right guesses, the standardized excess has the variance 1 if all ten rows of a person are equal.
+    """If all ten rows of a person are equal, `excess_clipped`, the standardized number of clipped rows, has variance 1.
 
-    For 300 releases the standard error of the variance is sqrt(2 / 300).
+    The guesses of center and sigma are right. The tolerance for 300 releases is four standard errors, 4 sqrt(2 / 300).
     """
     options = {"per_person": 10, "clip_probability": 0.1, "count_clipped": True, **KNOWN}
     made = GaussianDataMechanism([1.0], 5000, 5.0, 1e-6, **options)
@@ -182,10 +182,11 @@ def test_intervals_of_small_groups_do_not_rely_on_a_low_noisy_number_of_rows():
 @pytest.mark.parametrize("groups", [False, True])
 @pytest.mark.parametrize("basis", [None, BASIS], ids=["columns", "basis"])
 def test_a_mean_is_as_certain_far_from_zero(groups, basis):
-    """The noise of a mean, and its interval around the center, do not depend on the center.
+    """The noise of a mean, and the length of its confidence interval, do not depend on the center.
 
-    With a center such as 1.7e9, a time in seconds, the noise of the number of rows is almost all of the noise of the
-    sum. `groups` says whether the rows are a group, and `basis` is the basis of the mechanism.
+    They are equal for the center 0 and for 1.7e9, a time in seconds, with which the noise of the number of rows is
+    almost all of the noise of the sum. `groups` says whether the rows are a group, and `basis` is the basis of the
+    mechanism.
     """
     found = []
     for center in (0.0, 1.7e9):

@@ -283,9 +283,10 @@ def test_standard_deviation_on_the_lattice_pays_for_integer_noise():
 
 @pytest.mark.parametrize("d", [1, 2, 10])
 def test_a_coarse_lattice_costs_what_is_proved(d):
-    """For integers with a sensitivity of only 1000, the rounding of l2 noise costs a delta that counts.
+    """For integers with a sensitivity of only 1000, `l2_std` allows for the delta that rounding of l2 noise costs.
 
-    It costs more for one coordinate, because the density of the noise then has a peak.
+    A formula for this delta is proved; for `d` = 1 coordinate the delta is larger, because the density of the noise
+    then has a peak. The standard deviation from `l2_std` agrees with the formula, to a relative 1e-8.
     """
     s = 1000 * l2_noise_scale(1.0, 1e-3, d)
     left = 1e-3 - (1 + math.e) * (1 + (math.log1p(48 * s**2) if d == 1 else 0.0)) / (2 * s**2)
@@ -471,10 +472,11 @@ def test_releases_together_are_as_private_as_the_budget_says():
 
 
 def test_costs_by_the_rule_gaussian_depend_on_the_first_release_and_one_sum():
-    """With the rule "gaussian", two releases whose mu^2 is the same leave the same, whether they have l2 noise or not.
+    """After a release with l2 noise, a second release costs the same with l2 noise as with Gaussian noise of equal mu.
 
-    So an analyst who chooses the second release after seeing the first one gains nothing by the choice. l2 noise after
-    a first release with Gaussian noise is refused, because the part of delta that it needs was not kept.
+    The composition rule "gaussian" counts each release as a normal variable that is shifted by mu standard deviations.
+    So an analyst who chooses the second release after seeing the first one gains nothing by the choice. If the first
+    release has Gaussian noise, l2 noise is refused, because the part of delta that it needs was not kept.
     """
     l2 = GaussianMechanism(1.0, 0.8, 1e-3, noise="l2", d=3)
     terms = {"epsilon": 9.0, "delta": 1e-2, "rule": "gaussian"}
@@ -495,9 +497,10 @@ def test_costs_by_the_rule_gaussian_depend_on_the_first_release_and_one_sum():
 
 @pytest.mark.parametrize("delta", [1e-8, 4e-8])
 def test_what_is_kept_of_delta_is_enough_for_so_many_releases(delta):
-    """By the rule "gaussian", each release with l2 noise needs 2**-39 (1 + e**epsilon) of delta, and 2**-10 is kept.
+    """By the rule "gaussian", releases with l2 noise are granted until they use up 2**-10 of the budget's `delta`.
 
-    The releases are so small that nothing else limits their number.
+    This part of delta is kept for the difference between l2 noise and the integer noise that is drawn. Each release
+    needs 2**-39 (1 + e**epsilon) of it. The releases are so small that nothing else limits their number.
     """
     terms = Terms(None, 1.0, delta, "replace_one", "gaussian")
     charge = charge_of(GaussianMechanism(1.0, 1e-4, 1e-10, noise="l2", d=2), "replace_one")

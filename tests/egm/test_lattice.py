@@ -76,7 +76,10 @@ def test_order_and_blocks_do_not_matter(silent):
 
 
 def test_a_sum_is_exact_also_where_not_every_integer_is_a_double():
-    """The integers of 2**14 rows are slightly below 2**40 and have a sum above 2**53, where doubles are 2 apart."""
+    """The integers of 2**14 rows have an exact sum, although it is above 2**53, where doubles are 2 apart.
+
+    Each integer is slightly below 2**40. The sum is compared with that of 16 smaller sums.
+    """
     X = 1 - np.random.default_rng(1).integers(0, 2**20, (2**14, 1)) * 2.0**-40
     grid = Lattice(1.0, 1, 2.0)
     assert int(grid.sum(X)[0]) == sum(int(grid.sum(part)[0]) for part in np.split(X, 16)) > 2**53

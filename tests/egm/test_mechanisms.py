@@ -452,7 +452,8 @@ def test_excess_shows_a_wrong_centre_a_wrong_spread_and_rows_of_one_entry():
 def test_with_the_weight_for_the_mean_means_have_the_error_of_their_forecast_and_less(options):
     """If the center is far from 0, ``of="mean"`` makes means more accurate and sums less accurate than ``of="sum"``.
 
-    The mean squared error of 300 means is the forecast for n times the mean, up to four standard errors.
+    With ``of="mean"``, n**2 times the mean squared error of 300 means of n rows is the forecast squared error, up to
+    four standard errors.
     """
     n, rng, error = 1000, np.random.default_rng(5), {}
     X = rng.normal(2500 + 9, 18, (n, 1))

@@ -267,9 +267,10 @@ SAME_PERSON = {
 
 @pytest.mark.parametrize("kind", SAME_PERSON)
 def test_the_rows_of_a_person_come_together_from_labels_of_several_types(kind):
-    """If blocks of rows are divided into pieces by person, equal persons are in pieces with the same index.
+    """`_divided`, which divides blocks of rows into pieces by person, puts equal persons into pieces of equal index.
 
-    The partitions of a dask frame may hold the same label in several types, and 0 has two signs.
+    This holds even if the labels of a person differ in type, as in the partitions of a dask frame, or are 0 with either
+    sign. `kind` is a key of SAME_PERSON, which has such labels.
     """
     for pieces in range(2, 40):
         parts = [people._divided(people.Block(np.zeros((1, 1)), who), pieces) for who in SAME_PERSON[kind]]

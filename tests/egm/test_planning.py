@@ -96,10 +96,10 @@ def test_solution_is_the_inverse_of_the_curve(epsilon, measure):
 def test_best_noise_needs_the_least_epsilon_of_both_laws(delta, measure):
     """With noise="best" `solve` finds the least epsilon that meets a target, although the error can rise with epsilon.
 
-    "best" is Gaussian or l2 noise, whichever is smaller. The error rises at the epsilon from which the mechanism takes
-    Gaussian noise. This epsilon is about 18 for `delta` = 1e-6, and 0.8 for 4e-14; for 1e-15 the error never rises. The
-    test solves for each kind of noise alone. Of these two epsilons, those at which the mechanism takes the other kind
-    do not count, and the solution is the smallest of the others. `measure` is the kind of error.
+    With "best", the mechanism takes l2 noise for small epsilon, and Gaussian noise from some epsilon on, at which the
+    error rises: about 18 for `delta` = 1e-6, and 0.8 for 4e-14. For 1e-15 the error never rises. For comparison, the
+    test solves for each kind of noise alone. The least epsilon is the smaller of these two, but a solution counts only
+    if "best" takes its kind of noise there. `measure` is the kind of error.
     """
     best = GaussianDataMechanism([1.0, 2.0, 3.0], 10_000, 1.0, delta, noise="best")
     gaussian, l2 = replace(best, noise="gaussian"), replace(best, noise="l2")
@@ -244,9 +244,10 @@ def test_interval_of_an_adaptive_mechanism_is_that_of_its_release(neighbors):
     "it", [replace(PRIVATE, center_std=5.0, sigma_factor=1), replace(ADAPTIVE, neighbors="add_remove")]
 )
 def test_error_of_a_mean_is_that_of_releases_with_a_private_number_of_rows(it):
-    """The measure "mean" is the root mean square of the errors of released means, within four standard errors.
+    """If the number of rows is private, the measure "mean" is the root mean square of the errors of released means.
 
-    The true means of the rows differ by 5 from the center in every column.
+    The tolerance is four standard errors for 80 releases by the mechanism `it`. The true means of the rows differ by 5
+    from the center in every column.
     """
     rng, errors = np.random.default_rng(4), []
     field, rows = ("rho", ROWS) if isinstance(it, AdaptiveDataMechanism) else ("epsilon", {})
@@ -275,9 +276,10 @@ def test_error_of_a_mean_does_not_depend_on_how_far_from_zero_it_is(measure):
 @pytest.mark.parametrize("of", ["sum", "mean"])
 @pytest.mark.parametrize("basis", [None, "dct"])
 def test_interval_is_that_of_releases_with_a_private_number_of_rows(of, basis):
-    """The measure "interval" is the median of half of the widths of 95 % intervals within a percent.
+    """If the number of rows is private, the measure "interval" is half of the median width of 95 % intervals for means.
 
-    The true means of the rows are as far from the center as declared, along the vectors of the `basis`.
+    They agree within a percent. The true means of the rows are as far from the center as declared, along the vectors of
+    the `basis`. `of` is an option of the mechanism.
     """
     it = GaussianDataMechanism(ROWS["sigma"], 20_000, 1.0, 1e-6, basis=basis, neighbors="add_remove", of=of)
     rng, halves = np.random.default_rng(1), []

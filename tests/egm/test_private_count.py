@@ -223,8 +223,8 @@ def test_incomplete_rows_with_an_infinite_entry_are_refused():
 def test_the_least_budget_is_enough(seeds):
     """The budget that `least_rho` returns is enough to find the center and the spread of the rows by private queries.
 
-    It is enough even with 50 rows fewer than declared, for each of so many `seeds` of rows and noise. With 0.99 times
-    this budget, the method `check` raises a ValueError.
+    It is enough even with 50 rows fewer than declared. This is tried with as many seeds of rows and noise as `seeds`
+    says. With 0.99 times this budget, the method `check` raises a ValueError.
     """
     for d in (1, 2):
         least = mechanism().least_rho(d)
@@ -238,7 +238,10 @@ def test_the_least_budget_is_enough(seeds):
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_the_noise_of_a_sum_has_a_part_from_the_number_of_rows(bounds):
-    """The center of the rows is multiplied by the noisy number of rows, and so by its noise."""
+    """The noise of a released sum contains the noise of the number of rows, multiplied by the center.
+
+    The reason is that the sum contains the center times the noisy number of rows. `bounds` says how data are bounded.
+    """
     release = mechanism(bounds).release(people(), rng=np.random.default_rng(1))
     expected = np.hypot(release.centered_std, release.count_std * release.center)
     assert release.method == "search"

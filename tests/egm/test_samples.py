@@ -200,9 +200,9 @@ def test_training_costs_what_dp_accounting_says():
 def test_rounding_errors_are_covered(z, number, delta, excess):
     """If nearly everybody is in each sample, releases cost about as much as without sampling, which is known exactly.
 
-    Their computed epsilon for `delta` is at most a relative 1e-6 below the exact one without sampling. As an
-    allowance for rounding errors, it may be above it by at most a relative `excess`. `z` is the noise multiplier,
-    and `number` the number of releases.
+    The computed epsilon for `delta` is at least (1 - 1e-6) times the exact one without sampling. It may be larger than
+    the exact one, as an allowance for rounding errors, by at most a relative `excess`. `z` is the noise multiplier, and
+    `number` the number of releases.
     """
     exact = float(gaussian_epsilon(delta, z / math.sqrt(number)))
     found = composed((z, 1 - 1e-9, number), delta=delta)
@@ -210,7 +210,7 @@ def test_rounding_errors_are_covered(z, number, delta, excess):
 
 
 def test_rounding_errors_of_the_accountant_have_their_share(monkeypatch):
-    """A cost is computed for a smaller delta, and with larger Rényi divergences, than those of the releases.
+    """The cost of releases from samples is computed for a smaller delta and larger Rényi divergences than demanded.
 
     The differences allow for the rounding errors of dp-accounting, which grow with the number of releases.
     """
