@@ -223,8 +223,8 @@ def test_parameter_from_elsewhere(tmp_path):
 def test_chapter_runs_to_its_end_with_other_parameters(monkeypatch, number, values):
     """The chapter whose file name begins with `number` runs to its end with the allowed parameters `values`.
 
-    All numbers that it computes for its text are finite. It may warn that a sentence of the chapter is not true with
-    these parameters.
+    All numbers that the chapter computes for its text are finite. The chapter may warn that one of its sentences is not
+    true with these parameters.
     """
     glued = {}
     monkeypatch.setattr("myst_nb.glue", lambda name, value, display: glued.update({name: value}))

@@ -69,11 +69,11 @@ def test_entry_agrees_with_the_chapters(book_ledger, key):
 
 
 def test_entries_were_read_since_their_checks_changed(book_ledger):
-    """No claim or erratum in the folder ledger has changed since a person last compared it with its check.
+    """No claim or erratum in the folder ledger, and no check, has changed since a person last compared the two.
 
-    Nor has the check changed. After a comparison, a digest of the claim or erratum and its check is written to the file
-    ledger/lock. If the present digest is another one, a person must compare again, and run
-    `python -m tools.ledger lock`. Each digest in the file belongs to a claim or erratum.
+    After a comparison, a digest of the claim or erratum and its check is written to the file ledger/lock. If the
+    present digest is another one, a person must compare again, and run `python -m tools.ledger lock`. Each digest in
+    the file belongs to a claim or erratum.
     """
     assert ledger.unread(book_ledger) == []
 
@@ -276,7 +276,7 @@ def test_change_in_a_chapter_is_noticed(project, changes, expected):
     ],
 )
 def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale):
-    """If a cell is changed on which a check depends, `complaints` reports all claims and errata with this check.
+    """If a cell on which a check depends is changed, `complaints` reports all claims and errata with this check.
 
     It does so even if the check finds the same results as before. In the chapter of the small project in the folder
     `project`, the text `old` is replaced by `new`, and `stale` is the list of the expected reports.
@@ -314,9 +314,9 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
 def test_dependencies_follow_the_names(cells, needed):
     """The first result of `dataflow.dependencies` has the cells on which a given cell depends, and the given cell.
 
-    A cell depends on the earlier cells that assign or change the value of a variable that it reads; a draw of random
-    numbers changes the generator. It also depends on all cells on which such an earlier cell depends. `cells` has the
-    code of three cells, and `needed` the positions, from 0, of those on which the last cell depends.
+    A cell depends on each earlier cell that assigns or changes the value of a variable that the cell reads; a draw of
+    random numbers changes the generator. The cell also depends on all cells on which such an earlier cell depends.
+    `cells` has the code of three cells, and `needed` the positions, from 0, of those on which the last cell depends.
     """
     code = {str(number): source for number, source in enumerate(cells)}
     assert dataflow.dependencies(code, "2")[0] == [*map(str, needed), "2"]

@@ -352,9 +352,9 @@ def test_pair_same_as_the_package(explorer, setting):
 def test_no_angle_has_less_noise_than_the_eigenvectors(explorer, ratio, r, p):
     """In the explorer's panel for two columns, no turned basis has less noise than the basis of the eigenvectors.
 
-    Neither is the sum of the standard deviations along the vectors of a turned basis smaller. The basis is turned by
-    each whole number of degrees from -90 to 90. `ratio` is the ratio of the standard deviations of the columns, `r` is
-    the correlation, and `p` is the clip probability.
+    Nor has a turned basis a smaller sum of the standard deviations along its vectors. The basis is turned by each whole
+    number of degrees from -90 to 90. `ratio` is the ratio of the standard deviations of the columns, `r` is the
+    correlation, and `p` is the clip probability.
     """
     setting = {"ratio": ratio, "r": r, "n": 100, "epsilon": 1, "delta": 1e-6, "noise": "gaussian", "p": p}
     pair = "([setting, angles]) => angles.map((angle) => egm.pair({ ...setting, basis: 'turned', angle }).chosen)"
@@ -743,7 +743,7 @@ def test_cards_fill_their_rows(explorer, width, rows):
 
 
 def test_a_new_address_is_read_even_if_the_old_one_is_written_again(page):
-    """If a reader gives the explorer a new address, it takes the setting from there, not from the old address.
+    """If a reader gives the explorer a new address, the explorer takes its setting from the new address only.
 
     The explorer itself writes its setting into the address bar. It may write the old setting there just before the
     browser reports the new address; here the test does so.

@@ -350,10 +350,10 @@ def test_below_the_least_budget_all_is_refused(d):
 
 
 def test_a_refusal_names_only_what_can_be():
-    """If no budget is enough for so few rows, the error names a larger number of rows that is enough, and no budget.
+    """If no allowed budget is enough for the number of rows, the error names only a larger number of rows.
 
-    The budget must be enough to estimate the center and the spread of the rows, and AdaptiveDataMechanism accepts no
-    budget rho above a limit. Its method `check` raises the error. With the number of rows that the error names, the
+    The budget must be enough to estimate the center and the spread of the rows, and AdaptiveDataMechanism allows no
+    budget rho above a limit. The method `check` raises the error. With the number of rows that the error names, the
     given budget is enough, and `check` raises no error.
     """
     declared = {"radius": 1e20, "sigma_range": (1e-10, 1.0)}
@@ -710,13 +710,13 @@ LONG = {
 
 
 def with_far_rows(case, seed):
-    """Return a release of 2000 rows, of which a few are far from the others, and these 2000 rows, as a pair.
+    """Return a pair: a release of 2000 rows, of which a few are far from the others, and the 2000 rows.
 
     Most rows are normal. In the few far rows, all entries are equal to the upper end of the declared range for an even
-    `seed`, and to its lower end for an odd one. Of the budget that is left before the sum, a tenth (``unseen=0.1``) is
-    spent on counting rows far from the center, as ``interval(unseen=True)`` requires. `case` is a key of UNSEEN, whose
-    values are tuples: the number of far rows, the number of columns, n sqrt(rho) for n = 2000 rows and the budget rho,
-    and options of the mechanism.
+    `seed`, and to its lower end for an odd one. `case` is a key of UNSEEN, whose values are tuples: the number of far
+    rows, the number of columns, 2000 sqrt(rho) for the budget rho, and options of the mechanism. With ``unseen=0.1``, a
+    tenth of the budget that is left before the sum is spent on counting rows far from the center, as
+    ``interval(unseen=True)`` requires.
     """
     few, d, reach, options = UNSEEN[case]
     if "ranges" in options:
@@ -900,9 +900,9 @@ def test_many_long_rows_of_one_column_are_forecast_with_a_small_budget(monkeypat
 
     In the test, eight standard deviations of the noise are added to each noisy count of rows longer than the clip norm.
     Therefore the mechanism tries larger and larger clip norms, each twice as large as the one before, and the noise of
-    the sum grows accordingly. It keeps its model of normal rows (`model_holds` is True), because so small a budget
-    tells too little about long rows to fit another model. The forecast of the squared error due to the center and to
-    long rows is more than five times that of the noise.
+    the sum grows with them. The small budget tells too little about long rows to replace the model of normal rows, so
+    `model_holds` is True. The forecast squared error due to the center and to long rows is more than five times that
+    due to noise.
     """
     X, count = np.random.default_rng(1).normal(3, 2, (1000, 1)), PrivateRows.longer
     expected, _ = run(X, (150 / 1000) ** 2, 2)
@@ -1016,11 +1016,11 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
     """If one column is skewed but the norms look normal, the sum is corrected, and its error agrees with the forecast.
 
     The correction adds to the sum an estimate of what clipping has taken from it. One of 30 columns follows `law`, and
-    the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast. At least the
-    fraction `covered` of the 95 % confidence intervals of the skewed column contains the exact sum. Without the
-    correction, none of these intervals contains it; the mean squared error is more than `worse` times as large as with
-    the correction, and more than 3 times its forecast. Rows are clipped along the vectors of the orthonormal `basis`,
-    or along the columns if it is None.
+    the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast, and at least
+    the fraction `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the correction, no
+    such interval contains the sum, and the mean squared error is more than `worse` times as large, and more than 3
+    times its forecast. Rows are clipped along the vectors of the orthonormal `basis`, or along the columns if it is
+    None.
     """
 
     def runs():
@@ -1291,11 +1291,10 @@ def test_a_tail_from_numbers_in_shells():
 def test_further_counts_of_long_rows_make_a_tail_exact(power):
     """`Tail.counted` replaces the numbers of a rough model by new counts, up to the first that may be only noise.
 
-    A `Tail` models the number of rows with a norm above t, for every t. The new counts are the true numbers, 10 000 /
-    t**power for 12 norms t, but the method is told that they have noise of standard deviation s = 2. A count of at most
-    2.5 s may be only noise. At the norm of the first such count the new model ends, with 3 s rows. Beyond its last
-    norm, the number of rows in the model is proportional to t**-p. Out of caution, p is only about 0.85 * `power`, but
-    at least 1.2.
+    A `Tail` models the number of rows with a norm above t, for every t. The new counts for 12 norms t are 10 000 /
+    t**`power`, and the method is told that their noise has the standard deviation s = 2. A count of at most 2.5 s may
+    be only noise. The new model ends at the norm of the first such count, with 3 s rows. Beyond this norm, the number
+    of rows in the model is proportional to t**-p, where p is about 0.85 * `power`, as a precaution, but at least 1.2.
     """
     edges = np.geomspace(1, 40, 9)
     rough = Tail(edges, 10_000 / edges**1.3, 1.3)
@@ -1312,11 +1311,10 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
     """`Tail.counted` puts new noisy counts of rows into a model, and does not change the power law at its end.
 
-    A `Tail` models the number of rows with a norm above t, for every t. It stores the numbers for some norms, and
-    beyond the last norm the number is proportional to a power of t. A new count is the noisy number of rows above one
-    more norm. If the first new count may be only noise, the model is cut off at its norm. If a new count is clearly
-    more than noise, it is inserted, and a stored number for a larger norm is reduced to the count if it exceeds the
-    count.
+    A `Tail` models the number of rows with a norm above t, for every t. The model has stored numbers for some norms,
+    and beyond the last norm the number is proportional to a power of t. A new count is the noisy number of rows above
+    one more norm. If the first new count may be only noise, the model now ends at its norm. A new count that is clearly
+    more than noise is inserted, and larger numbers that are stored for larger norms are reduced to this count.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)

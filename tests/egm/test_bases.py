@@ -133,9 +133,9 @@ def test_threads_do_not_matter(monkeypatch):
 def drawn_near(d, spread, rng):
     """Return a basis, a scaling vector and 200 random rows, many of them about as long as the clip norm.
 
-    The scaled norm of a row is the norm of its coordinates along the basis, multiplied by the scaling. It is near the
-    clip norm for the first 100 rows, and between 1e-12 and 1e12 times the clip norm for the others. The largest entry
-    of the scaling is `spread` times the smallest one. There are `d` columns, and `rng` draws the numbers.
+    The length of a row is the norm of its coordinates along the basis, each multiplied by its factor in the scaling. It
+    is near the clip norm for the first 100 rows, and between 1e-12 and 1e12 times the clip norm for the others. The
+    largest entry of the scaling is `spread` times the smallest one. There are `d` columns, and `rng` draws the numbers.
     """
     U = np.linalg.qr(rng.normal(size=(d, d)))[0] if d % 2 else np.eye(d)[rng.permutation(d)]
     scaling = spread ** -rng.permutation(np.linspace(0, 1, d))
@@ -231,11 +231,10 @@ def test_rows_are_rotated_if_integers_would_have_too_many_digits():
 def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
     """The sum of many rows, which are rounded to integers, is exact even if it is too large for a machine's numbers.
 
-    In the first case, an entry of the sum is above 2**63, too large for a 64-bit integer; in the second one, it is
-    above 2**53, too large for all integers to be exact as floating-point numbers. Each of 512 rows occurs `copies`
-    times. The norm of a row, after scaling, is up to `size` times the clip norm, so no row is clipped. The rows lie
-    along one basis vector. Its scaling factor is 1 / `unequal` and that of all others is 1, so the rows are long before
-    they are scaled.
+    For the first parameters, an entry of the sum is above 2**63, too large for a 64-bit integer. For the second ones,
+    it is above 2**53, where not every integer is a double. Each of 512 rows occurs `copies` times. After scaling, the
+    norm of a row is at most `size` < 1 times the clip norm, so no row is clipped. The rows lie along one basis vector
+    with the scaling factor 1 / `unequal`, so they are long before they are scaled. All other factors are 1.
     """
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
     basis, scaling = bases.dct(5), np.array([1.0, 1, 1, 1, 1 / unequal])
@@ -257,10 +256,9 @@ def test_rotated_rows_of_any_size_stay_in_the_ball(name, size):
     """A rotated, scaled and clipped row is no longer than the clip norm, however large its entries are.
 
     A row is rotated if it is replaced by its coordinates in a basis. The result is a vector of integers, in whose unit
-    `radius` is the clip norm. In one of two ways of computation, only the sum of the rows is rotated; then rounding may
-    add half a unit to each entry. All entries of a row are plus or minus `size`, or one entry is `size` and the others
-    are 0. If `size` is 1e6 or more, the row is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is
-    the kind of basis.
+    `radius` is the clip norm. If only the sum of rows is rotated, and not each row, rounding may add half a unit to
+    each entry. All entries of a row are plus or minus `size`, or one entry is `size` and the others are 0. A row with a
+    `size` of 1e6 or more is clipped, and its norm is within a relative 1e-6 of `radius`. `name` is the kind of basis.
     """
     basis = as_basis(BASES[name], D)
     X = np.vstack([np.random.default_rng(3).choice([-size, size], (40, D)), size * np.eye(D)])
@@ -535,9 +533,9 @@ def test_sigma_of_public_rows_is_that_along_the_vectors(unit):
 def test_new_rows_are_hardly_longer_than_sigma_of_few_public_rows_says(m, d):
     """Along a basis from few public rows, the mean squared norm of new, scaled rows is hardly more than `sigma` says.
 
-    A mechanism scales the coordinates x of a row along the basis, so that the squared norm is sum(x**2 / sigma). If
-    `sigma`, from the public rows, were the true standard deviations, its mean would be sum(sigma). It is less than 1.1
-    times as much, in the mean over 20 bases from `m` rows with `d` columns.
+    A mechanism scales a row so that its squared norm is sum(x**2 / sigma), for the coordinates x along the basis. The
+    mean of this would be sum(sigma) if `sigma`, computed from the public rows, were the true standard deviations. The
+    mean divided by sum(sigma) is below 1.1 on average over 20 bases, each from `m` rows with `d` columns.
     """
     rng, ratios = np.random.default_rng(1), []
     for _ in range(20):

@@ -347,7 +347,7 @@ def test_decimal_shares_fill_the_total(total, share):
     """A budget grants k releases that each cost `share`, if k times `share` is `total` up to the rounding to doubles.
 
     For example, ten releases with the cost 0.1 fit into the total 1, although the exact sum of ten such doubles is
-    slightly above 1. Both numbers are zCDP costs rho, or both are epsilons with delta = 0.
+    slightly above 1. This holds for costs in zCDP (rho), and for epsilons with delta = 0.
     """
     k = round(total / share)
     assert fill(Budget(rho=total), adaptive(share)) == k

@@ -269,8 +269,8 @@ laws = pytest.mark.parametrize(("parameters", "y"), LAWS.values(), ids=LAWS)
 def wide(law, y, upper, density=False):
     """Return an interval (ball) that contains a tail or the density of the distribution `law` at the point `y`.
 
-    It is the density if `density` is true, and otherwise the upper tail if `upper` is true, or else the lower tail. The
-    interval is accurate to about 180 bits.
+    The interval is for the density if `density` is true, and otherwise for the upper tail if `upper` is true, or else
+    for the lower tail. It is accurate to about 180 bits.
     """
     with flint.ctx.workprec(300):
         y = flint.arb(y)

@@ -17,8 +17,8 @@ FUNCTIONS = {"sf": "x", "cdf": "x", "logsf": "x", "pdf": "x", "isf": "p", "ppf":
 def both(monkeypatch):
     """Return a function that runs a function of `egm.gx2` in Python and in compiled code, and returns both results.
 
-    Its arguments are the name of the function of `egm.gx2`, and the arguments of that function. If an AccuracyError
-    is raised, its message takes the place of the result.
+    The returned function takes the name of the function of `egm.gx2`, and its arguments. If an AccuracyError is raised,
+    its message takes the place of the result.
     """
 
     def called(name, *arguments):

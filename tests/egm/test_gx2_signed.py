@@ -924,10 +924,10 @@ def test_small_curvature_beside_others():
 
 @pytest.mark.parametrize(("largest", "slope", "x"), [(1.0, 74.0, 2000.0), (-1.0, 0.3, 3.0), (-1.0, 2.0, 70.0)])
 def test_small_curvature_beside_the_largest(largest, slope, x):
-    """Dropping a tiny eigenvalue c of a quadratic form changes a tail p by less than a bound, but by more than 1e-12.
+    """Dropping a tiny eigenvalue c of a quadratic form changes a tail p relatively by more than 1e-12, within a bound.
 
-    Both are relative changes. The bound is c (2 + 4 log(1/p)) f(x) / p, where f is the density. The form is largest y^2
-    + c z^2 + slope z, for normal y and z, with c = 2e-13. Its exact upper tail at `x` is an integral over y.
+    The relative change is below c (2 + 4 log(1/p)) f(x) / p, where f is the density. The form is largest y^2 + c z^2 +
+    slope z, for normal y and z, and c is 2e-13. The exact upper tail at `x` is computed as an integral over y.
     """
     curvature, d = 2e-13, 1000
     A, linear = np.zeros((d, d)), np.zeros(d)

@@ -116,7 +116,7 @@ def test_labels_of_no_allowed_type_cost_nothing(kind):
 def test_a_date_beyond_the_labels_unit_is_the_label_of_no_row():
     """If the unit of the rows' labels cannot express a date, `codes` puts no row into the group of this date.
 
-    `codes` returns the group of each row. In nanoseconds, the date 2300-01-01 needs more than 64 bits. It must not be
+    `codes` returns the group of each row. In nanoseconds, the date 2300-01-01 needs more than 64 bits, and must not be
     confused with the date in 1715 that has the same last 64 bits.
     """
     modulo = "1715-06-13T00:25:26.290448384"  # 2300-01-01 modulo 2**64

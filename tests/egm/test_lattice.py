@@ -317,7 +317,7 @@ def test_a_budget_pays_for_them_too(kind):
 def test_releases_of_large_integers_do_not_tell_them_apart():
     """Releases of 2**62 + 512 and of 2**62 + 513 show no larger epsilon than the 1 that the mechanism promises.
 
-    Doubles are 1024 apart there, so the noise alone decides to which of two doubles an estimate is rounded.
+    Doubles of this size are 1024 apart, so the noise alone decides to which of two doubles an estimate is rounded.
     `audit.lower_bound` estimates the epsilon from 3000 secure releases of each.
     """
     it = GaussianMechanism(1.0, 1.0, 0.3)

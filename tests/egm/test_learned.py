@@ -136,9 +136,9 @@ def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
 def test_a_basis_that_needs_more_noise_is_given_up():
     """If two columns of thirty have long tails, basis="learn" does not make the error much larger.
 
-    The other columns are normal and correlated. Along the basis, the two columns are most of the length of a row, and
-    the clip norm is often far too large. In ten runs, the root mean square error with basis="learn" is at most 1.2
-    times that in the columns, because the basis is given up where it needs more noise.
+    With basis="learn", a release finds directions along which rows are clipped, in place of the columns, but does not
+    use them if they need more noise. Here they often would, because of the two columns; the other columns are normal
+    and correlated. In ten runs, the root mean square error is at most 1.2 times that without a basis.
     """
     d, near = 30, np.abs(np.subtract.outer(np.arange(30), np.arange(30)))
     root, squares = np.linalg.cholesky(0.99**near), []

@@ -158,8 +158,9 @@ def test_count_has_its_best_share(of, pivot):
     """If the number of rows is private, `count_weight` is the weight with which the sum or mean gets the least noise.
 
     The number of rows, multiplied by this weight, is released together with the sum. With a weight that is 1 % larger
-    or smaller, the noise variances, added up over the columns, are larger. The noise of the number is multiplied by
-    `pivot`: the center in the sum, and the declared distance of the mean from the center in the mean.
+    or smaller, the noise variances, added up over the columns, are larger. `of` is "sum" or "mean". The noise of the
+    number is multiplied by `pivot`: the center for "sum", and the declared distance of the mean from the center for
+    "mean".
     """
     mechanism = data_mechanism(neighbors="add_remove", of=of)
     a, b, c = np.sum(mechanism.b**-2), np.sum(pivot**2), mechanism.clip_norm

@@ -51,12 +51,11 @@ def releases(bounds="radius", n=N, **options):
 @pytest.mark.parametrize("bounds", ["ranges", "radius"])
 @pytest.mark.parametrize("declared", [N, 2 * N])
 def test_intervals_contain_the_exact_numbers(bounds, declared):
-    """The 95 % intervals contain the exact sums and means, even if twice the true number of rows is declared.
+    """At least 95 % of the 95 % intervals contain the exact sums and means, even if twice the true number is declared.
 
-    They do so in 95 % of releases, up to three standard errors. The mean squared error of the sums is below twice
-    the stated variance. A release spends no more than its budget, and a tenth of it goes to the noisy number of
-    rows. `declared` is the declared number of rows, and `bounds` says whether the data are bounded by a "radius" or
-    by "ranges".
+    The numbers are those of rows, `declared` is the declared one, and the tolerance is three standard errors. The mean
+    squared error of the sums is below twice the stated variance. A release spends no more than its budget, and a tenth
+    of it goes to the noisy number of rows. `bounds` says whether the data are bounded by a "radius" or by "ranges".
     """
     inside, far = {"sum": [], "mean": []}, []
     for X, release in releases(bounds, declared):
@@ -153,10 +152,10 @@ def test_a_mean_divides_by_the_noisy_number_of_rows():
 def test_any_number_of_rows_is_released(bounds, number):
     """A release is possible for any true `number` of rows, even 0, although 4000 rows are declared.
 
-    The mechanism does not know the true number. It measures a noisy one, and does not search for center and spread if
-    this is small; in this test, it does not search if the true number is at most 1000. The 95 % intervals of the means
-    are infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` says whether the data are
-    bounded by a "radius" or by "ranges".
+    The mechanism does not know the true number, but measures a noisy one. If the noisy number is small, the mechanism
+    does not search for center and spread; here it does not for a true number of at most 1000. The 95 % intervals of the
+    means are infinite if, and only if, the 95 % interval of the number of rows contains 0. `bounds` says whether the
+    data are bounded by a "radius" or by "ranges".
     """
     made, X = mechanism(bounds), people(number)
     made.check(X)

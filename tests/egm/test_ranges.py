@@ -124,12 +124,11 @@ def test_very_many_columns_are_released_quickly():
 def test_many_rows_have_no_larger_error_than_a_clipped_sum(law):
     """With many rows, the mean squared error is at most 1.1 times that of a clipped sum, plus four standard errors.
 
-    A clipped sum is the noisy sum of rows that are clipped to the ranges, with noise for the whole budget. A release
-    forecasts its own error, and at most a fifth of the forecasts are above 1.1 times the error of a clipped sum; for
-    the law "integers", it was 14 % of 200 forecasts. A release may first search, that is, find center and spread of the
-    rows by private queries. If it gives up the search, its forecast is at most 1.4 times the error of a clipped sum,
-    because the search has spent less than 29 % of the budget. For normal or constant rows, the median of the forecasts
-    is less than 0.3 times the error of a clipped sum. `law` names the distribution of the rows.
+    A clipped sum is the noisy sum of rows that are clipped to the ranges, with noise for the whole budget. Let U be its
+    expected squared error. At most a fifth of the releases forecast more than 1.1 U for their own error (14 % of 200
+    releases for the law "integers"). A release may first search, that is, find center and spread of the rows by private
+    queries. If it gives up the search, it forecasts at most 1.4 U, because the search has spent less than 29 % of the
+    budget. For normal or constant rows, the median forecast is below 0.3 U. `law` names the distribution of the rows.
     """
     ratios, forecasts = [], []
     for place in MANY:

@@ -121,11 +121,10 @@ def test_audit_of_a_sample_catches_planted_bugs(bug, charges, monkeypatch):
     """For releases from a sample, an audit's lower bound exceeds a budget's epsilon if and only if a bug is planted.
 
     The neighbors are a table with a row far from the center, and this table without that row. Each row should be in the
-    sample with probability 0.5. If the dictionary `bug` is not empty, it has a wrong function for drawing the sample.
-    Each key of `charges` is a sampling probability that the budget is told, and from which it computes the recorded
-    epsilon. A key of 0.25 is a bug, too, because the true probability is 0.5. The value of the key is True if the
-    audit's bound must be at most the recorded epsilon, and False if it must exceed the recorded epsilon. In each case,
-    it must be above 0.6 times the recorded epsilon.
+    sample with probability 0.5. The dictionary `bug` is empty, or has a wrong function for drawing the sample. Each key
+    of `charges` is a sampling probability that is told to the budget; any other key than 0.5 is a bug, too. The value
+    is True if the bound must be at most the epsilon that the budget records, and False if it must exceed this epsilon.
+    In each case, the bound must be above 0.6 times the recorded epsilon.
     """
     mechanism = GaussianDataMechanism([1.0], 2, 2.0, 0.3, clip_probability=0.1, neighbors="add_remove")
     far = 8 * mechanism.clip_norm / mechanism.b

@@ -53,11 +53,11 @@ class Recorder:
     """Replace the two private primitives of all methods, Gaussian noise and quantiles, and record their calls.
 
     For each call, the cost in zCDP is appended to the list `costs`, and the private result to the list `answers`. The
-    list `values` gets a pair of the value before noise and its sensitivity or, for a quantile, of the data and None. If
-    the constructor gets the `answers` of another run, each call returns the result that it had in that run. So two runs
-    on neighboring data differ only in their values before noise. There is one exception: the method `anisotropic`
-    counts, with noise, the rows near each row. The neighboring data differ only in the first row. Each run keeps its
-    own count for this row, because this count only decides whether the first row is kept.
+    list `values` gets the pair (value before noise, sensitivity) or, for a quantile, the pair (data, None). If the
+    constructor gets the `answers` of another run, the calls return these answers. So two runs on neighboring data
+    differ only in their values before noise. There is one exception: the method `anisotropic` counts, with noise, the
+    rows near each row. Each run keeps its own count for the first row, the only one in which the neighbors differ,
+    because this count only decides whether the first row is kept.
     """
 
     def __init__(self, monkeypatch, answers=None):
