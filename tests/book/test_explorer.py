@@ -804,7 +804,7 @@ def test_each_control_shows_that_it_has_the_focus(page):
 
 @pytest.mark.parametrize("sigma", ["", ", ".join(map(str, OWN * 9))])
 def test_python_on_the_page_does_the_same(page, sigma):
-    """The Python code that the explorer shows runs, and computes the clip norm and the total error of the explorer.
+    """The explorer's Python code runs without an error, and computes the clip norm and the total error of the explorer.
 
     This holds for each choice of the clip probability and of the distribution of the noise. `sigma` is the text of the
     typed standard deviations, or "" if they are to follow from alpha and d.

@@ -674,8 +674,8 @@ def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     `release.uncorrected` estimates what `release.estimate` still lacks because of clipping. `release.bias` is a noisy
     estimate of the largest further change of the sum by clipping, and the half-width is at least this bias. For a
     confidence near 1, the half-width is the bias plus s times a normal quantile. Here s**2 is the sum of three
-    variances: `release.bias_std`**2, `release.uncorrected_std`**2, and one for noise and clipping. The last variances,
-    added up over all columns, are the forecast squared error.
+    variances: `release.bias_std`**2, `release.uncorrected_std`**2, and the variance of noise and clipping. This third
+    variance, added up over all columns, is the forecast for noise and clipping.
     """
     release, _ = run(rows(1000, zipf_sigma(5, 1.0), 3.0, 1), 1.0, seed=4)
     halves = []

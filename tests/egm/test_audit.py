@@ -287,7 +287,7 @@ def test_calls_of_a_generator_are_replayed_with_all_their_arguments(release):
 
 
 def test_a_mechanism_that_centers_its_noise_at_the_private_value_is_caught():
-    """`lower_bound`, a bound of epsilon, is the same if noise is drawn around the private value as if it is added.
+    """`lower_bound`, a bound of epsilon, is equal whether noise is drawn around a private value or is added to it.
 
     A mechanism that draws noise around the private value uses this value as the mean of the normal distribution. The
     bound, here above 5, is computed from many releases, which `audit.replay` makes from a few calls of the mechanism.

@@ -601,8 +601,8 @@ def test_sizes_of_which_doubles_know_no_digit_are_refused(x):
 def test_a_tail_without_a_contour_is_bounded():
     """If a tail is proved to be below 2**-53, the interval of the other tail reaches from the double before 1 to 1.
 
-    `gx2.certify` returns it even if it finds no contour of integration. For the small tail, it raises an
-    ArithmeticError.
+    `gx2.certify` returns this interval even if it finds no contour of integration. The small tail itself is here too
+    small for a double, so that `gx2.certify` raises an ArithmeticError for it.
     """
     for normal in (1e-6, 1e-8, 1e-100):
         assert gx2.certify(-1.5, [1.0], normal=normal) == Enclosure(math.nextafter(1.0, 0.0), 1.0)

@@ -191,7 +191,7 @@ def text_csv(X, delimiter=",", decimal=".", header=NAMES):
 
 
 def write_folder(name, *parts):
-    """Write the tables `parts`, each a dictionary of columns, to one Parquet file each in the new folder `name`."""
+    """Write each table in `parts`, a dictionary of columns, to a Parquet file of its own in the new folder `name`."""
     os.mkdir(name)
     for letter, part in zip("abc", parts, strict=False):
         pq.write_table(pa.table(part), f"{name}/{letter}.parquet")

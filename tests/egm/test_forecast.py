@@ -360,7 +360,7 @@ def test_the_optimal_clip_of_the_tutorial():
     This holds although the user's guesses of means and standard deviations are wrong, because the mechanism allows for
     wrong guesses. The forecast is compared with the expected squared error for the true means and standard deviations.
     This error is less than 1.15 times that with the default clip probability. If the guesses are declared to be exact
-    (by the options in `SURE`), it is more than 50 times its forecast.
+    (by the options in `SURE`), the error is more than 50 times the forecast.
     """
     guess = {"sigma": [18, 1200, 3], "center": [45, 2500, 5], "n": 100_000, "epsilon": 1, "delta": 1e-6}
     truth = {"mean": [47, 2200, 4], "sigma": [16, 1300, 2]}

@@ -63,8 +63,8 @@ def test_difference_of_equal_exponentials_is_laplace():
 def test_difference_of_exponentials(a, b):
     """The tails and the density of a X - b Y agree with closed forms, where X and Y are exponential variables.
 
-    X and Y are independent chi-square variables with two degrees of freedom. The probability that a X - b Y is
-    positive is a / (a + b), and given that, it has the distribution of a X.
+    X and Y are independent chi-square variables with two degrees of freedom. The difference is positive with the
+    probability a / (a + b), and its distribution is then that of a X.
     """
     x = np.array([1e-6, 0.3, 1.0, 40.0, 1400.0])
     density = -np.log(2 * (a + b))
@@ -924,10 +924,11 @@ def test_small_curvature_beside_others():
 
 @pytest.mark.parametrize(("largest", "slope", "x"), [(1.0, 74.0, 2000.0), (-1.0, 0.3, 3.0), (-1.0, 2.0, 70.0)])
 def test_small_curvature_beside_the_largest(largest, slope, x):
-    """Dropping a tiny eigenvalue c of a quadratic form changes a tail p relatively by more than 1e-12, within a bound.
+    """A tail p of a quadratic form without its tiny eigenvalue c differs from the exact tail by less than a bound.
 
-    The relative change is below c (2 + 4 log(1/p)) f(x) / p, where f is the density. The form is largest y^2 + c z^2 +
-    slope z, for normal y and z, and c is 2e-13. The exact upper tail at `x` is computed as an integral over y.
+    The relative difference is above 1e-12, and below c (2 + 4 log(1/p)) f(x) / p, where f is the density. The form is
+    largest y^2 + c z^2 + slope z, for normal y and z, and c is 2e-13. The exact upper tail at `x` is an integral over
+    y.
     """
     curvature, d = 2e-13, 1000
     A, linear = np.zeros((d, d)), np.zeros(d)

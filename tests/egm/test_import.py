@@ -28,7 +28,7 @@ def loaded_by(code):
 
 
 def test_import_is_light():
-    """`import egm` loads no other packages than those of the standard library.
+    """`import egm` loads no packages but those of the standard library.
 
     `from egm import *` loads NumPy and SciPy, but no larger package such as pandas, and neither `egm.study` nor SQLite.
     """

@@ -281,7 +281,7 @@ def test_neighbours_reach_the_noise_as_far_apart_as_they_are(kind, it, handed):
 @pytest.mark.parametrize("k", [1, 7, 100])
 @pytest.mark.parametrize("it", AT_ONE)
 def test_noise_hides_the_rounding_of_each_entry(it, k, handed, monkeypatch):
-    """Two vectors as far apart as the sensitivity become integers no farther apart than the noise is drawn for.
+    """Two vectors as far apart as the sensitivity become integers for whose distance the noise is large enough.
 
     Each of the `k` entries is rounded down in one vector and up in the other one. `it` is the name of a mechanism.
     """
@@ -432,8 +432,8 @@ def test_simulation_warns_once(monkeypatch):
 def test_noise_is_never_cut_off_by_64_bits(noise, epsilon, monkeypatch):
     """Even for a tiny `epsilon`, the integer noise of a secure release has a standard deviation of at most 2**58.
 
-    Noise beyond 2**63 would be cut off, which would reveal the value. Four mechanisms are tested. Laplace noise and l2
-    noise must be 16 times as small, because they are more often far larger than their standard deviation.
+    Noise beyond 2**63 would be cut off, which would reveal the value. Four mechanisms are tested. For Laplace noise the
+    scale, and for l2 noise the standard deviation, is at most 2**54, because such noise more often has extreme values.
     """
     asked = []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: asked.append(std) or [0] * size)

@@ -304,8 +304,8 @@ class Seen:
 def joint(mechanism, X, monkeypatch):
     """Release `X` with noise 0, and return a tuple of three results.
 
-    These are the list of the integers to which noise is added, the standard deviation that the mechanism demands from
-    the sampler of the noise, and the release.
+    The results are the list of the integers to which noise is added, the standard deviation that the mechanism demands
+    from the sampler of the noise, and the release.
     """
     notes, stds = [], []
     monkeypatch.setattr(samplers, "secure_gaussian", lambda std, size: stds.append(std) or [Seen(notes)] * size)

@@ -295,7 +295,7 @@ def test_interval_is_that_of_releases_with_a_private_number_of_rows(of, basis):
 
 
 def test_a_target_that_clipping_alone_exceeds_is_refused():
-    """`solve` refuses a target error that no epsilon or number n of rows can meet, because clipping alone exceeds it.
+    """`solve` refuses a target error that, because of clipping, no epsilon or no number n of rows can reach.
 
     The message names the least possible error, which `solve` accepts as a target for epsilon.
     """

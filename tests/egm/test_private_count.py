@@ -51,11 +51,11 @@ def releases(bounds="radius", n=N, **options):
 @pytest.mark.parametrize("bounds", ["ranges", "radius"])
 @pytest.mark.parametrize("declared", [N, 2 * N])
 def test_intervals_contain_the_exact_numbers(bounds, declared):
-    """At least 95 % of the 95 % intervals contain the exact sums and means, even if twice the true number is declared.
+    """At least 95 % of the 95 % intervals contain the exact sums and means, even if twice as many rows are declared.
 
-    The numbers are those of rows, `declared` is the declared one, and the tolerance is three standard errors. The mean
-    squared error of the sums is below twice the stated variance. A release spends no more than its budget, and a tenth
-    of it goes to the noisy number of rows. `bounds` says whether the data are bounded by a "radius" or by "ranges".
+    The tolerance is three standard errors. The mean squared error of the sums is below twice the stated variance. A
+    release spends no more than its budget, and a tenth of it goes to the noisy number of rows. `declared` is the
+    declared number of rows, and `bounds` says whether the data are bounded by a "radius" or by "ranges".
     """
     inside, far = {"sum": [], "mean": []}, []
     for X, release in releases(bounds, declared):

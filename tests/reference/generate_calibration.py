@@ -3,7 +3,8 @@
 The noise multiplier z is the standard deviation of the noise over the sensitivity. The curve is delta(eps, z) =
 Phi(1/(2z) - eps z) - exp(eps) Phi(-1/(2z) - eps z), where Phi is the normal distribution function and phi its density
 (Balle and Wang 2018). Every number is computed twice, the second time with twice the digits. The curve is also checked
-against an integral in which nothing cancels. It follows from the derivative of delta by z, -phi(1/(2z) - eps z) / z**2:
+against an integral in which nothing cancels. This integral follows from the derivative of delta with respect to z,
+which is -phi(1/(2z) - eps z) / z**2:
 
     delta(eps, z) = int_0^{1/z} phi(u/2 - eps/u) du.
 """

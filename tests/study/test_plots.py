@@ -21,7 +21,7 @@ def ax():
 
 @pytest.fixture
 def table():
-    """Return a table to be drawn: value = d**alpha for two values of d and three values of alpha, one in each row."""
+    """Return a table whose rows have the values d**alpha, for two values of d and three values of alpha."""
     return tables.sweep(lambda d, alpha: d**alpha, d=[10, 100], alpha=[0.0, 0.5, 1.0])
 
 
