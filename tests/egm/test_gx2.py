@@ -1,4 +1,4 @@
-"""Test that `egm.gx2`, the distribution of weighted sums of chi-square variables, agrees with known values and laws.
+"""Test `egm.gx2`, the distribution of weighted sums of chi-square variables, against known values and identities.
 
 The known values have 30 digits, or come from SciPy, from Davies' algorithm and from publications.
 """

@@ -1,4 +1,4 @@
-"""Test `egm.gx2` with weights of either sign, a normal term and an offset, by closed forms, published values and laws.
+"""Test `egm.gx2` with weights of either sign, a normal term and an offset, against closed forms and known values.
 
 The variable is Q = sum_j weights_j chi2(dof_j, nc_j) + normal Z + shift, where Z is a standard normal variable. Where a
 docstring names no tolerance, the relative error of a tail may be about 1e-12, as `gx2.sf` promises.
@@ -927,8 +927,7 @@ def test_small_curvature_beside_the_largest(largest, slope, x):
     """A tail p of a quadratic form without its tiny eigenvalue c differs from the exact tail by less than a bound.
 
     The relative difference is above 1e-12, and below c (2 + 4 log(1/p)) f(x) / p, where f is the density. The form is
-    largest y^2 + c z^2 + slope z, for normal y and z, and c is 2e-13. The exact upper tail at `x` is an integral over
-    y.
+    largest y^2 + c z^2 + slope z, for normal y and z, with c = 2e-13. The exact tail at `x` is an integral over y.
     """
     curvature, d = 2e-13, 1000
     A, linear = np.zeros((d, d)), np.zeros(d)
@@ -1066,8 +1065,7 @@ def test_bad_seeds_are_named(seed):
 def test_gradients_at_a_pole_are_refused(function, dof):
     """At the point `shift`, where derivatives may be infinite, `function` of `egm.gx2` raises an AccuracyError.
 
-    The message names the distance of the point from `shift`. `dof` is the number of degrees of freedom of each
-    variable.
+    The message names the distance of the point from `shift`. Each variable has `dof` degrees of freedom.
     """
     with pytest.raises(gx2.AccuracyError, match=r"at a distance from shift of -?0.0 times"):
         function(3.0, [1.0, -1.0], dof, shift=3.0)
