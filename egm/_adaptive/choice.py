@@ -92,11 +92,11 @@ def released(
     learn: bool = False,
     unseen: float = 0.0,
 ) -> LastRound:
-    """Release the mean of standardized `rows`, after a search or, if this gains little, with entries cut to [-1, 1].
+    """Release the mean of standardized `rows`: after a search if it gains enough, else with entries cut to [-1, 1].
 
-    The object `rows` answers private queries. The search finds center and spread of the rows by such queries, so that
-    the mean needs less noise. The result is a `LastRound`, which has the mean and describes its error. `sigma_range` is
-    the range of the standard deviations of the columns. `public` is a public basis for correlated columns or None, and
+    The object `rows` answers private queries. By such queries a search finds center and spread of the rows, so that the
+    mean needs less noise. The result is a `LastRound`, which has the mean and describes its error. `sigma_range` is the
+    range of the standard deviations of the columns. `public` is a public basis for correlated columns or None, and
     `learn` says whether such a basis is found by private queries. After a search, the share `unseen` of the remaining
     budget pays for noisy numbers of long rows, which bound what clipping takes from the sum. The rest of the budget
     pays for the mean.

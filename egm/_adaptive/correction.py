@@ -2,14 +2,15 @@
 
 What clipping removes from a row is called its clipped part. If the rows lie symmetrically around the center, the
 clipped parts cancel in their sum. If one column is skewed, they do not, and the sum of the clipped rows is wrong in
-this column. So the sum of what is removed up to a larger norm is released, too, as `egm._adaptive.pairs` says.
+this column. So a second sum is released, too (see `egm._adaptive.pairs`): the sum of what clipping removes from the
+rows, each of which is first clipped to a larger norm.
 
 The noise in this second sum is about as large as that in the sum of the clipped rows. So a column is corrected by its
 whole noisy sum only if this sum is clearly more than noise. If the noisy sums of the other columns are together larger
-than noise explains, each of these columns is corrected by the same share of its noisy sum. Clipped parts of normal rows
-cancel, but for chance, and so each column is corrected at least by the share that is best for normal rows. If the
-expected error would then be larger than with the whole noisy sum in all columns, which is the same as clipping to the
-larger norm, the whole noisy sum is added.
+than noise explains, each of these columns is corrected by the same share of its noisy sum. By chance, the clipped parts
+of normal rows do not cancel exactly, and so each column is corrected at least by the share that is best for normal
+rows. To add the whole noisy sum in all columns has the effect of clipping to the larger norm. This is done if it has a
+smaller expected error than the shares.
 """
 
 from __future__ import annotations
@@ -39,13 +40,12 @@ class Correction:
     """Describe how the sum of clipped rows is corrected by a noisy sum of what clipping removes from the rows.
 
     All attributes but the number `missed` are vectors, with an entry for each column or, along a basis, for each
-    coordinate. `parts` is the noisy sum of what clipping removes from the rows up to a second, larger clip norm, and
-    `noise` has the standard deviations of its noise, both in the units of the sum. The vector `kept` * `parts` is added
-    to the sum of the clipped rows; the entries of `kept` are between 0 and 1. Three estimates describe what the
-    corrected sum still lacks. `missed` is the expected squared norm of the vector (1 - `kept`) * `parts`, which is not
-    added, after the expected square of its noise has been subtracted. Each entry of `beyond` is the expected amount
-    that clipping removes beyond the larger norm, where it is not measured, and `hidden` is an upper estimate of
-    `beyond`.
+    coordinate. `parts` is the noisy sum of what clipping removes from the rows, each of which is first clipped to a
+    second, larger norm. `noise` has the standard deviations of the noise in it. Both are in the units of the sum. The
+    vector `kept` * `parts` is added to the sum of the clipped rows; the entries of `kept` are between 0 and 1. Three
+    estimates describe what the corrected sum still lacks. `missed` estimates the squared norm that the vector (1 -
+    `kept`) * `parts`, which is not added, would have without noise. Each entry of `beyond` is the expected amount that
+    clipping to the larger norm removes, which is not measured, and `hidden` is an upper estimate of `beyond`.
     """
 
     parts: Array
@@ -67,18 +67,19 @@ class Correction:
 
     @property
     def rest(self) -> Array:
-        """Return that part of the noisy sum of what clipping removes which is not added to the sum of the clipped rows.
+        """Return (1 - `kept`) * `parts`, the part of `parts` that is not added to the sum of the clipped rows.
 
-        The other part is added, to correct the sum of the clipped rows.
+        `parts` is the noisy sum of what clipping removes. Its other part is added, to correct the sum of the clipped
+        rows.
         """
         return (1 - self.kept) * self.parts
 
     @property
     def unknown(self) -> Array:
-        """Return how much noise the corrected sum would gain in each entry if all that was measured were added to it.
+        """Return how much noise each entry of the corrected sum would gain if all of `parts` were added to it.
 
-        What was measured is the noisy sum of what clipping removes. The corrected sum contains only a part of it. The
-        gain is the square root of the increase of the variance.
+        `parts` is the noisy sum of what clipping removes, and the corrected sum contains only a share of it. The gain
+        is the square root of the increase of the variance.
         """
         return np.sqrt(1 - self.kept**2) * self.noise
 
@@ -86,17 +87,18 @@ class Correction:
 def correct(parts: Array, noise: Array, chance: Array, beyond: float = 1.0) -> Correction:
     """Choose which share of a noisy sum of what clipping removes is added to each entry of the sum of the clipped rows.
 
-    The vector `parts` is the noisy sum of what clipping removes from the rows up to a second, larger clip norm, and
-    `noise` has the standard deviations of its noise. If the rows are normal, with a center that is known only
-    approximately, the sum without noise has the mean 0 and the standard deviations `chance`. Then the best share is
-    chance**2 / (chance**2 + noise**2), and no smaller share is chosen.
+    The vector `parts` is the noisy sum of what clipping removes from the rows, each of which is first clipped to a
+    second, larger norm. `noise` has the standard deviations of the noise in it. If the rows are normal, and if their
+    center is known only approximately, `parts` without noise has the mean 0 and the standard deviations `chance`. Then
+    the best share is chance**2 / (chance**2 + noise**2), and no smaller share is chosen.
 
     An entry of `parts` that is larger than two of the standard deviations in `chance` shows that the column is skewed.
     Then some rows are probably longer than the second clip norm and lose still more, which `parts` does not contain.
-    What they lose is estimated as a fixed share of the entry, if the second clip norm is 1.4 times the first one. For
-    another ratio, the entry is first multiplied by `beyond`: by what normal rows would lose between the two norms if
-    the ratio were 1.4, divided by what they do lose. The result, a `Correction`, has the shares that are added, from 0
-    to 1, and estimates of what is still missing.
+    What they lose is estimated as a share of the excess over the two standard deviations, if the second clip norm is
+    1.4 times the first one. For another ratio of the norms, the excess is first multiplied by `beyond`: the amount that
+    normal rows would lose between the two norms for the ratio 1.4, divided by the amount that they lose for the actual
+    ratio. The result, a `Correction`, has the shares that are added, from 0 to 1, and estimates of what is still
+    missing.
     """
     deviations = max(_CLEAR[0], math.sqrt(2 * math.log(parts.size)) + _CLEAR[1])
     clear = np.abs(parts) > deviations * noise

@@ -26,9 +26,9 @@ class ExpectedRows:
     """Answer the queries of `PrivateRows` as expected for `n` normal rows with mean `mu` and deviations `sigma`.
 
     A forecast uses these answers in place of private ones. `sigma` has the standard deviations of the columns. The
-    columns are independent, unless their covariance matrix `covariance` or `along` is given. If `along` is given, the
-    coordinates along the basis that is passed to the method `turn` are independent, and `along` has their standard
-    deviations.
+    columns are independent unless `covariance` or `along` is given. `covariance` is the covariance matrix of the
+    columns. If `along` is given, the coordinates along the basis that is passed to the method `turn` are independent,
+    and `along` has their standard deviations.
 
     Each public method except `turn` and `standardize` is a query. Its cost, a number rho of zero-concentrated
     differential privacy, is recorded under the name of a step of the search for the center and the spread of the rows.
@@ -75,8 +75,8 @@ class ExpectedRows:
         """Return the expected number of rows, and the standard deviation of the noise that a private answer would have.
 
         The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
-        of the search for center and spread. What is left becomes `account.base`, the budget of which later steps take
-        shares.
+        of the search for center and spread. What is left of the budget becomes `account.base`, of which later steps
+        take shares.
         """
         self.account.spend(step, rho)
         self.account.base = self.account.left
@@ -168,8 +168,8 @@ class ExpectedRows:
         """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy a private answer is.
 
         `center` and `spread` have one entry for each column, and so has the mean, which has no noise in it. The second
-        result is the standard deviation of the noise that a private answer would have in each entry. A private answer
-        limits what one row can add, by bounds that suit normal rows, multiplied by `heavy`. So the noise is
+        result is the standard deviation of the noise that a private answer would have in each entry. In a private
+        answer, what one row can add is limited by bounds that suit normal rows, multiplied by `heavy`. So the noise is
         proportional to `heavy`. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
         `step`, the name of a step of the search for center and spread.
         """
@@ -178,7 +178,7 @@ class ExpectedRows:
         return (self.sigma**2 + (self.mu - center) ** 2) / spread**2, std
 
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """Return what a private mean of all matrices y y^T is like, and the standard deviation of its noise.
+        """Return a typical noisy mean of the matrices y y^T over all rows, and the standard deviation of its noise.
 
         For each row x, the vector y is (x - center) / spread; `center` and `spread` have one entry for each column. No
         rows are read: the result is the expectation for normal rows, plus noise that is drawn with a fixed seed, so

@@ -17,11 +17,11 @@ standard deviations s of the entries of a scaled row.
 4. Sum. The rows are scaled and clipped as in Algorithm 3 of Poulsen's report. Then each row is divided into a shorter
    row and a rest, as `egm._adaptive.pairs` says. The shorter row has at most a smaller norm: 1 / 1.4 of the clip norm
    or, if the norms look like those of normal rows, the norm of least forecast error. The noise in the sum of the
-   shorter rows is less than it would be in the sum of the clipped rows, and the rests cancel in their sum, but for
-   chance, if the distribution of the rows is symmetric. `egm._adaptive.correction` decides which share of the noisy sum
-   of the rests is added in each column. The released mean is the last center plus the corrected mean of the differences
-   of the rows from this center. This mean difference may be larger than noise and the error of the last center explain.
-   With a small budget and normal norms, the excess is added to the forecast of the error.
+   shorter rows is less than it would be in the sum of the clipped rows, and if the distribution of the rows is
+   symmetric, the rests nearly cancel in their sum. `egm._adaptive.correction` decides which share of the noisy sum of
+   the rests is added in each column. The released mean is the last center plus the corrected mean of the differences of
+   the rows from this center. With a small budget and norms like those of normal rows, the forecast of the error also
+   contains the amount by which this mean difference is larger than noise and the error of the last center explain.
 """
 
 from __future__ import annotations
@@ -146,15 +146,14 @@ class _Clip:
 
     `norm` is the clip norm. Rows longer than the smaller norm `inner` are divided into pairs of vectors, as
     `egm._adaptive.pairs` says. `tail` is None if the norms of the rows look like those of normal rows; otherwise it is
-    a model of the norms. The next two attributes are distances by which the sum moves if what clipping removes points
-    in one direction for all rows. If `tail` is None, `one_sided` is this distance for normal rows, and `shift`
-    estimates the further distance due to rows that are longer than normal ones. If `tail` is a model, `shift` estimates
-    the whole distance. Then `one_sided` is the attribute ``shift.surely`` or ``shift.at_most``, whichever is to decide
-    whether the search is given up.
+    a model of the norms. Let D be the distance by which the sum moves if what clipping removes points in one direction
+    for all rows. If `tail` is None, `one_sided` is D for normal rows, and `shift` estimates how much larger D is
+    because some rows are longer than normal ones. If `tail` is a model, `shift` estimates D, and `one_sided` is the
+    estimate ``shift.surely`` or ``shift.at_most`` of D, whichever decides whether the search is given up.
 
-    `second` is used only if `tail` is a model and `norm` is the clip norm of least error for it; otherwise it has
-    zeros. Its two numbers are sums of squares over all rows: of the lengths of what clipping to `inner` removes from
-    each row, and of what clipping to `norm` removes.
+    `second` has two sums over all rows: the sum of the squared lengths of what clipping to `inner` removes from each
+    row, and this sum for clipping to `norm`. Both are used only if `tail` is a model and `norm` is the clip norm of
+    least error for it; otherwise they are zero.
     """
 
     norm: float
@@ -206,9 +205,9 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
     """Check the norms of the rows, choose the clip norm, release the mean, and return it with a forecast of its error.
 
     `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
-    budget that is left. All of this part is spent here. Before the sum, the share `unseen` of what is still left then
-    is spent on noisy numbers of long rows. From these the attribute `unseen` of the result, a `LastRound`, is computed:
-    bounds on what clipping took from the sum.
+    budget that is left. All of this part is spent here. Shortly before the sum is released, the share `unseen` of the
+    remaining budget is spent on noisy numbers of long rows. From these numbers, bounds on what clipping took from the
+    sum are computed: the attribute `unseen` of the result, a `LastRound`.
     """
     it, seen, clip = _looked(search)
     return it.run(clip or it.clip(seen), unseen)
@@ -218,8 +217,8 @@ def last_round_below(search: Search, limit: float, unseen: float) -> LastRound |
     """Return the result of `last_round`, or None if the squared error that is expected of the sum is too large.
 
     The error is too large above `limit` or, if the first check of the norms finds many long rows, above 1.5 times
-    `limit`. Then the sum is not released, and a part of the budget is left. `search` is the finished search. Before the
-    sum, the share `unseen` of the remaining budget is spent on noisy numbers of long rows.
+    `limit`. Then the sum is not released, and a part of the budget is left. `search` is the finished search. Shortly
+    before the sum is released, the share `unseen` of the remaining budget is spent on noisy numbers of long rows.
     """
     it, seen, clip = _looked(search, limit)
     if seen is not None:
@@ -243,15 +242,16 @@ def too_long(search: Search, cost: float, limit: float) -> bool:
 def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail | None, _Clip | None]:
     """Check whether many rows are longer than normal ones, and decide whether a learned basis is given up.
 
-    The results are an object to release the mean; None if the norms look like those of normal rows, and otherwise a
-    model of the norms; and the clip norm, as a `_Clip`, or None if it has not been chosen yet. `search` is the finished
-    search. No clip norm will be tried for which noise alone makes the squared error of the sum larger than `limit`.
+    Three results are returned. The first is an object to release the mean. The second is a model of the norms of the
+    rows, or None if they look like those of normal rows. The third is the clip norm, as a `_Clip`, or None if it has
+    not been chosen yet. `search` is the finished search. No clip norm will be tried for which noise alone makes the
+    squared error of the sum larger than `limit`.
 
     If a basis was learned, the norms without the basis are checked, too, because a rotation spreads a long tail of one
     column over many coordinates. If these norms look normal, the basis is kept only if the expected error with it is
-    less than two thirds of that without it. Otherwise the expected errors are too rough, because they assume that many
-    rows are long which noise may hide. Then clip norms are chosen with and without the basis, by further queries, and
-    the basis is kept if the noise in the sum is less with it.
+    less than two thirds of that without it. Otherwise the expected errors are too rough, because they allow for all
+    long rows that noise may hide. Then clip norms are chosen with and without the basis, by further queries, and the
+    basis is kept if the noise in the sum is less with it.
     """
     it = _LastRound(search, limit=limit)
     seen = it.look()
@@ -475,10 +475,10 @@ class _LastRound:
     def likeliest(self) -> Tail:
         """Return a `Tail` for the case that too many rows are long, but noise explains their number in each range.
 
-        A `Tail` is a model of the number of rows with a norm above t, for each t. Only one range of very large norms
-        has rows in the model, the most likely one: the range with the largest number of rows in proportion to the
-        noise. If a further query finds too few rows beyond its lower end, the most likely range below this end is
-        taken, and checked in the same way. The methods `ask` and `by_model` must have been called before.
+        A `Tail` is a model of the number of rows with a norm above t, for each t. Of the ranges of very large norms,
+        only the most likely one has rows in the model: the range with the largest number of rows in proportion to the
+        noise. If a further query finds too few rows beyond the lower end of this range, the most likely range below
+        this end is taken, and checked in the same way. The methods `ask` and `by_model` must have been called before.
         """
         shells, high, cost = self.shells, self.shells.edges.size, self.doubt / 2
         windows = _windows(shells.counts, shells.near, high, shells.std, most=True)
@@ -514,9 +514,9 @@ class _LastRound:
         A shell is a narrow interval of norms. A range is a pair (start, stop): it has the shells with indices from
         start to stop - 1. Because of noise, the last range may be too long: if its last shells have no rows, the clip
         norm becomes far too large. It may also be too short, if further shells have few rows. The method asks how many
-        rows have a norm beyond an edge between two shells, first at the end of the range. If noise explains one of the
-        answers, the range ends at this edge, or at a smaller one that is found by bisection, and the attribute `ended`
-        is set to true. Otherwise the range is kept or becomes longer.
+        rows have a norm beyond an edge between two shells, first for the edge at the end of the range. If noise
+        explains the answer for some edge, the range ends at this edge, or at a smaller one that is found by bisection,
+        and the attribute `ended` is set to true. Otherwise the range is kept or becomes longer.
         """
         if not windows:
             return windows
@@ -571,20 +571,22 @@ class _LastRound:
         """Return a `_Clip` with a clip norm for normal rows, or None if many real rows are longer than all norms tried.
 
         A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. The budget is small if n
-        sqrt(rho) is below 424. The first C that is tried is 1.4 times the norm of least forecast error for normal rows.
-        It is larger if clipping normal rows to C could otherwise move their sum by more than half of the noise (a tenth
-        with a small budget). With a small budget and few columns, it is also so large that at most as many normal rows
-        are longer than C as would move the sum by the root mean square of the noise, if each lost the length C.
+        sqrt(rho) is below 424, and "the noise" is the root mean square of the norm of the noise in the sum. The first C
+        that is tried is 1.4 times the norm of least forecast error for normal rows. It is larger if clipping normal
+        rows to C could otherwise move their sum by more than half of the noise (a tenth with a small budget). With a
+        small budget and few columns, it is also so large that the expected number of normal rows longer than C, times
+        C, is at most the noise.
 
         Then C is increased until a noisy number shows that few rows are longer. If the first such number is too large,
         the rows are counted again, and the mean of both numbers decides, because noise alone would otherwise too often
         make C too large. If C was not increased, the norm above which rows are divided into pairs (see
         `egm._adaptive.pairs`) is that of least expected error for normal rows; otherwise it is C / 1.4.
 
-        The sum is assumed to be moved only by the excess of rows longer than C over the number expected of normal rows.
-        A lower estimate of the distance is computed from this excess minus one standard deviation of its noise or, with
-        a small budget, from the whole excess. With a small budget and few columns, None is never returned: the last
-        norm is taken even if many rows are longer, and these rows are assumed to be very long.
+        Let the excess be the number of rows longer than C minus the number expected of normal rows. Only the excess is
+        assumed to move the sum. A lower estimate of the distance is computed from the excess minus one standard
+        deviation of its noise or, with a small budget, from the whole excess. With a small budget and few columns, None
+        is never returned: the last norm is taken even if many rows are longer, and these rows are assumed to be very
+        long.
         """
         search, n, little = self.search, self.n, self.little
         cost = (_BEYOND[0] / self.effective + _BEYOND[1]) * search.rho
@@ -631,7 +633,7 @@ class _LastRound:
         return float(norm / _TRIED_RATIOS[np.argmin(errors)])
 
     def chance(self, inner: float, outer: float) -> Array:
-        """Return the root mean square, in each entry, of the sum of what normal rows lose if they are divided.
+        """Return the root mean square of each entry of the sum of what normal rows lose if divided into pairs.
 
         The rows are clipped to the norm `outer`. Then a row longer than `inner` is divided into a pair of vectors, as
         `egm._adaptive.pairs` says, and loses what the first vector lacks. These losses do not cancel in the sum for two

@@ -77,8 +77,9 @@ def _held(X: Any, once: bool, gaps: bool) -> tuple[Any, Any]:
 
     Both objects are `X` itself if it is an array or a table. Otherwise `X` is an iterator over blocks of rows, or a
     function that returns one. If the rows are read only `once`, the objects are the first block, and an iterator over
-    all blocks. If they are read several times, `X` must be a function, and both objects are a table that calls it for
-    each reading; the first object is None if the columns have no names. Entries may be missing if `gaps` is true.
+    all blocks. If they are read several times, `X` must be a function, and both objects are one table that calls this
+    function for each reading; but the first object is None if the columns have no names. Entries may be missing if
+    `gaps` is true.
     """
     if not _tables.is_read_later(X):
         return X, X

@@ -49,8 +49,8 @@ class Outcome(NamedTuple):
 
         `bounds` is the pair of the smallest and the largest mean that are declared for each column; n times the bounds
         are the ends of the possible values. `n` is the number of rows or, if it is private, the noisy number, but at
-        least 2. The noisy number may be wrong; so the sum is then clipped to what is possible for a number within five
-        standard deviations of it.
+        least 2. Because the noisy number may be wrong, the sum is then clipped to what is possible for any number of
+        rows within five standard deviations of the noisy one.
         """
         if self.of_count is None:
             estimate: Array = n * (self.middle + self.half * self.found.mean)
@@ -85,9 +85,9 @@ def outcome(declared: Declared, rows: Answers) -> Outcome:
 def _asked(declared: Declared, rows: Answers) -> tuple[LastRound, tuple[float, float] | None]:
     """Make all queries about the rows; return the noisy mean with its errors, and the noisy number of rows or None.
 
-    If a range is declared for each column, the unit of the first result is half of this range. If a radius is declared,
-    the unit is this radius if the rows were only clipped to it, and after a search it is the unit of the data. The
-    second result is a pair of the noisy number and the standard deviation of its noise.
+    If a range is declared for each column, the unit of the first result is half of this range. If a radius is declared
+    instead, the unit is that of the data after a search, and the radius without a search. The second result is a pair:
+    the noisy number and the standard deviation of its noise.
     """
     basis, of_count = declared._basis(rows.d), None
     if declared._counted:

@@ -325,7 +325,7 @@ class PrivateRows:
 
         The noisy number, or 2 if it is smaller, becomes the number `n` of all later queries. The privacy cost `rho` (of
         zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search for center
-        and spread. What is left becomes `account.base`, the budget of which later steps take shares.
+        and spread. What is left of the budget becomes `account.base`, of which later steps take shares.
         """
         self.account.spend(step, rho)
         self.account.base = self.account.left

@@ -21,9 +21,10 @@ class AdaptiveRelease(RowSum):
     Parameters
     ----------
     estimate : ndarray, shape (d,)
-        Noisy sum of the rows, in the units of the data. Its entries are at most n times the
-        declared radius in absolute value, or within n times the declared ranges. If the number of
-        rows is private, n is here any number within five times `count_std` of `count`.
+        Noisy sum of the rows, in the units of the data. Its entries are clipped to the possible
+        values: to n times the interval from minus to plus the declared radius, or to n times the
+        declared ranges. If the number of rows is private, every n within five times `count_std` of
+        `count` is possible here.
     noise_std : ndarray, shape (d,)
         Standard deviation of the noise in each entry of `estimate`, in the units of the data. It is
         larger in columns that were corrected by adding a noisy sum of what clipping removed.

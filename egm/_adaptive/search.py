@@ -6,8 +6,9 @@ those that are expected of normal rows (`expected_rows.py`). The release itself 
 1. Locate. The median distance of the rows from the present center is the radius of a ball. The rows are clipped to this
    ball, and their noisy mean is the next center. Each step reduces the distance by a known factor. The steps end when a
    radius is about as large as the one before: then it comes from the spread of the rows alone. If it is much larger,
-   one of the two is wrong by chance, and the steps go on. The last step still clips some rows, and so the center stays
-   behind a little. How far is computed when the spread is known, and is a part of the standard error of the center.
+   one of the two is wrong by chance, and the steps go on. The last step still clips some rows, and so the center does
+   not quite reach the mean of the rows. The distance that remains is computed when the spread is known, and is a part
+   of the standard error of the center.
 2. Spread. Three quantiles of the squared distances give the effective dimension (sum s^2)^2 / sum s^4, where s are the
    standard deviations. A scaling gains at most the factor d divided by this dimension (Hoelder's inequality). If this
    factor is near 1, or if the budget is too small for d medians, all coordinates get the same standard deviation.
@@ -436,8 +437,9 @@ class Search:
 
         The old standard deviation is from a median, which is too small for a column that is zero in most rows. The root
         mean square, which `reweigh` measures, is too large to scale a column with a long tail. So the new standard
-        deviation is the old one, times 1.15 for the error of the median, but not below two thirds of the root mean
-        square, and not above it. If the budget is too small for `reweigh`, `remeasure` is called instead.
+        deviation is 1.15 times the old one, which allows for the error of the median, but at least two thirds of the
+        root mean square, and at most the root mean square. If the budget is too small for `reweigh`, `remeasure` is
+        called instead.
         """
         if not self.measurable:
             self.remeasure()
@@ -468,10 +470,10 @@ class Search:
         """Ask for the mean square of each coordinate, and correct `sigma` by the answers, even if tails are long.
 
         The coordinates are those along the basis or, before there is one, the columns. The answers come from
-        `remeasure`, which limits what one row can add, by bounds that suit normal rows, multiplied by a factor. To find
+        `remeasure`. It limits what one row can add by bounds that suit normal rows, multiplied by a factor. To find
         this factor, each coordinate is divided by its root mean square as known so far, and an upper quantile of the
-        norms of the rows is asked for. The factor is the squared ratio of this quantile to that of normal rows, at
-        least 1.
+        norms of the rows is asked for. The factor is the squared ratio of this quantile to the quantile for normal
+        rows, but at least 1.
         """
         spread, root = self.spread(), math.sqrt(self.d)
         intervals = log_intervals(0.5 * root, _HEAVIEST * root, _MEDIUM)
@@ -513,10 +515,11 @@ class Search:
         """Choose how many noisy means, at most two, refine the center, and return the cost rho of each as a tuple.
 
         For each mean, some shares of the remaining budget are tried. For each choice the mean squared error of the
-        final mean is predicted for normal rows, and the choice with the least prediction is returned. Before they are
-        compared, each prediction is multiplied by 1 + s, where s is the share of the budget for the means, because the
-        queries for long rows need a part of the rest. `alike` is true if all columns have one common standard
-        deviation. If it is false, a part of the budget is reserved to measure the standard deviations again.
+        final mean is predicted for normal rows, and the choice with the least prediction is returned. Before the
+        predictions are compared, each of them is multiplied by 1 + s, where s is the share of the budget for the means;
+        this allows for the queries for long rows, which need a part of the rest. `alike` is true if all columns have
+        one common standard deviation. If it is false, a part of the budget is reserved to measure the standard
+        deviations again.
         """
         left = self.account.left - self.once - self.doubt - (0.0 if alike else _REMEASURED * self.rho)
         left -= 0.0 if self.basis is None else self.cost(self.far)

@@ -54,12 +54,12 @@ class Tail:
 
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge, or beyond the last edge if i
         is the last index. `std` is the standard deviation of the noise in each number. `last` is the largest i for
-        which counts[i] is clearly above the noise. Beyond the last edge of the model, the number of rows is
-        proportional to t**(-power), and the `power` is found in one of two ways. If the numbers fall clearly up to
-        edges[last], the power of this fall is taken. Otherwise the power is that with which, from edges[last] to the
-        next edge, the number of rows would fall to the largest number that noise can hide. If `ends` is true, a further
-        query has shown that few rows are beyond edges[last + 1]; then the larger of these two powers is taken. Each
-        power is limited to a fixed range.
+        which counts[i] is clearly above the noise. Beyond the last edge of the model, the number of rows with a norm
+        above t is proportional to t**(-power), and the `power` is found in one of two ways. If the numbers fall clearly
+        up to edges[last], the power of this fall is taken. Otherwise the power is that with which, from edges[last] to
+        the next edge, the number of rows would fall to the largest number that noise can hide. If `ends` is true, a
+        further query has shown that few rows are beyond edges[last + 1]; then the larger of these two powers is taken.
+        Each power is limited to a fixed range.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std

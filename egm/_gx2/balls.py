@@ -160,7 +160,7 @@ def _moments(values: list[Ball], e: list[Ball]) -> list[Ball]:
 def _cuts(values: Array) -> Indices:
     """Return the indices at which clusters of close weights begin in `values`, a sorted vector of different weights.
 
-    Let r be a weight divided by that weight of the same sign whose absolute value is largest. Weights are in one
+    Let r be a weight divided by the largest weight or, if it is negative, by the least weight. Weights are in one
     cluster if their numbers log(r / (1 - r)) lie in one interval of the length `_WIDTH`. A weight with r = 1 is a
     cluster by itself.
     """
@@ -174,7 +174,8 @@ def _cuts(values: Array) -> Indices:
 def _disc(radius: Ball) -> Ball:
     """Return a complex ball that contains all numbers of absolute value at most `radius`, a real ball.
 
-    It is added to the first terms of a power series, to include the terms that are left out.
+    This ball is added to the sum of the first terms of a power series, so that the result contains the sum of all
+    terms.
     """
     flint = ball_arithmetic()
     around = flint.arb(0, radius.abs_upper())

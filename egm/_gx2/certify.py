@@ -201,8 +201,9 @@ class _Variable:
         """Return a ball (an interval) that contains a tail of Q at a point x, and whether this is the upper tail.
 
         Q is the variable that this object describes, and `y` is (x - shift) / 2 ** exponent. The tail is the upper one
-        if x is above the mean of Q, and otherwise the lower one. About `bits` bits of the tail are certain. Without a
-        contour for this tail, it is only bounded, if the bound is negligible beside 1, or the other tail is computed.
+        if x is above the mean of Q, and otherwise the lower one. About `bits` bits of the tail are certain. If no
+        contour for this tail is found, the ball reaches from 0 to an upper bound of the tail, if this bound is
+        negligible beside 1; otherwise the result is a ball for the other tail.
         """
         upper = float(y) > self.law(False).mean
         try:
@@ -226,8 +227,8 @@ class _Variable:
     def bound(self, y: Ball, upper: bool) -> Ball:
         """Return an upper bound of a tail of Q at a point x: the upper tail if `upper` is true, else the lower one.
 
-        `y` is (x - shift) / 2 ** exponent, and Q is the variable that this object describes. The bound is infinite if
-        it is not proved.
+        `y` is (x - shift) / 2 ** exponent, and Q is the variable that this object describes. If no bound is proved, the
+        result is infinity.
         """
         flint, law = ball_arithmetic(), self.law(False)
         s = flint.arb(tilt(law, float(y), upper))
@@ -423,8 +424,9 @@ class _Quantile:
     def plan(self, y: Ball) -> tuple[Contour, bool]:
         """Return a contour for a tail of the variable Q at the point `y`, and whether this is the upper tail of Q.
 
-        It is the last contour if that was chosen for a near point. A new contour is for the tail that is smaller at the
-        quantile or, without such a contour, for the other one. Here Q is shifted and scaled, as `y` is.
+        `y` is (x - shift) / 2 ** exponent for a point x of Q. If `y` is near the point for which the last contour was
+        chosen, this contour is returned again. Otherwise a contour is chosen for the tail that is smaller at the
+        quantile or, if none is found, for the other tail.
         """
         if self.planned:
             last, crossing, contour, upper = self.planned
@@ -440,7 +442,7 @@ class _Quantile:
         return contour, upper
 
     def exceeds(self, x: float) -> bool | None:
-        """Return True if P[Q > `x`] is proved to be >= the given upper tail, False if <= it, and None if neither.
+        """Return True if P[Q > `x`] is proved to be at least the given upper tail, False if at most, None if neither.
 
         Q is the variable whose quantile is searched, and the given upper tail is the probability with which Q exceeds
         this quantile.

@@ -59,11 +59,11 @@ def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
 
 
 def start(law: Law, log_p: float, upper: bool) -> tuple[float, float]:
-    """Return an estimate of the y at which a tail has the logarithm `log_p`, and a bound on this y by Chernoff.
+    """Return an estimate of the y at which a tail has the logarithm `log_p`, and Chernoff's bound on this y.
 
     The estimate is by the saddlepoint formula, an approximation of the tail in closed form. `law` holds the parameters
-    of the distribution. The tail is the upper one if `upper` is true, and y is not above the bound then; otherwise it
-    is the lower one, and y is not below the bound.
+    of the distribution. If `upper` is true, the tail is the upper one, and y is at most the bound. Otherwise the tail
+    is the lower one, and y is at least the bound.
     """
     axis = _Axis(law, upper)
 
@@ -80,8 +80,8 @@ def start(law: Law, log_p: float, upper: bool) -> tuple[float, float]:
 def tilt(law: Law, y: float, upper: bool) -> float:
     """Return a real s at which Chernoff's bound exp(K(s) - s y) of a tail at `y` is small.
 
-    K is the cumulant function of the distribution, whose parameters `law` holds. The tail is the upper one if `upper`
-    is true, and s > 0 then; otherwise it is the lower one, and s < 0.
+    K is the cumulant function of the distribution, whose parameters `law` holds. If `upper` is true, the tail is the
+    upper one, and s > 0. Otherwise the tail is the lower one, and s < 0.
     """
     axis = _Axis(law, upper)
     with np.errstate(all="ignore"):
@@ -239,8 +239,9 @@ class _Search:
         """Compute log |f| at numbers u >= 0 along a hyperbola s(u); return the numbers and the values, or None.
 
         f(u) is the integrand exp(K(s) - s y) / s of the tail times s'(u), and s(u) = m + rho sin(angle + i u). The
-        numbers u have equal steps, and reach so far that log |f| is below `floor` or, if that is None, by more than
-        `_DEPTH` below its largest value. The result is None if log |f| is not finite or no such numbers are found.
+        numbers u have equal steps, and reach so far that log |f| has fallen below `floor` at the end. If `floor` is
+        None, the largest value of log |f| minus `_DEPTH` takes its place. The result is None if log |f| is not finite
+        or no such numbers are found.
         """
         law, end = self.law, 4.0
         for _ in range(30):

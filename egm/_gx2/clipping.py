@@ -201,9 +201,10 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
     """Add up quadratures for means of the share that a row loses by clipping; return the array of `lost_in_tail`.
 
     `weights` are the weights of the chi-square variables in the squared norm of the row. `pieces` are the quadratures
-    that `_in_tail` returns or `_by_complement` yields. Each is a triple: the `Crossing`, the point c where the contour
-    crosses the real axis; the array of the nodes minus c; and rows with the factors of the nodes in the quadrature sum:
-    for the share L, for L^2 and for two further functions, which are not used here.
+    that `_in_tail` returns or `_by_complement` yields. Each is a triple. It has the `Crossing`, the point c where the
+    contour crosses the real axis; the array of the nodes minus c; and an array with the factors of the nodes in the
+    quadrature sum. The first row of this array is for the share L, the second one for L^2, and the other two are not
+    used here.
     """
     return sum(  # type: ignore[return-value]  # of at least one array
         sums_of_inverses(crossing, shift, masses[:2], weights).reshape(4, -1) for crossing, shift, masses in pieces
@@ -251,10 +252,10 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
 
     The one quadrature of `_in_tail` fails if the squared norm Q of a row is rarely below `x`, the squared norm to which
     rows are clipped. `form` holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest
-    weight. L is 1 - u with u = sqrt(x / Q), or 0 for Q < x. First 1 - u takes the place of L for all Q. The means of
-    its powers are sums of means E[Q^-a]. Such a mean is the integral of t^(a-1) exp(K(-t)) / Gamma(a) over t > 0, where
-    K is the cumulant function of Q; so the nodes are s = -t. Then the part with Q < x is subtracted, with the function
-    `_below`, unless it is negligible.
+    weight. The share L that clipping removes is 1 - u with u = sqrt(x / Q), or 0 for Q < x. First 1 - u takes the place
+    of L for all Q. The means of its powers are sums of means E[Q^-a]. Such a mean is the integral of t^(a-1) exp(K(-t))
+    / Gamma(a) over t > 0, where K is the cumulant function of Q; so the nodes are s = -t. Then the part of these means
+    with Q < x, for which `_below` has the quadratures, is subtracted unless it is negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)

@@ -257,8 +257,8 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
 
     The estimated error is the error of the tail, or the error of the density times the factor `density`, whichever is
     larger. For an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and
-    this factor has to be 0. When the estimated error is small, the step is halved `halvings` times more, for another F
-    that needs more nodes.
+    this factor has to be 0. When the estimated error is small, the step is halved `halvings` times more, in case the
+    caller integrates a function F that needs more nodes.
     """
     x, form = float(x), crossing.form
     loop = loops(form)
@@ -334,9 +334,10 @@ def sums_of_inverses(crossing: Crossing, shift: Complex, masses: Complex, weight
     where c is the point of `crossing`. The array `shift` has an entry for each node, `masses` has a row of such entries
     for each integral, and `weights` holds the w_j. The result has the shape (integrals, `most`, weights).
 
-    Nearly equal weights form a cluster. For a weight m (1 + e) of the cluster with the center m, let I be the inverse
-    1 / (1 - r s) for r of the weight m, and V = I - 1. Then the k-th power of the inverse for the weight m (1 + e) is
-    I^k sum_p binomial(p + k - 1, p) (V e)^p. So the sums over the nodes are computed once for each cluster and p.
+    Nearly equal weights form a cluster. Let m be its center and m (1 + e) one of its weights. Let I be 1 / (1 - r s),
+    where r is m divided by the largest weight, and let V be I - 1. Then the k-th power of 1 / (1 - r s) for the weight
+    m (1 + e) is I^k sum_p binomial(p + k - 1, p) (V e)^p. So the sums over the nodes are computed once for each cluster
+    and p.
     """
     form = crossing.form
     rows = kernel().sums_of_inverses(form.table, crossing.at, shift, masses, most, _terms(form))

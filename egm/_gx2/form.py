@@ -198,7 +198,7 @@ class Law:
 
     @property
     def _scaled(self) -> tuple[float, Law]:
-        """Return a power of two, and the parameters of the centered variable divided by it: their squares are small."""
+        """Return a power of two, u, and the parameters of (Q - shift) / u, whose squares do not overflow."""
         unit = math.ldexp(0.5, math.frexp(np.max(np.abs(self.weights), initial=self.normal))[1])
         return unit, Law(self.weights / unit, self.dof, self.nc, self.normal / unit)
 
@@ -245,7 +245,7 @@ def _repeated(values: Array, size: int) -> Array:
 def distinct(values: Array) -> Array:
     """Return the vector `values` or, if all its entries were broadcast from one number, a vector of this number alone.
 
-    A caller can so avoid reading, for example, a million equal degrees of freedom.
+    So a caller need not read, for example, a million equal degrees of freedom.
     """
     return values[:1].copy() if values.strides == (0,) else values
 

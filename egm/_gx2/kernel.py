@@ -112,10 +112,11 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
     """Compute K(c) as if all weights of a cluster were equal to its center, and two numbers that bound rounding errors.
 
     K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`.
-    The results are K(c) and these two numbers. The first of them is the sum of the absolute values of the terms of
-    K(c), in which the normal term counts twice, plus k min(|r c|, 1) for each group of weights with k degrees of
-    freedom, where r is the weight divided by the largest one. The second one is the root of the sum of k^2, but at most
-    64: the rounding errors of a quadrature grow with it. `at` holds what `cross` has computed for the point `c`.
+    The results are K(c) and these two numbers. The first of them is a sum of the absolute values of all terms of K(c),
+    the normal term counted twice, and of k min(|r c|, 1) for each group of weights. Here k is the degrees of freedom of
+    the group, and r is its weight divided by the largest one. The second number is the root of the sum of all k^2, but
+    at most 64: the rounding errors of a quadrature grow with it. `at` holds what `cross` has computed for the point
+    `c`.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height, squares = size / 2, 0.0
@@ -210,7 +211,7 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
     """Return the logarithm of a tail at a point x, by the saddlepoint approximation, and its derivative by `theta`.
 
     The number `theta` gives a point c of the real axis, and x is the number for which c is the saddle point of exp(K(s)
-    - s x) / s, where K is the cumulant function of the generalized chi-square distribution whose parameters are in
+    - s x) / s. Here K is the cumulant function of the generalized chi-square distribution whose parameters are in
     `table` and `normal`.
 
     The tail is the lower one if `lower` is true, and otherwise the upper one. `at` is overwritten by `cross`. Let f be
@@ -368,11 +369,11 @@ def _growth(
     """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
     K is the cumulant function of the distribution whose parameters are in `table`, `normal` and `series`. The nodes are
-    points c + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries: they begin at 0 for the
-    numbers a, at `_B` for the b, at `_GROWTH` for the real parts of the results, and at `_TURN_OF_GROWTH` for the
-    imaginary parts. In each block only the first `many` entries count. `at` holds what `cross` and `_prepare` have
-    computed for the point c, and `ends` the result of `_prepare`. `beyond` is what the differences of the weights
-    within clusters add to K(c).
+    points c + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries. The block of the numbers a
+    begins at the index 0, that of the numbers b at `_B`, that of the real parts of the results at `_GROWTH`, and that
+    of their imaginary parts at `_TURN_OF_GROWTH`. In each block only the first `many` entries count. `at` holds what
+    `cross` and `_prepare` have computed for the point c, and `ends` the result of `_prepare`. `beyond` is what the
+    differences of the weights within clusters add to K(c).
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -449,11 +450,11 @@ def quadrature(
     K is the cumulant function; the docstring of the module explains `table`, `normal`, `series` and `x`. `at` holds
     what `cross` has computed for the point c. `beyond` is what the differences of the weights within clusters add to
     K(c). `shape` holds h, reach and tilt, the constants of a hyperbola, and the factor by which the integrand may grow
-    along it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative by
-    u is i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the
-    vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums
-    agree, and then `halvings` times more. `density` is a factor, at most 1, by which the error of the second integral
-    counts beside that of the first one.
+    along it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative of
+    s by u is i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from
+    the vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two
+    sums agree, and then `halvings` times more. `density` is a factor, at most 1, by which the error of the second
+    integral is multiplied before it is compared with the error of the first one.
 
     The first result says how the quadrature ended: `DIED` if it is accurate, `GROWS` if the integrand grows or does not
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
@@ -567,7 +568,7 @@ def _choose(n: int, k: int) -> float:
 
 @compiled()
 def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, most: int, terms: int) -> Array:
-    """Compute sums over the nodes of a quadrature, the coefficients of power series in e, for each group of weights.
+    """Compute the coefficients of power series in e for each group of weights: sums over the nodes of a quadrature.
 
     `contour.sums_of_inverses` evaluates these series. e is the relative distance of a weight from the center of its
     cluster. With I_i = 1 / (1 - r s_i) at the node s_i, the coefficient of e^p for p < `terms` and k = 1 ... `most` is

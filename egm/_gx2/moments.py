@@ -178,9 +178,9 @@ def draw(law: Law, size: int | Sequence[int] | None, rng: np.random.Generator) -
 def _noncentral(k: float, nc: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
     """Draw an array of the given `shape` by `rng` from chi2(`k`, `nc`).
 
-    For k <= 1 NumPy draws a Poisson number with the mean nc / 2, which may overflow. So (Z + sqrt(nc))^2 with a
-    standard normal Z is drawn for a large nc. For k = 1 that is chi2(k, nc), and for k < 1 the rest, at most 1, is
-    below the rounding error of nc.
+    For k <= 1 NumPy draws a Poisson number with the mean nc / 2, which may overflow. So for a large nc, (Z +
+    sqrt(nc))^2 with a standard normal Z is drawn. For k = 1 its distribution is exactly chi2(k, nc). For k < 1 the
+    difference is a chi-square variable with the mean 1 - k, which is below the rounding error of nc.
     """
     if k > 1 or nc < _MANY:
         return rng.noncentral_chisquare(k, nc, shape)

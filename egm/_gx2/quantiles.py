@@ -438,10 +438,10 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is `log_p`.
 
     The result is divided by the unit of `form` (twice the largest weight, if there is one), which holds the parameters
-    of the distribution. The search is over theta, which gives the point where a contour crosses the real axis, for the
-    zero of log((a - log tail) / (a - log_p)), where the constant a = `kernel.TOP` is slightly above 0. This function of
-    theta is nearly a straight line. A first search takes the saddlepoint formula in place of the tail. The result is 0
-    for a lower tail whose x is so near to the end of the support that `_near_end` finds it.
+    of the distribution. The number theta gives the point where a contour crosses the real axis. The search finds the
+    theta at which log((a - log tail) / (a - log_p)) is zero, where the constant a = `kernel.TOP` is slightly above 0.
+    This function of theta is nearly a straight line. A first search takes the saddlepoint formula in place of the tail.
+    The result is 0 for a lower tail whose x is so near to the end of the support that `_near_end` finds it.
     """
     top, definite = loops(form).TOP, bool(np.all(form.r > 0))
     positive = definite and not form.normal

@@ -95,9 +95,9 @@ def sf(
     Notes
     -----
     The tail is an integral along a contour through the saddle point of its integrand [1]_, as the docstring of
-    `egm.gx2` explains. To halve the step of the quadrature means, roughly, to square its relative error. So the error
-    of the last result is estimated from the square of its relative difference from the result before. Where the phase
-    of the integrand changes too much from one node to the next, the quadrature does not see what lies between them, and
+    `egm.gx2` explains. If the step of the quadrature is halved, its relative error is roughly squared. So the error of
+    the last result is estimated from the square of its relative difference from the result before. Where the phase of
+    the integrand changes too much from one node to the next, the quadrature does not see what lies between them, and
     the size of the integrand there counts as an error, too. A bound on the rounding error is added. The estimate is not
     a proven bound, but it is at least the true error in every reference case of the tests.
 
@@ -408,9 +408,9 @@ def pdf(
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
         (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
-        one percent, as it may if `dof` and `nc` add up to more than 1e22.
-        The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
-        of both signs, no normal term, and less than 2.3 degrees of freedom in total.
+        one percent, as it may if `dof` and `nc` add up to more than 1e22. The quadrature may also fail for an `x` that
+        is nearer to `shift` than about 1e-145 times the largest weight, if there are weights of both signs, no normal
+        term, and less than 2.3 degrees of freedom in total.
 
     See Also
     --------
@@ -467,9 +467,9 @@ def logpdf(
         If the quadrature fails, as it may for few degrees of freedom. In most such cases the largest positive or
         negative weight has less than 4e-6 degrees of freedom, or `x` is near `shift` and `dof` sums to less than 0.25
         (for weights of one sign, to less than 0.005). It is also raised if rounding may change the result by more than
-        one percent, as it may if `dof` and `nc` add up to more than 1e22.
-        The density may also fail nearer to `shift` than about 1e-145 times the largest weight, if there are weights
-        of both signs, no normal term, and less than 2.3 degrees of freedom in total.
+        one percent, as it may if `dof` and `nc` add up to more than 1e22. The quadrature may also fail for an `x` that
+        is nearer to `shift` than about 1e-145 times the largest weight, if there are weights of both signs, no normal
+        term, and less than 2.3 degrees of freedom in total.
 
     See Also
     --------

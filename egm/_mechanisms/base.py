@@ -187,7 +187,7 @@ def noisy(value: Array, std: Array, law: NoiseLaw, rng: np.random.Generator) -> 
 
 
 def room(law: NoiseLaw, noise: float) -> float:
-    """Return the standard deviation of normal noise for which integers must have as many bits as for the noise `law`.
+    """Return the standard deviation of normal noise that needs integers of as many bits as noise of the law `law`.
 
     `noise` is the standard deviation of each coordinate of the noise, in any unit, and also the result for Gaussian
     noise. For l2 noise the result is 16 times `noise`: l2 noise is normal noise with a random standard deviation, which

@@ -513,17 +513,21 @@ class GaussianDataMechanism(Mechanism):
         return self._noise_total(1 / axes, 1.0), price
 
     def _count_weight(self, b: Array, clip_norm: float) -> float:
-        """Return the weight by which the number of rows is multiplied in a release; 0 if that number is not released.
+        """Return the weight by which the number of rows is multiplied in a release, or 0 if that is not released.
 
-        Sum and number of rows are released together; the weight depends on `clip_norm` and on the vector `b`, by which
-        each row is multiplied before it is clipped.
+        The sum of the rows and their number are released together. The weight of the number depends on `clip_norm` and
+        on the vector `b`, by which each row is multiplied before it is clipped.
         """
         ratio = np.linalg.norm(np.broadcast_to(self._pivot, b.shape)) / np.linalg.norm(1 / b)
         return self._joint.weight(clip_norm, float(ratio))
 
     @property
     def _pivot(self) -> Floats:
-        """Return the vector or number by which the noise of the number of rows is multiplied in what `of` names."""
+        """Return the factor with which the noise in the number of rows enters the released sum or mean.
+
+        If `of` is "sum", the factor is `center`. If it is "mean", the factor is the distance by which `center` may be
+        wrong.
+        """
         return self.center if self.of == "sum" else self._doubts[0]
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
@@ -538,7 +542,7 @@ class GaussianDataMechanism(Mechanism):
         """Return the sum, over all columns, of the variances of the noise in the sum of clipped rows.
 
         Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`. If `of` is
-        "mean", it is the noise of the mean, times the square of the number of rows.
+        "mean", the result is the sum of the variances of the noise in the mean, times the square of the number of rows.
         """
         along, of_count = self._noise_parts(b, clip_norm, self._pivot)  # a rotation does not change this sum
         return float(np.sum(along + of_count))
@@ -548,8 +552,8 @@ class GaussianDataMechanism(Mechanism):
 
         Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`. The first part
         has, for each vector of the basis, the variance of the noise in the sum of the rows along this vector; without a
-        basis, the vectors are the columns. The second part has, for each column, the variance that the noise in the
-        number of rows adds, multiplied by `pivot`, and 0 if this number is not released.
+        basis, the vectors are the columns. The second part has, for each column, the variance of `pivot` times the
+        noise in the number of rows, or 0 if this number is not released.
         """
         weight = self._count_weight(b, clip_norm)
         joint = self._joint.sensitivity(clip_norm, weight) * self.noise_multiplier * self._joint.stretch
@@ -773,7 +777,7 @@ class GaussianDataMechanism(Mechanism):
 
         The guesses `center` and `sigma` are assumed to be as wrong as declared. `centered_std`, shape (d,), and
         `count_std` are the standard deviations of the noise in the sum of the centered rows and in the number of rows.
-        If `n` is noisy, one standard deviation is added where it says how much the sum of what clipping takes varies.
+        If `n` is noisy, the variance of the sum of what clipping takes is computed for `n` plus `count_std` rows.
         """
         (variance, squared_bias), (_, factors) = self._lost, self._doubts
         bias = np.sqrt(squared_bias)
@@ -797,7 +801,7 @@ class GaussianDataMechanism(Mechanism):
 
     @cached_property
     def _lost(self) -> tuple[Array, Array]:
-        """Return the variance and the squared mean of what clipping takes from each coordinate of a row.
+        """Return the variance, and the square of the mean, of what clipping takes from each coordinate of a row.
 
         The mean is assumed to differ from `center` by `center_std`, and the true standard deviations are taken to be
         `sigma` times `sigma_factor`. Both results have the shape (d,).

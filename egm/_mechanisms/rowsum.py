@@ -50,8 +50,9 @@ class Parts:
     estimated. All have the shape (d,), but `std`, `bias`, `bias_std` and `spread` may also have the shape (2, d): one
     row for the lower and one for the upper ends of intervals. `count_std` is the standard deviation of the noise in the
     number of rows, or 0 if this number is public. If `bias` is the number of rows times a bound for one row,
-    `bias_of_row` is the bound for one row. `shift` is a noisy estimate of what clipping took and was not added to the
-    noisy sum, or 0; intervals lie around the noisy sum plus `shift`. The noise in `shift` is a part of `std`.
+    `bias_of_row` is the bound for one row. `shift` is 0, or a noisy estimate of that part of what clipping took which
+    was not added to the noisy sum; intervals lie around the noisy sum plus `shift`. The noise in `shift` is a part of
+    `std`.
     """
 
     def __init__(
@@ -176,9 +177,10 @@ class RowSum(ABC):
         """Return the lower and the upper ends of confidence intervals, one for each column, as two vectors.
 
         `parts` says how far the noisy sum may be from the exact sum. `of`, such as "sum", says what the intervals
-        contain. Each interval may fail with the probability 1 - `confidence`; if `simultaneous` is true, this is the
-        probability with which any of them may fail. If `proved` is true, each end alone is wrong with at most half of
-        this probability. Otherwise intervals may be shorter, and one end alone may be wrong with all of it.
+        contain. Each interval may fail with the probability 1 - `confidence`. If `simultaneous` is true, this is the
+        probability that any of the intervals fails. If `proved` is true, each of the two ends of an interval is wrong
+        with at most half of the probability with which the interval may fail. Otherwise intervals may be shorter, and
+        one end alone may be wrong with the whole of this probability.
         """
         if of not in ("sum", "mean", "population"):
             raise ValueError(f'of must be "sum", "mean" or "population", got {of!r}')

@@ -58,9 +58,9 @@ def shuffled(
     `X` is a dask array (n, d) or a dask frame. ``of_part(block)`` converts a block to an object, and
     ``divided(object, count)`` divides this object into a list of `count` pieces, at most 64. `together` takes the list
     of the k-th pieces of all blocks, and returns their sum as a pair (total, number of rows). The result is a list of
-    one pair for each k. If `divided` puts all rows of a person into k-th pieces for one k, they are summed together. If
-    `divided` is None, blocks are not divided, and the list has one pair for each block. All functions must be
-    picklable, and depend on their arguments alone.
+    one pair for each k. If `divided` puts all rows of a person into the k-th pieces for one k, these rows are summed
+    together. If `divided` is None, blocks are not divided, and the list has one pair for each block. All functions must
+    be picklable, and depend on their arguments alone.
     """
     import dask
 

@@ -112,10 +112,10 @@ def _first_nan(y: Array) -> int:
 def _rough(row: Array, y: Array) -> tuple[int, float]:
     """Return two numbers: the index of the first entry of `row` that is not finite, or -1, and the norm of `y`.
 
-    `y` is the row after centering and scaling. The function is for a `y` whose squares overflow or underflow, and whose
-    norm is therefore computed with more care. If all entries of `row` are finite, but `y` has NaN because another
-    thread has changed the row meanwhile, the first number is the index of this NaN. If the first number is not -1, the
-    second one is 0.
+    `y` is the row after centering and scaling. The function is for a `y` whose squares overflow or underflow, so that
+    its norm is computed with more care. Another thread may change the row meanwhile. If `y` has NaN for this reason,
+    although all entries of `row` are finite, the first number is the index of this NaN. If the first number is not -1,
+    the second one is 0.
     """
     place = _first_not_finite(row)
     if place < 0:

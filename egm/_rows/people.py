@@ -66,10 +66,11 @@ class Block(NamedTuple):
 def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the table `X` with only the columns that are to be summed, and the shape of this table; read no value.
 
-    `columns` has the names of the columns to be summed, or is None for all that hold no labels; then names are not
-    checked. The keyword arguments `labels` are the labels of the rows: each is the name of a column of `X`, an array or
-    None. A number in the shape is NaN if it is known only when rows are read. Raise the errors of `label_names`,
-    TypeError for columns of anything but real numbers, and ValueError if a name in `columns` is not one in `X`.
+    `columns` has the names of the columns to be summed. It may be None, which means all columns that hold no labels;
+    then names are not checked. The keyword arguments `labels` are the labels of the rows: each is the name of a column
+    of `X`, an array or None. A number in the shape is NaN if it is known only when rows are read. Raise the errors of
+    `label_names`, TypeError for columns of anything but real numbers, and ValueError if a name in `columns` is not one
+    in `X`.
     """
     names = label_names(X, columns, **labels)
     if _tables.is_read_later(X):
@@ -102,9 +103,9 @@ def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable
 
     The labels say, for example, to which person each row belongs. Each argument is the name of a column of `X`, an
     array with one entry for each row, or None. Raise TypeError for a name if `X` has no names, for an array if `X` is
-    read in blocks, and for labels of a type that is neither numbers nor texts nor dates. Raise ValueError for a name in
-    `columns`, which are summed, for an array without one entry for each row of `X`, for a Series with another index,
-    and for a name that is no column of a file. No row is read.
+    read in blocks, and for labels of a type that is neither numbers nor texts nor dates. Raise ValueError for the name
+    of a column that is summed (one of `columns`), for an array without one entry for each row of `X`, for a Series with
+    another index, and for a name that is no column of a file. No row is read.
     """
     names: list[Hashable] = []
     for key, label in labels.items():
@@ -316,7 +317,7 @@ class Source:
         return _joined(*self._blocks(part))
 
     def _blocks(self, X: Any) -> Iterator[Block]:
-        """Yield the rows of `X` in blocks with their labels; sorted by person, if persons are given.
+        """Yield the rows of `X` in blocks with their labels, sorted by person if persons are given.
 
         `X` is an array, a data frame, a table of `egm.files` or an iterator of data frames. Raise ValueError if blocks
         of rows are not sorted by person, or if a label is missing.

@@ -79,8 +79,8 @@ def _of_incomplete(
 ) -> tuple[Whole, int]:
     """Return the sum of the clipped rows of one array or list `X`, which may have NaN, and the number of summed rows.
 
-    `of_complete` returns both for an array without NaN. If `missing` is "center", NaN becomes the entry of `center` for
-    its column; if it is "drop_row", rows with NaN are neither summed nor counted.
+    The function `of_complete` returns both results for an array without NaN. If `missing` is "center", NaN becomes the
+    entry of `center` for its column; if it is "drop_row", rows with NaN are neither summed nor counted.
     """
     X, step = unread_matrix(center.size, X=X), max(1, _FILLED // center.size)
     _tables.require_finite(X, gaps=True)  # also in rows that are left out

@@ -204,10 +204,11 @@ def _add_held(
 
 @compiled()
 def _scale(row: Array, center: Array, alpha: float) -> bool:
-    """Replace `row` by y = alpha * (row - center), in place, and return False, if no |entry| of y is above 2**40.
+    """Replace `row` by y = alpha * (row - center) in place, and return whether an entry of y is above 2**40 in size.
 
-    Otherwise return True. The row is then surely clipped, so only its direction matters, and `row` becomes row - center
-    divided by its largest |entry|. Entries beyond 1e290 are cut to this size before.
+    If the result is True, the row is surely clipped, and only its direction matters. Then `row` becomes row - center
+    divided by the size of its largest entry, and not y. Entries of row - center beyond 1e290 in size are cut to this
+    size first.
     """
     largest = 0.0
     for j in range(row.size):

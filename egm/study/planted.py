@@ -121,7 +121,7 @@ class Case:
 
 
 def cases(epsilon: float = 1.0, delta: float = 0.3) -> list[Case]:
-    """List the cases that are audited: all mechanisms, but of the adaptive one only its noisy means and quantiles.
+    """List the cases that are audited: all mechanisms, but only the noisy means and quantiles of the adaptive one.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def _quantile(epsilon: float) -> Draw:
 def _coarse() -> Iterator[None]:
     """Make a context in which rows are rounded coarsely: to units of 1/3 of the clip norm instead of 2**-40 of it.
 
-    So the rounding of a single number changes a release visibly, and a bug of the rounding can be found.
+    Then the rounding of a single number changes a release visibly, and an audit can find a bug of the rounding.
     """
     right = lattice.Lattice.__init__
 

@@ -17,10 +17,10 @@ __all__ = ["race"]
 def race(
     functions: Mapping[str, Callable[[], SupportsFloat]], repetitions: int = 5, patience: float = 1.0
 ) -> StructuredArray:
-    """Measure how long several functions take, by calling them in turns: each function once, and then again.
+    """Measure how long several functions take, by calling each of them once, then each of them again, and so on.
 
-    Because of the turns, other work of the machine slows all functions alike. So the ratios of the times
-    are reliable even if the times are not.
+    Because the functions take turns, other work of the machine slows all of them alike. So the
+    ratios of the times are reliable even if the times are not.
 
     Parameters
     ----------
