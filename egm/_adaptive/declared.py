@@ -162,8 +162,8 @@ class Declared:
     def _least_declared(self, d: int) -> float:
         """Return the smallest rho with which the center and spread of rows with `d` columns can be searched.
 
-        It is computed for the number of rows that the user has declared. If the exact number of rows is private, the
-        budget rho also has to pay for a noisy number of rows.
+        This rho is computed for the number of rows that the user has declared. If the exact number of rows is private,
+        the budget rho also has to pay for a noisy number of rows.
         """
         return self._least(self.n, d) / ((1 - COUNT) * _SURE**2 if self._counted else 1.0)
 
@@ -205,8 +205,8 @@ class Declared:
 
         The search has to be reliable. Without declared ranges of the columns, `rho` is too small if it is less than
         ``least_rho(d)``. With declared ranges nothing is raised, because rows can then be summed without a search. The
-        message names two ways out, each enough by itself: a larger rho for the same n, unless it is larger than any rho
-        that a mechanism accepts, and a larger n for the same rho.
+        message names two remedies, each of which is enough: a larger n for the same rho, and a larger rho for the same
+        n. The larger rho is left out if it is above all rho that a mechanism accepts.
         """
         least = self._least_declared(d)
         if self.ranges is None and self.rho < least:

@@ -188,10 +188,10 @@ class _Shells:
         """Fit a `Tail`, a model of the number of rows with a norm above t for each t, to the noisy numbers of rows.
 
         A shell is a range of norms. Near shells begin at the first `near` edges; the others are far shells. `windows`
-        is a list of pairs (start, stop): only the far shells with indices from start to stop - 1 are taken to have
-        rows, and each of them gets the mean number of rows of its window. All other far shells are treated as empty. A
+        is a list of pairs (start, stop): only the far shells with indices from start to stop - 1 have rows in the
+        model, and each of them gets the mean number of rows of its window. All other far shells are treated as empty. A
         near shell keeps its own number. Negative numbers become 0. `ends` is true if a further query has shown that few
-        rows are beyond the last window; then the model may fall faster beyond this window than if `ends` is false.
+        rows are beyond the last window; then the number of rows in the model may fall faster beyond this window.
         """
         seen = np.where(np.arange(self.edges.size) < self.near, np.maximum(self.counts, 0.0), 0.0)
         for start, stop in windows:
@@ -313,8 +313,8 @@ class _LastRound:
     def error(self, clip_norm: float, one_sided: float) -> float:
         """Return the expected squared error of the sum for rows clipped to `clip_norm`, in the units of the data.
 
-        It is the squared error due to noise, plus the square of a bias. `one_sided` is this bias, the distance by which
-        clipping is assumed to move the sum of the scaled rows, in their units.
+        The result is the squared error due to noise, plus the square of a bias. `one_sided` is this bias, the distance
+        by which clipping is assumed to move the sum of the scaled rows, in their units.
         """
         noise = self.noise(self.search.account.left) * min(clip_norm, 1e150)
         return _square(noise) + _square(self.unit * one_sided)
@@ -410,8 +410,8 @@ class _LastRound:
         """Return the expected squared error of the sum due to clipping, in two parts: one of variation, one of bias.
 
         `found` says in which columns the sum of the rows, clipped to the norm ``clip.inner``, was corrected by the
-        measured sum of what this clipping removed. In a corrected column, the error is that of clipping to the larger
-        norm ``clip.norm``, and in the other columns it is that of clipping to ``clip.inner``. The two errors are
+        measured sum of what this clipping removed. The error in a corrected column is taken from clipping to the larger
+        norm ``clip.norm``, and the error in any other column from clipping to ``clip.inner``. The two errors are
         averaged, with weights that follow from the variances of the columns. The part of bias includes an estimate of
         what clipping to ``clip.norm`` removes, which is not measured.
         """

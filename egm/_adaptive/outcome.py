@@ -107,9 +107,9 @@ def expected_rows(
 ) -> ExpectedRows:
     """Return an object with which the search for center and spread runs as with real rows, to forecast a release.
 
-    It answers each query with the value that is expected if the rows have a normal distribution. `sigma`, `center` and
-    `covariance` are the arguments of `egm.AdaptiveDataMechanism.forecast`, which says what errors are raised.
-    `declared` has what the user declared about the rows.
+    The object answers each query with the value that is expected if the rows have a normal distribution. `sigma`,
+    `center` and `covariance` are the arguments of `egm.AdaptiveDataMechanism.forecast`, which says what errors are
+    raised. `declared` has what the user declared about the rows.
     """
     if (sigma is None) == (covariance is None):
         raise ValueError("exactly one of sigma and covariance must be given")

@@ -205,9 +205,9 @@ def _number_longer(rows: Array, center: Array, b: Floats, length: float) -> int:
 def _histogram(rows: Array, bounds: Array, center: Array, b: Floats, side: Literal["left", "right"]) -> Counts:
     """Return how many rows x have a distance ||b (x - center)|| in each interval between two of the `bounds`.
 
-    The first number is that of the rows before the first bound, and the last that of the rows beyond the last bound. A
-    distance equal to a bound is before it if `side` is "left", and beyond it if `side` is "right". `b` has a factor for
-    each column, or is a single factor.
+    The first number counts the rows before the first bound, and the last number counts the rows beyond the last bound.
+    A distance equal to a bound is before it if `side` is "left", and beyond it if `side` is "right". `b` has a factor
+    for each column, or is a single factor.
     """
     return np.bincount(np.searchsorted(bounds, _distances(rows, center, b), side), minlength=bounds.size + 1)
 
@@ -423,16 +423,16 @@ class PrivateRows:
 
     @_unseen
     def products(self, step: str, center: Array, spread: Array, clip_norm: float, rho: float) -> tuple[Array, float]:
-        """Return a noisy mean over the rows of matrices y y^T, and the standard deviation of its noise.
+        """Return a noisy mean of the matrices y y^T over all rows, and the standard deviation of its noise.
 
-        The vector y is (x - center) / spread for a row x, shortened to the norm `clip_norm` if it is longer. `center`
-        and `spread` have one entry for each column. The mean is symmetric, shape (d, d). The noise in each entry of the
-        diagonal has the returned standard deviation; above the diagonal its variance is half as large. The privacy cost
-        `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of the search for
-        center and spread.
+        For each row x, the vector y is (x - center) / spread, shortened to the norm `clip_norm` if it is longer.
+        `center` and `spread` have one entry for each column. The mean is symmetric, shape (d, d). The noise in each
+        entry of the diagonal has the returned standard deviation; above the diagonal its variance is half as large. The
+        privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step of
+        the search for center and spread.
 
-        Each y is multiplied by one factor and rounded to integers. The factor is so small, for the number of rows, that
-        the sum of the products is exact in doubles, in any order.
+        All y are multiplied by one common factor and rounded to integers. For the given number of rows, the factor is
+        so small that the sum of the products is exact in doubles, whatever the order of the terms.
         """
         if self.diameter < 2:
             raise ValueError("products need a public number of rows, for which their sum is exact")

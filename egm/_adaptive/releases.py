@@ -32,10 +32,10 @@ class AdaptiveRelease(RowSum):
         Standard deviation of the noise in each entry of the sum of the rows minus `center`, in the
         units of the data. It differs from `noise_std` if the number of rows is private.
     uncorrected : ndarray, shape (d,)
-        Noisy estimate of what clipping took from each entry and was not added to `estimate`, because
-        its noise would increase the error more than the correction would reduce it, in the units of
-        the data. Intervals lie around `estimate` + `uncorrected`, so that `estimate` itself is in
-        rare cases outside of them. It is zero without a search.
+        Noisy estimate, in the units of the data, of what clipping took from each entry and was not
+        added to `estimate`, because its noise would increase the error more than the correction
+        would reduce it. Intervals lie around `estimate` + `uncorrected`, so that `estimate` itself
+        is in rare cases outside of them. It is zero without a search.
     uncorrected_std : ndarray, shape (d,)
         Standard deviation of the noise in `uncorrected`, in the units of the data.
     bias : ndarray, shape (d,)
@@ -82,11 +82,12 @@ class AdaptiveRelease(RowSum):
     count_std : float
         Standard deviation of the noise in `count`, or 0 if the number of rows is public.
     unseen : tuple of ndarray or None
-        Bounds on what clipping took from `estimate`, for ``interval(unseen=True)``: an upper bound
-        for each entry, computed from noisy numbers of long rows, the standard deviation of the
-        noise in it and, for the mean of the population, an upper estimate of the sum of the squares
-        of what was taken from single rows. Each has the shape (2, d): for lower and for upper ends
-        of intervals. Without a search all are zeros. None after a search if ``unseen=0`` was declared.
+        Bounds on what clipping took from `estimate`, for ``interval(unseen=True)``. The first array
+        has an upper bound for each entry, computed from noisy numbers of long rows, and the second
+        array the standard deviation of the noise in this bound. The third one, for the mean of the
+        population, has an upper estimate of the sum of the squares of what was taken from single
+        rows. Each array has the shape (2, d): for lower and for upper ends of intervals. Without a
+        search all are zeros. None after a search if ``unseen=0`` was declared.
 
     Notes
     -----
@@ -97,12 +98,12 @@ class AdaptiveRelease(RowSum):
     normal quantiles for one tail and for two. A larger `bias` makes q smaller, because then an
     interval can fail on one side only.
 
-    After a search, rows are clipped to a norm, and a noisy sum of what this removes, up to a larger
-    norm, is measured. `uncorrected` is the part of this sum that was not added. `bias`
-    estimates how far the sum moves if what is removed beyond the larger norm points in one direction
-    for all rows. An interval may contain the sum with a smaller probability than asked for if there
-    are a few very long rows that the search has not noticed; ``interval(unseen=True)`` allows for
-    these.
+    After a search, rows are clipped to a norm. A noisy sum of what this removes is measured, for
+    rows that are first clipped to a larger norm. `uncorrected` is the part of this sum that was not
+    added. `bias` estimates how far the sum of the rows moves if what clipping to the larger norm
+    removes points in one direction for all rows. An interval may contain the sum with a smaller
+    probability than asked for if there are a few very long rows that the search has not noticed;
+    ``interval(unseen=True)`` allows for these.
 
     ``benchmarks.intervals`` simulates 400 releases for each of fifty distributions, with two
     columns and :math:`n \sqrt\rho` from 200 to 5000. For 46 of them, the 95 percent interval

@@ -295,9 +295,9 @@ class Search:
         """Return how far the center may be from the mean of the rows because some rows were clipped to find it.
 
         Locating moves the center to the rows by several noisy means of clipped rows. Such a mean lies between the old
-        center and the mean of the rows, and so the new center stays behind the rows by a little. The result has one
-        entry for each coordinate. It is what clipping removes from the mean of normal rows with the standard deviations
-        `sigma`, if their mean differs from the old center by as much as the new center does.
+        center and the mean of the rows, and so the new center does not quite reach the mean of the rows. The result has
+        one entry for each coordinate. It is what clipping removes from the mean of normal rows with the standard
+        deviations `sigma`, if their mean differs from the old center by as much as the new center does.
         """
         step, clip_norm = self.last_step
         step = step if self.basis is None else self.basis.forward(step)
@@ -396,7 +396,7 @@ class Search:
 
         The copy is for a release without the basis. Its standard deviations are those of the columns, which the method
         `learned` has kept. The private rows answer the queries of both searches, but only in one kind of coordinates at
-        a time. If there is a copy, they answer in columns now: before this search is used again, call
+        a time. If a copy is returned, the private rows now answer in columns: before this search is used again, call
         ``rows.turn(basis)``.
         """
         if self.columns is None:

@@ -74,13 +74,13 @@ class Tail:
         return cls(edges[: end + 1], rows, power)
 
     def counted(self, lengths: Array, counts: Array, std: float) -> Tail:
-        """Return this model with new noisy counts: counts[i] rows are longer than lengths[i], and the lengths ascend.
+        """Return this model, fitted to new noisy counts: counts[i] is the noisy number of rows longer than lengths[i].
 
-        `std` is the standard deviation of the noise in each count. Edges of the model below the first length are kept,
-        and the lengths become edges. If a count is not clearly above the noise, the first length with such a count is
-        the last edge of the new model. Otherwise the edges beyond the last length are kept, too. The `power` with which
-        the number of rows falls beyond the last edge is fitted to the new numbers of rows. It does not change if there
-        are edges beyond the last length, or if the first count is not clearly above the noise.
+        `std` is the standard deviation of the noise in each count, and the lengths ascend. In the new model, the edges
+        below the first length are kept, and the lengths become edges. If some counts are not clearly above the noise,
+        the first length with such a count is the last edge. Otherwise the edges beyond the last length are kept, too.
+        The `power` with which the number of rows falls beyond the last edge is fitted to the new numbers of rows. It
+        does not change if there are edges beyond the last length, or if the first count is not clearly above the noise.
         """
         few = np.flatnonzero(counts <= _CLEAR * std)
         clear = int(few[0]) if few.size else counts.size

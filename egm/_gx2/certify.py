@@ -393,8 +393,9 @@ class _Quantile:
     def begin(self) -> tuple[Ball, Ball, Ball]:
         """Return the point at which the search for the quantile begins, and a lower and an upper bound of the quantile.
 
-        The saddlepoint formula, an approximation in closed form, gives the point, first for the smaller tail. The
-        bounds follow from the support of the distribution and from the inequalities of Chernoff and Cantelli.
+        The saddlepoint formula, an approximation in closed form, gives the point: by the smaller tail or, if this point
+        is not between the bounds, by the other tail. The bounds follow from the support of the distribution and from
+        the inequalities of Chernoff and Cantelli.
         """
         law, arb = self.variable.law(False), ball_arithmetic().arb
         below = self.variable.outside(arb(0))  # P[Q <= shift], if it is 0 or 1

@@ -120,12 +120,13 @@ def clip_moments(x: float, weights: ArrayLike, dof: ArrayLike = 1, nc: ArrayLike
 def loss_and_slopes(x: float, weights: Array, nc: Array, by_square: Array, by_mean: Array) -> tuple[float, Array]:
     """Compute a sum of squared losses by clipping to the squared norm `x`, and its derivatives by the log weights.
 
-    Each row is normal. Q = sum_k w_k Y_k is the squared norm of the row, Y_k is the squared length of a normal vector
-    V_k with the mean m_k, and L is the share of the row that clipping removes, as in `clip_moments`. Here every Y_k has
-    one degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality nc_k an entry of `nc`. The
-    first result is the number sum_k (by_square_k E[L^2 Y_k] + by_mean_k l_k^2), where l_k is defined by E[L V_k] = l_k
-    m_k. For suitable `by_square` and `by_mean` it is the expected squared error of a sum of clipped rows. The second
-    result is the vector of the derivatives of this number by log w_j, with `nc`, `by_square` and `by_mean` kept fixed.
+    Each row is normal, and the notation is that of `clip_moments`: Q = sum_k w_k Y_k is the squared norm of the row,
+    Y_k is the squared length of a normal vector V_k with the mean m_k, and L is the share of the row that clipping
+    removes. Here every Y_k has one degree of freedom; its weight w_k is an entry of `weights`, and its noncentrality
+    nc_k an entry of `nc`. The first result is the number sum_k (by_square_k E[L^2 Y_k] + by_mean_k l_k^2), where l_k is
+    defined by E[L V_k] = l_k m_k. For suitable `by_square` and `by_mean` this number is the expected squared error of a
+    sum of clipped rows. The second result is the vector of the derivatives of this number by log w_j, with `nc`,
+    `by_square` and `by_mean` kept fixed.
 
     For the derivatives, let a_k = 1 / (1 - 2 w_k s) and A_k = a_k + nc_k a_k^2. A product Y_j Y_k in a mean brings the
     factor A_j A_k under the contour integral or, for k = j, A_j^2 + 2 a_j^2 + 4 nc_j a_j^3. For l_k and Y_j the factor
@@ -214,9 +215,9 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
 def _pieces(form: Form, x: Real) -> list[Piece]:
     """Return quadratures for means of the share that clipping removes from a row with the squared norm Q.
 
-    There is one quadrature, that of `_in_tail`, or those of `_by_complement` where the contour of `_in_tail` fails.
-    `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`,
-    twice the largest weight.
+    The result has the one quadrature of `_in_tail`. Where the contour of `_in_tail` fails, it has the quadratures of
+    `_by_complement` instead. `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped,
+    divided by the unit of `form`, twice the largest weight.
     """
     try:
         return [_in_tail(form, x)]

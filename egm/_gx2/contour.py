@@ -169,7 +169,8 @@ class Crossing:
         `height` is a sum of terms of K(c) - c x, whose absolute values add up to `size`. The bound also covers the
         rounding errors of `kernel.quadrature`, the numerical integration. `roughness`, the last result of
         `kernel.height_at`, is the part of these errors that grows with the degrees of freedom. Raise an AccuracyError
-        if the bound is above `_NONSENSE` or, for a tail too small for a double, above this part of its logarithm.
+        if the bound is above `_NONSENSE` or, for a tail too small for a double, above `_NONSENSE` times the distance of
+        its logarithm from that of the least double.
         """
         height, error = height + self.beyond, EPS * (64 + 6 * self._turns + roughness) + 5 * EPS * size
         if not error <= _NONSENSE and not error <= _NONSENSE * (abs(height) - _LOG_LEAST):
@@ -396,8 +397,8 @@ def _terms(form: Form) -> int:
 def _places(form: Form, weights: Array) -> tuple[Indices, Array]:
     """Return the index of the group of each weight, and the relative distance of the weight from the group's center.
 
-    `form` describes the groups, and `weights` holds the weights from which `form` was made. Where each weight is a
-    group of its own, ``form.order`` takes less time.
+    `form` describes the groups, and `weights` holds the weights from which `form` was made. If each weight is a group
+    of its own, a caller can save time and use ``form.order`` in place of this function.
     """
     group = np.searchsorted(form.lowest, weights, side="right") - 1
     return group, weights / form.centers[group] - 1

@@ -105,9 +105,9 @@ class Contour:
 
     `law` holds the parameters of Q, a generalized chi-square variable. A hyperbola is s(u) = m + rho sin(phi + i u)
     with the real parameter u. The strip has the hyperbolas whose angle phi is between `low` and `high`, and the
-    trapezoid rule is used on the middle one. There the integral of f(u) = F(s(u)) s'(u), where F is the integrand in
-    the docstring of the module, gives the upper tail if `upper` is true, and otherwise the lower one. The nodes are u =
-    j `step` for |j| <= `count`, and `bits` is the precision in which they are computed.
+    trapezoid rule is used on the middle one. Along the middle one, the integral of f(u) = F(s(u)) s'(u) gives the upper
+    tail if `upper` is true, and otherwise the lower one; F is the integrand in the docstring of the module. The nodes
+    are u = j `step` for |j| <= `count`, and `bits` is the precision in which they are computed.
 
     The error of the trapezoid rule is bounded by the integrals of |f| along both edges of the strip, the hyperbolas
     with the angles `low` and `high`. `ends` has a number for each edge: the part of the integral with |u| above this
@@ -147,7 +147,7 @@ class Contour:
     def _check(self) -> None:
         """Raise an ArithmeticError unless it is proved that the bounds on the error hold for this contour.
 
-        They hold if the integrand is analytic in the strip around the contour, and falls to 0 at both ends of the
+        The bounds hold if the integrand is analytic in the strip around the contour, and falls to 0 at both ends of the
         strip.
         """
         arb = ball_arithmetic().arb
@@ -185,7 +185,7 @@ class Contour:
     def _error(self, y: Ball, density: bool) -> Ball:
         """Return a bound on the error of a trapezoid sum at `y`, one of the two results of `sums`.
 
-        The sum is that for the density if `density` is true, and otherwise that for the tail.
+        The sum is for the density if `density` is true, and otherwise for the tail.
         """
         flint = ball_arithmetic()
         with flint.ctx.workprec(BOUND_BITS):
@@ -209,8 +209,8 @@ class Edge:
     def __init__(self, contour: Contour, angle: Ball, y: Ball, density: bool) -> None:
         """Prepare bounds of an integrand along the hyperbola of `contour` with another `angle`.
 
-        This hyperbola is one of the two edges of a strip around the contour. The integrand is that of the density at
-        `y`, a real ball, if `density` is true, and otherwise that of the tail.
+        This hyperbola is one of the two edges of a strip around the contour. The integral gives the density at `y`, a
+        real ball, if `density` is true, and otherwise the tail at `y`.
         """
         self.law, self.y = contour.law, y
         self.m, self.rho = y * 0 + contour.m, y * 0 + contour.rho

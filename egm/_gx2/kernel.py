@@ -369,11 +369,11 @@ def _growth(
     """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
     K is the cumulant function of the distribution whose parameters are in `table`, `normal` and `series`. The nodes are
-    points c + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries. The block of the numbers a
-    begins at the index 0, that of the numbers b at `_B`, that of the real parts of the results at `_GROWTH`, and that
-    of their imaginary parts at `_TURN_OF_GROWTH`. In each block only the first `many` entries count. `at` holds what
-    `cross` and `_prepare` have computed for the point c, and `ends` the result of `_prepare`. `beyond` is what the
-    differences of the weights within clusters add to K(c).
+    points c + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries. The numbers a begin at the
+    index 0, the numbers b at `_B`, the real parts of the results at `_GROWTH`, and the imaginary parts at
+    `_TURN_OF_GROWTH`. In each block only the first `many` entries count. `at` holds what `cross` and `_prepare` have
+    computed for the point c, and `ends` the result of `_prepare`. `beyond` is what the differences of the weights
+    within clusters add to K(c).
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -724,12 +724,13 @@ def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> 
 def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
     """Gather weights in clusters; return the largest weight, and an array with a row for each cluster.
 
-    The vectors `dof` and `nc` have one entry, or one for each of the `weights`. Let r be a weight divided by the
-    largest one. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits of
-    the mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. A row of the array holds a key
-    that orders the clusters by weight; the center of the cluster; its smallest weight; its sums of `dof` and of `nc`;
-    and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ... `order`, where e_j is the relative distance of the
-    weight j from the center, and `order` is even. If there would be more than `most` clusters, the array has no rows.
+    The vectors `dof` and `nc` have a single entry, or an entry for each of the `weights`. Let r be a weight divided by
+    the largest one. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits
+    of the mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. A row of the array holds a
+    key that orders the clusters by weight; the center of the cluster; its smallest weight; its sums of `dof` and of
+    `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ... `order`, where e_j is the relative distance
+    of the weight j from the center, and `order` is even. If there would be more than `most` clusters, the array has no
+    rows.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.

@@ -46,8 +46,9 @@ def kernel() -> ModuleType:
 def loops(form: Form | None = None) -> Any:
     """Return the functions of `kernel`, compiled or run by Python, for the tails of the distribution in `form`.
 
-    They are compiled if Python has run them for `_PAYS` seconds already, or if `form` has many groups of weights or has
-    clusters. Without `form`, they are for functions such as `newton`, which take only numbers.
+    The functions are compiled if Python has run them for `_PAYS` seconds already, or if `form` has many groups of
+    weights or has clusters. Without `form`, the result is for calls of functions such as `newton`, which take only
+    numbers.
     """
     few = form is None or (form.k.size <= _FEW and form.moments.shape[1] == 0)
     return _python if _python.seconds < _PAYS and few else kernel()

@@ -114,7 +114,7 @@ def ordinary(noise: T, **parameters: Any) -> T:
 def match(columns: Columns, **named: Array) -> None:
     """Raise a ValueError unless `columns` is None or has exactly one name for each entry of a vector.
 
-    The vector is the one keyword argument, and the error message shows its keyword.
+    The vector is passed as the only keyword argument, and the error message shows its keyword.
     """
     ((name, vector),) = named.items()
     if columns is not None and len(columns) != vector.size:
@@ -126,8 +126,8 @@ def calibrate(mechanism: Any, size: int) -> float:
 
     The noise multiplier is the smallest standard deviation of the noise, in each of `size` coordinates, that suffices
     for a query of sensitivity 1. If `noise` is "best", Gaussian or l2 noise is taken, whichever has the smaller
-    multiplier; above the epsilon that `l2_until` returns it is Gaussian noise. The function stores four fields in
-    `mechanism`: `epsilon` and `delta` as floats, the law `noise_law`, and `size` as `noise_size`.
+    multiplier; but if epsilon is above the result of `l2_until`, Gaussian noise is always taken. The function stores
+    four fields in `mechanism`: `epsilon` and `delta` as floats, the law `noise_law`, and `size` as `noise_size`.
     """
     epsilon = scalar(positive, epsilon=mechanism.epsilon)
     delta = scalar(probability, delta=mechanism.delta)

@@ -194,8 +194,8 @@ class GaussianDataMechanism(Mechanism):
     of : {"sum", "mean"}, default "sum"
         What shall be accurate if a noisy number of rows is released: `estimate`, or `mean` of the
         release. The noise of this number is multiplied by `center` in the sum, and only by the
-        distance of the true mean from `center` in the mean. So the number needs less weight for
-        the mean, and leaves more accuracy to the rows.
+        distance of the true mean from `center` in the mean. So with "mean" the number of rows may
+        have more noise, and the sum of the rows gets less.
 
     Attributes
     ----------
@@ -472,7 +472,7 @@ class GaussianDataMechanism(Mechanism):
         """Return the scaling b, the clip norm C of least forecast error, and the probability that a row is clipped.
 
         A row is multiplied by the vector b before it is clipped. The forecast assumes that the guesses `center` and
-        `sigma` are as wrong as declared. The probability is that for guesses that are right. If `scaling` is "optimal",
+        `sigma` are as wrong as declared. The probability assumes that the guesses are right. If `scaling` is "optimal",
         b and C are chosen together. The search for this pair begins with the scaling of `egm.scaling.optimal` for the
         clip probability 1/n or 0.1, whichever has the smaller error.
         """
@@ -576,7 +576,7 @@ class GaussianDataMechanism(Mechanism):
     ) -> ErrorForecast:
         """Compute the expected squared error of a release for normal data, before there are data.
 
-        It is the error of the sum or, if `of` is "mean", that of `n` times the released mean.
+        The error is that of the sum or, if `of` is "mean", that of `n` times the released mean.
 
         Parameters
         ----------
@@ -695,7 +695,7 @@ class GaussianDataMechanism(Mechanism):
     def _errors_by_column(self, of: Literal["sum", "mean"]) -> Array:
         """Return the expected squared errors, by column, of the sum or of n times the mean, as the argument `of` says.
 
-        The guesses are as wrong as declared, as in `error_by_column`.
+        As in `error_by_column`, the guesses of center and standard deviations are assumed to be as wrong as declared.
         """
         offset, factors = self._doubts
         lost = forecast.loss_of_a_row(self.sigma, self.b, self.clip_norm, offset, factors=factors)
@@ -1231,7 +1231,7 @@ def _scaling(choice: str | Array, sigma: Array, clip_probability: float) -> Arra
 def _given_scaling(b: ArrayLike, sigma: Array) -> Array:
     """Check the vector `b`, by which rows are multiplied before they are clipped, and return it as an array.
 
-    It must have one number for each entry of `sigma`.
+    The vector must have one number for each entry of `sigma`.
     """
     b = between(*_RANGE, scaling=vector(scaling=b))
     if b.shape != sigma.shape:

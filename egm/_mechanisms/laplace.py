@@ -163,7 +163,7 @@ class LaplaceMechanism(Mechanism):
     def _unit(self, size: int) -> float:
         """Return the unit to whose multiples a secure release rounds a value of `size` numbers.
 
-        It is given in the units of the value.
+        The result is in the units of the value.
         """
         return unit_of(self.sensitivity, 16 * (1 + 2**-20 * size) / self.epsilon)
 

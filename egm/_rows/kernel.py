@@ -49,8 +49,8 @@ def _centered(row: Array, center: Array, scaling: Array, y: Array) -> None:
 def _squares(y: Array, square: Array) -> None:
     """Write the squared norms of the four rows of `y` into `square`.
 
-    Four norms at a time are faster than one. The compiler chooses the order in which the squares of a row are added; it
-    is the same for all four rows and in every call.
+    It takes less time to compute four norms together than one by one. The compiler chooses the order in which the
+    squares of a row are added; this order is the same for all four rows and in every call.
     """
     y0, y1, y2, y3 = y[0], y[1], y[2], y[3]
     s0 = s1 = s2 = s3 = 0.0

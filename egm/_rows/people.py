@@ -177,7 +177,7 @@ def is_name(label: object, X: Any) -> bool:
 
 
 def codes(labels: Labels, keys: tuple[Hashable, ...]) -> Labels:
-    """Return, for each entry of `labels`, its index in `keys`, the keys of the groups, or -1 if it is none of them."""
+    """Return, for each entry of `labels`, its index in `keys`, the keys of the groups, or -1 if it is no such key."""
     found, known = vector("by", labels), vector("keys", list(keys))
     small = np.int16 if len(keys) < 1 << 15 else np.int64
     if not found.size:

@@ -65,7 +65,7 @@ class Unrotated:
 
     @property
     def alpha(self) -> float:
-        """Return the factor by which a centered row is multiplied: the largest multiplier over the clip norm.
+        """Return the factor by which a centered row is multiplied: the largest multiplier divided by the clip norm.
 
         The attribute `scaling` has the multipliers, one for each vector of the basis.
         """

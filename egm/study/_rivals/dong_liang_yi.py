@@ -140,7 +140,7 @@ def _first(scores: Array, epsilon: float, rng: np.random.Generator) -> int:
 
 
 def _noisy(moments: Array, sensitivity: float, rho: float, rng: np.random.Generator) -> Array:
-    """Return the symmetric matrix `moments` plus symmetric noise, private at the cost `rho` in zCDP.
+    """Return the symmetric matrix `moments` plus symmetric noise, which makes it private at the cost `rho` in zCDP.
 
     `sensitivity` is the largest change of the matrix in the Frobenius norm, if one row is replaced. `rng` draws the
     noise.

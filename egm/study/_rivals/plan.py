@@ -127,8 +127,8 @@ def _spread(X: Array, radius: Array, rho: float, rng: np.random.Generator) -> Ar
     """Estimate the standard deviation of each of the d columns of `X` privately; return an array of shape (d,).
 
     Each of the d estimates costs `rho` in zCDP. `rng` pairs the rows at random. The estimate comes from the private
-    median of half the squared differences in the pairs. Before squaring, differences are clipped to plus or minus twice
-    `radius`, the bound on the coordinates of the mean.
+    median, over all pairs, of half the squared difference of the two rows in a pair. Before squaring, differences are
+    clipped to plus or minus twice `radius`, the bound on the coordinates of the mean.
     """
     pairs = X[rng.permutation(len(X))[: len(X) // 2 * 2]]
     halves = np.clip(pairs[::2] - pairs[1::2], -2 * radius, 2 * radius) ** 2 / 2
