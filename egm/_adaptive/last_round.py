@@ -409,11 +409,11 @@ class _LastRound:
     def clipping(self, clip: _Clip, found: Correction) -> tuple[float, float]:
         """Return the expected squared error of the sum due to clipping, in two parts: one of variation, one of bias.
 
-        `found` says in which columns the sum of the rows, clipped to the norm ``clip.inner``, was corrected by the
-        measured sum of what this clipping removed. The error in a corrected column is taken from clipping to the larger
-        norm ``clip.norm``, and the error in any other column from clipping to ``clip.inner``. The two errors are
-        averaged, with weights that follow from the variances of the columns. The part of bias includes an estimate of
-        what clipping to ``clip.norm`` removes, which is not measured.
+        `found` says which share of the measured sum of what clipping to ``clip.inner`` removes was added in each
+        column. If all of it is added, the error is that of clipping to the larger norm ``clip.norm``. If nothing is
+        added, the error is that of clipping to ``clip.inner``. The two errors are averaged, with weights that follow
+        from the shares and from the variances of the columns. The bias also includes an estimate of what clipping to
+        ``clip.norm`` removes, which is not measured.
         """
         search, missing = self.search, (1 - found.kept) ** 2 @ self.spread**2 / np.sum(self.spread**2)
         if clip.model:
@@ -583,10 +583,10 @@ class _LastRound:
         `egm._adaptive.pairs`) is that of least expected error for normal rows; otherwise it is C / 1.4.
 
         Let the excess be the number of rows longer than C minus the number expected of normal rows. Only the excess is
-        assumed to move the sum. A lower estimate of the distance is computed from the excess minus one standard
-        deviation of its noise or, with a small budget, from the whole excess. With a small budget and few columns, None
-        is never returned: the last norm is taken even if many rows are longer, and these rows are assumed to be very
-        long.
+        assumed to move the sum. A lower estimate of how far the sum is moved is computed from the excess minus one
+        standard deviation of its noise or, with a small budget, from the whole excess. With a small budget and few
+        columns, None is never returned: the last norm is taken even if many rows are longer, and these rows are assumed
+        to be very long.
         """
         search, n, little = self.search, self.n, self.little
         cost = (_BEYOND[0] / self.effective + _BEYOND[1]) * search.rho

@@ -82,7 +82,7 @@ class Account:
     def spend(self, step: str, rho: float) -> None:
         """Add the cost `rho` to what the step named `step` has cost so far.
 
-        Raise a ValueError if `rho` is not > 0, or if less than `rho` is left of the budget.
+        Raise a ValueError if `rho` is not > 0, or if the rest of the budget is less than `rho`.
         """
         before = self.spent.get(step, 0.0)
         after = math.nextafter(before + rho, math.inf) if before else rho  # never less than the sum
@@ -294,7 +294,7 @@ class PrivateRows:
     `half` are given, the rows x are standardized to (x - middle) / half.
 
     `diameter` is the largest change of a sum of vectors of norm at most 1: 2 if a row is replaced; 1 if `counted` is
-    true, because then the number of rows is private, and one is added or removed.
+    true, because then the number of rows is private, and a row is added or removed.
     """
 
     def __init__(

@@ -87,10 +87,10 @@ class Radial:
     def removed(self, clip_norm: float, outer: float) -> tuple[float, float]:
         """Return the means of h r / E[r**2] and of h**2 over normal rows, if a scaled row of norm r loses the length h.
 
-        A row longer than `clip_norm` is divided into two parallel vectors, as `egm._adaptive.pairs` says, after it has
-        been clipped to the larger norm `outer`. It is replaced by the first vector, and h is the norm of the clipped
-        row minus that of the first vector. E[r**2] is the mean of r**2. By Stein's lemma, the first result is the share
-        of the distance between the mean of the rows and the center that is lost.
+        A row longer than `clip_norm` is first clipped to the larger norm `outer`, and then divided into two parallel
+        vectors as `egm._adaptive.pairs` says. The first vector takes the place of the row, and h is the norm of the
+        clipped row minus the norm of the first vector. E[r**2] is the mean of r**2. By Stein's lemma, the first result
+        is the share of the distance between the mean of the rows and the center that is lost.
         """
         r = self.norms
         h = pairs.removed(r, clip_norm, outer)

@@ -185,7 +185,7 @@ class _Search:
         size = float(law.half @ abs(np.log1p(-law.twice * c)) + law.half.sum() + law.shift.sum() + abs(c * y))
 
         def excess(falling: int, level: float, t: float) -> float:
-            """Return log |F| - `level` at the point ``axis.point(t)`` of the real axis, multiplied by `falling`.
+            """Return `falling` times (log |F| - `level`) at the point ``axis.point(t)`` of the real axis.
 
             F is the integrand of the tail, and `falling` is 1 or -1, so that the result falls as t grows.
             """

@@ -227,7 +227,7 @@ def lower_quantiles(p: ArrayLike, law: Law) -> Floats:
 
 
 def _at_all(logs: Array, law: Law, lower: bool) -> Floats:
-    """Compute the quantiles for the log probabilities `logs`, of the lower tail if `lower` is true, else of the upper.
+    """Compute the quantiles for the log probabilities `logs` of the lower tail, if `lower` is true, or the upper tail.
 
     `law` has the parameters of the generalized chi-square distribution. If there are many quantiles, they are
     interpolated; if that fails, or if there are few, each one is searched.

@@ -623,8 +623,8 @@ def _log_density(law: Law, x: float) -> float:
 def _log_density_at_end(law: Law) -> float:
     """Compute the logarithm of a density at the end of its support, as the limit from within.
 
-    All weights of `law` have one sign, and there is no normal variable. The result is inf if the degrees of freedom sum
-    to less than two, -inf if to more, and finite if to two.
+    All weights of `law` have one sign, and there is no normal variable. The result is inf if the sum of the degrees of
+    freedom is below two, -inf if it is above two, and finite if it is two.
     """
     total = np.sum(law.dof)
     if total != 2:
