@@ -523,11 +523,7 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _pivot(self) -> Floats:
-        """Return the factor with which the noise in the number of rows enters the released sum or mean.
-
-        If `of` is "sum", the factor is `center`. If it is "mean", the factor is the distance by which `center` may be
-        wrong.
-        """
+        """Return the factor of the noise in the number of rows: `center` for a sum, its possible error for a mean."""
         return self.center if self.of == "sum" else self._doubts[0]
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
