@@ -168,8 +168,8 @@ def rows(
     decimal : {".", ","}, default "."
         Decimal sign of the numbers in a CSV file.
     thousands : str, optional
-        Character that may stand between groups of three digits, as in 1,234,567.8. If it is also
-        the delimiter, such numbers must be in quotes.
+        Character that may stand between groups of three digits, as in 1,234,567.8 (in quotes if it
+        is the delimiter). A space also allows no-break spaces, and an apostrophe the curved one.
     skip_lines : int, default 0
         Number of lines at the start of a CSV file, such as titles, that are left out.
     encoding : str, default "utf-8"

@@ -343,7 +343,8 @@ def _data(it: _Parser, condition: str) -> None:
         tab. Like the next four options, it is for DATA only, not for the FILE of another option"""
     it.option("--delimiter", text, type=_delimiter, metavar="C")
     text = """the character between groups of three digits in the numbers of a CSV file, such as ',' in 1,234.5; default
-        none. If it is also the delimiter, such numbers must be in quotes"""
+        none. If it is also the delimiter, such numbers must be in quotes. A space also allows no-break spaces, and an
+        apostrophe the curved one"""
     it.option("--thousands", text, type=_character, metavar="C")
     text = "the decimal sign in a CSV file, a point (default) or a comma"
     it.option("--decimal", text, choices=(".", ","), default=".", metavar="SIGN")

@@ -27,6 +27,7 @@ __all__ = ["table", "vector"]
 _COUNTED = 1 << 18  # records that are counted at a time
 _FLAGS = {"true": 1.0, "false": 0.0}  # cells, in small letters, that count as these numbers
 _MISSING = {"", ".", "na", "n/a", "#n/a", "<na>", "nan", "none", "null"}  # missing values, in small letters
+_VARIANTS = {" ": "[\u00a0\u202f]", "'": "\u2019"}  # other characters that separate thousands where this one does
 _ABOVE = "--skip-lines leaves out lines above the table"
 _CHOOSE = " (--missing says what becomes of it)"
 _POINT = "write 15.5 for the number, and 15,5.0 for the value of a column 15"
@@ -144,6 +145,8 @@ class _Text:
         In small or capital letters, "false" counts as 0 and "true" as 1, as in data frames and Parquet files.
         """
         mark = self.given.thousands
+        if mark is not None and mark in _VARIANTS:
+            cell = re.sub(_VARIANTS[mark], mark, cell)
         if mark is not None and mark in cell:
             whole, sign, rest = cell.strip().partition(self.given.decimal)
             if not re.fullmatch(rf"[+-]?\d{{1,3}}({re.escape(mark)}\d{{3}})+", whole, re.ASCII):

@@ -438,6 +438,8 @@ GROUPED = {
     "points": ("a;b\n1.234,5;-12.345.678\n999;+1.000\n", {"delimiter": ";", "decimal": ",", "thousands": "."}),
     "spaces": ("a,b\n1 234.5,-12 345 678\n999,+1 000\n", {"thousands": " "}),
     "narrow spaces": ("a,b\n1\u202f234.5,-12\u202f345\u202f678\n999,+1\u202f000\n", {"thousands": "\u202f"}),
+    "other spaces": ("a,b\n1\u202f234.5,-12\u00a0345\u00a0678\n999,+1 000\n", {"thousands": " "}),
+    "printed apostrophes": ("a,b\n1\u2019234.5,-12\u2019345'678\n999,+1\u2019000\n", {"thousands": "'"}),
     "apostrophes": ("a,b\n1'234.5,-12'345'678\n999,+1'000\n", {"thousands": "'"}),
 }
 
