@@ -105,7 +105,7 @@ class Basis:
 
     @property
     def _content(self) -> tuple[Any, ...]:
-        """Return what makes two bases equal: the shape, and the factors as bytes, but not `name` or `sigma`."""
+        """Return the tuple by which two bases are compared: the shape and the factors, but not `name` or `sigma`."""
         return self.shape, tuple(None if factor is None else factor.tobytes() for factor in self.factors)
 
     @property
@@ -226,9 +226,9 @@ class Basis:
 
     @property
     def plan(self) -> tuple[Array, NDArray[np.int64]]:
-        """Return the factors as `egm._rows.kernel` needs them: all their entries in one vector, and a table of sizes.
+        """Return the matrices of the basis as `egm._rows.kernel` needs them: all entries in one vector, and a table.
 
-        The table has one row (before, m, after) for each factor that is not None: m is the length of its axis, and
+        The table has one row (before, m, after) for each axis that has a matrix: m is the length of the axis, and
         `before` and `after` are the products of the lengths of the axes before and after it.
         """
         steps, entries, before = [], [], 1
@@ -321,8 +321,9 @@ def covariance_matrix(covariance: ArrayLike, *, singular: bool = True) -> Array:
 def eigenvectors(covariance: Array) -> tuple[Array, Array]:
     """Return the eigenvalues of the symmetric matrix `covariance`, in ascending order, and the eigenvectors as columns.
 
-    If columns have very different variances, their order matters to `numpy.linalg.eigh`: the small eigenvalues lose
-    digits unless the variances fall. Such columns are sorted first.
+    If the columns have very different variances, `numpy.linalg.eigh` computes the small eigenvalues accurately only if
+    the variances decrease from column to column. So such columns are sorted first, and the entries of the eigenvectors
+    are then put back into the given order.
     """
     variances = np.diag(covariance)
     if np.max(variances) <= _UNEQUAL * np.min(variances):
@@ -417,10 +418,10 @@ def _of_any_size(basis: object) -> BasisLike:
 
 
 def _parsed(text: str, d: int) -> tuple[Callable[[tuple[int, ...]], Basis], tuple[int, ...]]:
-    """Return the function that makes the basis which `text` names, `dct` or `haar`, and the shape of a row.
+    """Return the function that makes the basis called `text`, which is `dct` or `haar`, and the shape of a row.
 
-    The function takes the shape. It is (d,) for the names "dct" and "haar", and (8, 8) for the name "dct:8x8". Raise a
-    ValueError for an unknown name.
+    The shape is the argument of the function. For the names "dct" and "haar" it is (d,), where `d` is the number of
+    columns, and for "dct:8x8" it is (8, 8). Raise a ValueError for an unknown name.
     """
     name, _, axes = text.partition(":")
     makers: dict[str, Callable[[tuple[int, ...]], Basis]] = {"dct": dct, "haar": haar}

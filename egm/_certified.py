@@ -26,8 +26,8 @@ _FIRST_BITS, _MOST_BITS = 128, 1 << 15
 def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: int | None = None) -> Enclosure:
     r"""Prove between which two doubles the smallest sufficient noise scale for (epsilon, delta)-privacy lies.
 
-    `epsilon` and `delta` are taken as the exact numbers that their doubles are. This function needs python-flint,
-    which the extra `certify` installs.
+    The doubles `epsilon` and `delta` are taken as exact numbers. This function needs python-flint, which the extra
+    `certify` installs.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
     ValueError
         If an argument is outside its range, or if `d` is missing for l2 noise or given for Gaussian noise.
     ArithmeticError
-        If the ends of the enclosure are not proved with 32768 bits.
+        If a precision of 32768 bits is not enough to prove the ends of the enclosure.
 
     See Also
     --------
@@ -78,9 +78,9 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
         \int_0^\pi e^{z \cos \varphi} \sin^n \varphi \, d\varphi
         = \sqrt{\pi} \; \Gamma\Bigl(\frac{n + 1}{2}\Bigr) \Bigl(\frac{2}{z}\Bigr)^{n / 2} I_{n / 2}(z).
 
-    It remains to see that delta falls as the scale grows. This holds because noise of a larger scale is the sum of
+    It remains to prove that delta falls as the scale grows. This holds because noise of a larger scale is the sum of
     noise of the smaller scale and of further independent noise, which is post-processing. For Gaussian noise this is
-    plain. l2 noise is a normal vector whose variance is a gamma variable; the gamma law is self-decomposable, so a
+    clear. l2 noise is a normal vector whose variance is a gamma variable; the gamma law is self-decomposable, so a
     larger multiple of this variance is a sum of the smaller multiple and an independent nonnegative variable.
 
     References
@@ -121,7 +121,7 @@ def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, 
     flint, bits = ball_arithmetic(), _FIRST_BITS
 
     def suffices(scale: float) -> bool:
-        """Return True if the smallest delta at this noise scale is proved to be <= `delta`, and False if >= `delta`.
+        """Return True if the smallest delta at this noise scale is proved to be <= the given delta, and False if >=.
 
         Raise an ArithmeticError if neither is proved.
         """

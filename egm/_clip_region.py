@@ -24,7 +24,7 @@ _LEAST_NORM = 1e-3  # least clip norm, divided by a row's typical norm, as in eg
 def error_and_slopes(
     axes: Array, sigma: Array, n: int, offset: Array, factors: Sequence[float] = (1.0,)
 ) -> tuple[float, Array]:
-    """Compute the expected squared error by clipping, and its derivatives with respect to the logarithms of semi-axes.
+    """Compute the expected squared error due to clipping, and its derivatives with respect to the logs of semi-axes.
 
     The `n` rows are clipped to the ellipsoid with the semi-axes `axes`, shape (d,). The error is the sum of the two
     results of `egm.forecast.clipping`, averaged over the numbers f in `factors`, for normal rows with the standard
@@ -56,13 +56,14 @@ def best_axes(
     """Find the semi-axes of the ellipsoid to which rows are clipped for the least expected squared error.
 
     ``noise(axes)`` returns the total variance of the noise, and its derivative with respect to the sum of the squared
-    semi-axes. The search begins at the semi-axes `start`, and the result never has a larger error. The other arguments
-    are those of `egm.forecast.clipping`: the number `n` of rows, their standard deviations `sigma`, the `offset` of the
-    mean from the center, and numbers `factors`; the error is averaged over the standard deviations factor * `sigma`.
+    semi-axes. The search begins at the semi-axes `start`; the result never has a larger error than these. The other
+    arguments are those of `egm.forecast.clipping`: the number `n` of rows, their standard deviations `sigma`, the
+    `offset` of the mean from the center, and numbers `factors`. The error is averaged over rows with the standard
+    deviations factor * `sigma`.
 
     The search is a quasi-Newton method for the coordinates p_j log a_j, where a_j are the semi-axes and p_j is a_j /
-    ||a|| at the start. In these coordinates the variance of the noise is equally curved in every direction. The search
-    is repeated until it no longer makes the error smaller.
+    ||a|| at the start. In these coordinates the variance of the noise is equally curved in every direction. There are
+    at most six searches, each from the result of the one before; a search that gains nearly nothing is the last one.
     """
     axes, gain = start, 1.0
     for _ in range(_SEARCHES):

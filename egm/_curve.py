@@ -92,7 +92,7 @@ def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:
 
 
 def slope_at(epsilon: Array, z: Array) -> Array:
-    """Compute how fast the delta of Gaussian noise falls: the absolute value of its derivative by `epsilon`.
+    """Compute the absolute value of the derivative of the smallest delta of Gaussian noise with respect to `epsilon`.
 
     With the noise multiplier `z`, a = 1/(2z) - epsilon z and b = 1/(2z) + epsilon z, this is ``exp(epsilon) Phi(-b)``,
     which is ``phi(a) Phi(-b) / phi(b)``, for the standard normal distribution function Phi and density phi.
@@ -140,7 +140,7 @@ def product(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
-    """Return a noise multiplier z that certainly suffices for (epsilon, delta)-privacy, to begin a search below z.
+    """Return a noise multiplier that suffices for (epsilon, delta)-privacy, from which to search for a smaller one.
 
     Each of two conditions alone suffices: Phi(1/(2z) - epsilon z) <= delta, with the normal distribution function Phi;
     or 1 / (z sqrt(2 pi)) <= delta. The result is the smaller one of the noise multipliers for which these hold with

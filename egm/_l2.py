@@ -312,10 +312,10 @@ def _dimension(d: ArrayLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def coordinate_quantile(tail: float, d: int) -> float:
-    """Return how many of its standard deviations one coordinate of l2 noise exceeds with the probability `tail` < 1/2.
+    """Return the upper quantile of one coordinate of l2 noise, divided by the standard deviation of the coordinate.
 
-    The noise has `d` coordinates. For scale 1, one coordinate is a normal variable with a random variance: twice a
-    variable with a gamma distribution of shape (d + 1) / 2.
+    The coordinate exceeds this quantile with the probability `tail` < 1/2. The noise has `d` coordinates. For scale 1,
+    one coordinate is a normal variable whose variance is random: it is twice a gamma variable of shape (d + 1) / 2.
     """
     shape = (d + 1) / 2
     logs = np.linspace(np.log(gammaincinv(shape, 1e-30)), np.log(gammainccinv(shape, tail * 1e-9)), 500)

@@ -1,4 +1,4 @@
-"""Compute what clipping takes from one normal row, in each coordinate."""
+"""Compute the error that clipping causes in each coordinate of one normal row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["lost_of_a_row"]
 def lost_of_a_row(
     target: Target, sigma: Array, scaling: Array, clip_norm: float, offset: Array, copies: Array, factors: Array
 ) -> tuple[Array, Array]:
-    """Do what `egm.forecast.loss_of_a_row` does, for arguments that are checked; all arrays but `factors` are alike."""
+    """Compute what `egm.forecast.loss_of_a_row` describes, for checked arguments; return a variance and a squared mean.
+
+    All arrays but `factors` have one entry for each coordinate.
+    """
     parts = [_lost(factor * sigma, scaling, clip_norm, offset, target, copies) for factor in factors]
     variance, squared_bias = np.mean(parts, axis=0)
     return variance, squared_bias
@@ -22,9 +25,9 @@ def lost_of_a_row(
 def _lost(
     sigma: Array, scaling: Array, clip_norm: float, offset: Array, target: Target, copies: Array
 ) -> tuple[Array, Array]:
-    """Compute the variance and the squared mean of the error that clipping causes in each coordinate of one row.
+    """Compute the results of `lost_of_a_row` for a row whose true standard deviations are equal to `sigma`.
 
-    The arguments and results are those of `lost_of_a_row`, for true standard deviations that are equal to `sigma`.
+    They are the variance and the squared mean of the error that clipping causes in each coordinate of the row.
     """
     spread = scaling * sigma
     weights = (spread / np.max(spread)) ** 2

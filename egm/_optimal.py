@@ -106,7 +106,7 @@ def require_alike(scaled: Array, sigma: Array) -> Array:
 
 
 def require_multipliers(b: Array, sigma: Array) -> Array:
-    """Return `b`, the multipliers for the standard deviations `sigma`, or raise ValueError if one is no double."""
+    """Return `b`, the multipliers for the standard deviations `sigma`, or raise ValueError if one is not finite."""
     if not np.all(np.isfinite(b)):
         least = int(np.argmin(sigma))
         raise ValueError(

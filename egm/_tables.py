@@ -166,7 +166,7 @@ def _index(found: Any) -> Any:
 
 
 def _is_of_numpy(dtype: DType) -> bool:
-    """Return whether `dtype`, the type of a column of the library narwhals, is a type of numbers of NumPy, too."""
+    """Return whether `dtype`, the type of a column of the library narwhals, is a numeric type that NumPy also has."""
     return dtype.is_numeric() and type(dtype).__name__ not in ("Decimal", "Int128", "UInt128")
 
 
@@ -385,9 +385,9 @@ def check(X: object, columns: Columns) -> None:
 
 
 def require_gaps(X: object, missing: str) -> None:
-    """Raise ValueError if `missing` values are allowed in the rows `X`, but the file of `X` was opened without them.
+    """Raise ValueError if a mechanism allows missing values, but the file of its rows `X` was opened to refuse them.
 
-    `missing` is what a mechanism does with a missing value: "error", or something else that allows them.
+    The argument `missing` says what the mechanism does with a missing value: any text but "error" allows it.
     """
     opened_with = getattr(X, "missing", None) if is_blocks(X) or _is_dask_array(X) else None
     if missing != "error" and opened_with == "error":
@@ -433,7 +433,7 @@ class Part:
     """Represent a table that is read in blocks of rows, and has only some of the columns of another such table."""
 
     def __init__(self, table: Any, names: tuple[Hashable, ...]) -> None:
-        """Make the table of the columns called `names`, in this order, of `table`, an object like `egm.files.Table`."""
+        """Select the columns `names`, in this order, from `table`, an object like `egm.files.Table`."""
         self.names, self.count, self._table = names, table.count, table
         self._place = [table.names.index(name) for name in names]
 
@@ -461,10 +461,10 @@ class Part:
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with only the columns in `columns`, or `X` itself if it has no other columns or no names.
 
-    If `columns` is None, all columns but those in `labels` are kept. The same columns are kept if `X` lacks one of the
-    `columns`, because the names in `X` may only number its columns, such as 0, 1, 2. No row is read. Raise ValueError
-    if one of the `labels` is not a column of `X`, except for a table that is read in blocks: its file may have more
-    columns than the table.
+    If `columns` is None, all columns but those in `labels` are kept. All but these are also kept if `X` lacks one of
+    the `columns`, because the names in `X` may only number its columns, such as 0, 1, 2. No row is read. Raise
+    ValueError if one of the `labels` is not a column of `X`. This is not checked for a table that is read in blocks,
+    because its file may have more columns than the table.
     """
     names = column_names(X)
     if names is None:

@@ -36,7 +36,7 @@ class Tape(np.random.Generator):
     and `gammas` those in place of gamma variables, the random variances of l2 noise. If `noises` has too few numbers,
     the further noise is zero; if `gammas` has too few, a gamma variable is its mean. `asked` has a tuple for each
     number of noise: its law, its scale, and the index (from 1) of its gamma variable, or 0 if it has none. `shapes` has
-    the shape parameters of the gamma variables. `secure` says whether the release has no generator, and draws by secure
+    the shape parameters of the gamma variables. `secure` is true if the release gets no generator and draws by secure
     samplers. `pending` is the index of a gamma variable that has just been drawn, and that belongs to the next vector
     of noise.
     """
@@ -124,7 +124,8 @@ _UNKNOWN = frozenset(name for name in dir(np.random.Generator) if not name.start
 def _cannot(drawn: str) -> ValueError:
     """Return the error for a release that draws random numbers by functions for which there is no substitute.
 
-    `egm.audit.replay` replaces the functions that draw noise; `drawn` says by which other one the release draws.
+    `egm.audit.replay` has substitutes for the functions that draw noise. `drawn` is the name of another function or
+    source of random numbers, which the release uses.
     """
     return ValueError(
         "release must draw all its noise by normal, laplace or standard_normal of its rng, or by the samplers of egm "
@@ -189,8 +190,8 @@ def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, A
     Noise with a gamma variable g, whose shape parameter k is in `shapes`, is multiplied by sqrt(g / k), to give l2
     noise, and rounded to an integer. Three results are returned, with one row for each release, as by `simulated`: the
     first two repeat a release by `played`, and the third is its noise. Here the first and the third are both the
-    rounded integers. As these contain the factors already, the second result has the means of the gamma variables, for
-    which the factors are 1. A second call with equal arguments returns the same draws.
+    rounded integers. As these are already multiplied by sqrt(g / k), the second result has k, the mean of g, in place
+    of each g, so that `played` multiplies by 1. A second call with equal arguments returns the same draws.
     """
     least = min((scale for _, scale, own in asked if own), default=math.inf)
     if least < _LEAST_L2:  # the product of an integer and a factor, rounded, would have another law

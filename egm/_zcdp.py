@@ -136,8 +136,8 @@ def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     -------
     float or ndarray
         The rho of zero-concentrated differential privacy (zCDP), in the shape to which the
-        arguments broadcast. It is never above the exact inverse of the formula of `zcdp_epsilon`. For
-        an epsilon above 5e307 it is that for 5e307.
+        arguments broadcast. It is never above the exact inverse of the formula of `zcdp_epsilon`. An
+        epsilon above 5e307 has the same rho as 5e307.
 
     Raises
     ------

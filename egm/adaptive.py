@@ -32,7 +32,8 @@ class AdaptiveDataMechanism(Declared):
         Number of rows, public, >= 2. If `neighbors` is "add_remove", it is only a guess, which
         `least_rho` and `forecast` use.
     rho : float
-        Whole budget in zero-concentrated differential privacy, up to 1e6, with `ranges` at least 1e-15.
+        Whole budget in zero-concentrated differential privacy: at most 1e6 and, with `ranges`, at
+        least 1e-15.
         `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
     radius : float, optional
         Bound R of the means: every column has a mean from -R to R, in the units of the data. It is
@@ -107,9 +108,9 @@ class AdaptiveDataMechanism(Declared):
 
     **Ranges.** With `ranges` the rows are standardized by a public map: the middle of its range is
     subtracted from each column, which is then divided by half of the range. All results are in the
-    units of the data again. Each sum is clipped to n times its range; if n is noisy, to what is
-    possible for any n within five standard deviations. Without a search, entries outside the ranges
-    are cut: choose ranges that hold nearly all the data.
+    units of the data again. The sum of a column is clipped to n times its range; if n is noisy, to
+    what is possible for any n within five standard deviations of the noise. Without a search, entries
+    outside the ranges are clipped to them: choose ranges that hold nearly all the data.
 
     **Without a search.** With `ranges` no `rho` from 1e-15 on is too small: if it is below
     ``least_rho(d)``, there is no search, and the sum is that of rows clipped to the ranges, entry by
@@ -129,7 +130,7 @@ class AdaptiveDataMechanism(Declared):
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
     `count`, and all further queries use it in place of `n` [2]_. Adding or removing a row changes
     an exact answer no more than replacing one, so no query needs more noise. The sum is N times the
-    noisy mean, so its error includes the noise of N times the center. If N is so small that a
+    noisy mean, so its error includes the noise in N, multiplied by the center. If N is so small that a
     search might fail, the rows are clipped to the ranges, or to the radius. A basis cannot be
     learned, because its exact sums of products need the exact number of rows.
 
@@ -323,8 +324,8 @@ class AdaptiveDataMechanism(Declared):
         Raises
         ------
         ValueError
-            If `X` has not the declared columns and number of rows, or is a file opened without the
-            missing values that are allowed; if `rho` is below ``least_rho(d)`` without `ranges`; if
+            If `X` does not have the declared columns and number of rows; if missing values are
+            allowed, but the file `X` was opened to refuse them; if `rho` is below ``least_rho(d)`` without `ranges`; if
             `person` is one of `columns`, or only one of `person` and `per_person` is given.
         TypeError
             If `X` is an iterator and `person` is not the name of a column, or if the type of `X` shows

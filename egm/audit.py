@@ -231,8 +231,8 @@ def _near(releases: Array) -> NDArray[np.bool]:
 def _ranked(numbers: Array, share: float) -> Array:
     """Return a quantile of each column of `numbers`, shape (m, k), as a vector of k entries of `numbers`.
 
-    It is the smallest entry of the column that at least the fraction `share` of the other entries do not exceed.
-    `np.quantile` would be slower.
+    It is the smallest entry x of the column such that at least the fraction `share` of the other entries are at most
+    x. `np.quantile` would be slower.
     """
     rank = math.ceil(share * (len(numbers) - 1))
     found: Array = np.partition(numbers, rank, axis=0)[rank]

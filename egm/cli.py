@@ -211,7 +211,7 @@ def _rng(args: Namespace) -> np.random.Generator | None:
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Return a context manager that hides `SimulationWarning`, because the output itself says that it is simulated."""
+    """Return a context manager that hides `SimulationWarning`, because the output of a simulation says what it is."""
     return warnings.catch_warnings(action="ignore", category=SimulationWarning)
 
 
@@ -225,7 +225,7 @@ def _plan_adaptive(args: Namespace) -> None:
     """Forecast the error of a release by `egm adaptive` for normal rows, and write the forecast.
 
     The rows are assumed to have the standard deviations of --sigma and the means of --center. Without --center, the
-    means are the middles of the ranges.
+    means are the middles of the ranges or, with --radius, 0.
     """
     names, sigma = inputs.planned(args)
     with explained(names):

@@ -324,7 +324,10 @@ def _checked(
     copies: ArrayLike = 1,
     factors: ArrayLike = (1.0,),
 ) -> tuple[Array, Array, float, Array, Array, Array]:
-    """Check arguments of `clipping`; return all but `target`, with `offset` and `copies` as vectors like `sigma`."""
+    """Check the arguments of `clipping`, and return all but `target`.
+
+    `offset` and `copies` are returned as vectors of the length of `sigma`.
+    """
     sigma, scaling, factors = vector(sigma=sigma), vector(scaling=scaling), vector(factors=factors)
     if scaling.shape != sigma.shape:
         raise ValueError(f"scaling must have the {sigma.size} entries of sigma, got {scaling.size}")

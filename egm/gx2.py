@@ -46,8 +46,8 @@ tails and the density are contour integrals over s:
 The contour of sf crosses the real axis between 0 and the right cut, that of cdf between the left cut and
 0, and that of pdf anywhere between the cuts.
 
-1. The contour crosses the real axis at the saddle point c. On the stretch of the axis that has just been
-   named, the absolute value of the integrand is smallest at c. From c it falls off fastest in the direction
+1. The contour crosses the real axis at the saddle point c. On the stretch of the axis where it may cross,
+   the absolute value of the integrand is smallest at c. From c it falls off fastest in the direction
    across the axis. The value at c, :math:`e^{K(c) - c x} / |c|`, is a factor of the whole integral: it
    carries the size of the tail, such as 1e-300 or exp(-1e6), and only its logarithm is computed. The
    other factor is a number of order one (`egm/_gx2/contour.py`). The density is integrated along the

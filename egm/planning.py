@@ -432,7 +432,7 @@ def _half_widths(
 ) -> Array:
     """Return, for each column, n times half of the width of the confidence interval for the mean, as a vector.
 
-    The interval is that of a release of `mechanism`, and may fail with the probability 2 `tail`. `imagined` has the
+    The interval is that of a release of `mechanism`, and misses the mean with probability 2 `tail`. `imagined` has the
     standard deviations and the mean of the rows for which an AdaptiveDataMechanism makes its forecast; for a
     GaussianDataMechanism it is not used.
     """

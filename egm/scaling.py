@@ -86,7 +86,7 @@ def expected_norm(sigma: ArrayLike) -> Array:
     Raises
     ------
     ValueError
-        If `sigma` is outside its range, or so small that a multiplier is no double.
+        If `sigma` is outside its range, or so small that a multiplier would overflow.
 
     See Also
     --------

@@ -9,11 +9,12 @@ sample, nor how large it is. There are two kinds of statements:
   for every mechanism, also for discrete noise, and needs no other package.
 - Many releases with Gaussian noise of multiplier z: two neighboring data sets are no easier to tell apart by a release
   than the laws :math:`(1 - q) N(0, z^2) + q N(1, z^2)` and :math:`N(0, z^2)` by a draw, and likewise for several
-  releases together (Zhu, Dong and Wang 2022). The package dp-accounting composes these laws, in both orders. It has two
-  ways: the distribution of the privacy loss on a grid, rounded so that delta is not underestimated (Doroshenko, Ghazi,
-  Kamath, Kumar and Manurangsi 2022), and Rényi divergences of integer orders (Mironov, Talwar and Zhang 2019). Both
-  ways give upper bounds, and the smaller bound is taken. The second way also counts mechanisms of which nothing but rho
-  is known, and is the better one for a very small delta.
+  releases together (Zhu, Dong and Wang 2022). The package dp-accounting computes the joint privacy loss of all releases
+  from these two laws, for each order of the two. It has two ways: the distribution of the privacy loss on a grid,
+  rounded so that delta is not underestimated (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and Rényi
+  divergences of integer orders (Mironov, Talwar and Zhang 2019). Both ways give upper bounds, and the smaller bound is
+  taken. The second way also counts mechanisms of which nothing but rho is known, and is the better one for a very small
+  delta.
 
 The first way computes with doubles, whose rounding errors could make the computed delta too small. So the epsilon is
 computed for a delta that is smaller than the given one: bounds of two kinds of errors are subtracted. Let n be the

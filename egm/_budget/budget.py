@@ -230,8 +230,8 @@ class Budget:
     def rule(self) -> Rule | None:
         """Rule by which costs are added up, or None.
 
-        It is None if the total is a rho, because such costs are simply added, and before the first release if no rule
-        was given.
+        It is None if the total is a rho, because costs in rho are simply added. If no rule was given, it is also None
+        before the first release.
         """
         return self._terms.rule_for(self.history)
 
@@ -245,7 +245,7 @@ class Budget:
         """Cost of all releases so far together: a rho if the total is a rho, else an (epsilon, delta) as a `Loss`.
 
         An (epsilon, delta) is a guarantee only if the number of releases and their costs did not depend on
-        results. If the last release was chosen because of earlier results, only the total is one.
+        results. If a release was chosen because of earlier results, only the total is a guarantee.
         """
         return self._terms.spent(self.history)
 
@@ -253,8 +253,8 @@ class Budget:
     def left(self) -> Spent:
         """Largest cost that one more release may have: a rho if the total is a rho, else a `Loss` (epsilon, delta).
 
-        A `GaussianMechanism` with the epsilon and delta of this `Loss` fits (a `LaplaceMechanism` if delta
-        is 0). Another mechanism with this epsilon and delta may cost more, and then it is refused.
+        A `GaussianMechanism` with the epsilon and delta of this `Loss` fits or, if delta is 0, a
+        `LaplaceMechanism`. Another mechanism with this epsilon and delta may cost more, and then it is refused.
         """
         return self._terms.left(self.history)
 
@@ -271,8 +271,8 @@ class Budget:
         float or Loss
             Cost rho of each release, or its `Loss`. The rule "basic" divides what is left of
             epsilon and delta by `parts`. Under the other rules, each release may have the whole
-            delta. There the result is the one of two losses that has the larger epsilon: the loss of
-            a `GaussianMechanism` with the whole delta, or that of a `LaplaceMechanism` (for
+            delta. Then the result is the larger one, in epsilon, of two losses: that of a
+            `GaussianMechanism` with the whole delta, and that of a `LaplaceMechanism` (or, for
             "planned", the result of "basic"). The Gaussian epsilon is found by bisection: it is too
             small by at most 1e-12 of the total epsilon, and 0 if the exact epsilon is less than
             about 1e-9 times the total epsilon / `parts`.
@@ -386,7 +386,7 @@ class Budget:
         TypeError
             If an argument is not of the right type.
         ImportError
-            If dp-accounting is not installed, which computes the cost (the extra `budget`).
+            If the package dp-accounting (the extra `budget`), which computes the cost, is not installed.
 
         Notes
         -----
@@ -504,8 +504,9 @@ class Budget:
             for simulation; or if `Budget.charge`, `mechanism.check` or `mechanism.release` raises
             this error.
         TypeError
-            If `rng` is not a Generator, or if one of these three methods raises this error; or if
-            `sampling_probability` is given for another mechanism, or for an object of dask.
+            If `rng` is not a Generator, or if one of the three methods named above raises this error;
+            or if `sampling_probability` is given for a mechanism that cannot take it, or for an `X` of
+            dask.
 
         Notes
         -----

@@ -19,8 +19,9 @@ In five places a budget needs more than SQLite does by itself:
 - After a crash SQLite repairs a journal by a second file, whose name is the journal's with "-journal" appended. Under
   another name SQLite would not find this file. So symbolic links are resolved, a journal with a second name (a hard
   link) is refused, and no new journal is made beside such a file.
-- A connection must not be used after a fork. So every use of the journal opens and closes its own, a charge that is
-  being recorded during a fork counts in the parent only, and a process that was forked during a use is refused.
+- A connection must not be used after a fork. So every use of the journal opens and closes a connection of its own. A
+  charge that is being recorded during a fork counts in the parent only, and a process that was forked during a use is
+  refused.
 - On Unix a process loses its locks on a file when it closes the file anywhere. So only SQLite opens the file here.
 """
 

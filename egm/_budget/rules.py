@@ -248,7 +248,7 @@ def sampled(charge: Charge, probability: float | None) -> Charge:
     """Return the cost of a release from a Poisson sample, where `charge` is the cost of the same release from all rows.
 
     If `probability`, the sampling probability, is 1 or None, the two costs are equal. Otherwise raise ValueError if the
-    epsilon of `charge` is infinite: then only a rho of the mechanism is known.
+    epsilon of `charge` is infinite, which means that only a rho of the mechanism is known.
     """
     if probability is None or probability == 1:
         return dataclasses.replace(charge, sampling_probability=probability)
@@ -449,9 +449,9 @@ class Terms:
         """Return the rule by which the costs of releases are added up to the total of a budget.
 
         It is `self.rule` or, if this is None, the rule that suits the kind of the first release: "basic", "gaussian" or
-        "zcdp". `charges` are the costs of the releases so far. The result is None if the budget is a number rho of
-        zero-concentrated differential privacy, because such costs are always added, or if there is neither a rule nor
-        a release.
+        "zcdp". `charges` are the costs of the releases so far. The result is None if the total is a number rho of
+        zero-concentrated differential privacy, because costs in rho are always added. It is also None if there is
+        neither a rule nor a release.
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule
@@ -495,7 +495,7 @@ class Terms:
         return BudgetExceeded(message, asked, left)
 
     def spent(self, charges: Charges) -> Spent:
-        """Return the joint cost of releases, each of which costs one of `charges`, as a rho or a `Loss`.
+        """Return the joint cost of all releases with the costs `charges`, as a rho or a `Loss`.
 
         It is a rho if the total of the budget is a rho, and otherwise an (epsilon, delta).
         """
@@ -591,7 +591,7 @@ class Terms:
         It is the epsilon of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, where the
         standard deviation of Gaussian noise that egm draws is first multiplied by 1 + `excess`. The delta is that of
         the total, minus what the discrete noise that is drawn may add to it: `_reserve` and, for l2 noise,
-        `_reserve_for_l2`. If this does not pay for all releases with l2 noise, the result is infinite.
+        `_reserve_for_l2`. If `_reserve_for_l2` is not enough for all releases with l2 noise, the result is infinite.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if _is_larger(charge))
@@ -635,9 +635,10 @@ class Terms:
     def _reserve_for_l2(self, charges: Charges) -> float:
         """Return the part of the total delta that `_by_gaussian` keeps for releases with l2 noise.
 
-        It is 0 unless the first of the `charges` is for l2 noise, because it must be known before the first result. If
-        it grew with each release with l2 noise, it would be a second cost beside mu^2, and somebody who chooses between
-        Gaussian and l2 noise after seeing results could exceed the total. It pays for at least one release.
+        It is 0 unless the first of the `charges` is for l2 noise, because this part must be fixed before the first
+        result. If it grew with each release with l2 noise, it would be a second cost beside mu^2, and somebody who
+        chooses between Gaussian and l2 noise after seeing results could exceed the total. The part is enough for at
+        least one release.
         """
         return max(self.delta * _L2_SHARE, self._reserve_of_l2) if charges and _is_l2(charges[0]) else 0.0
 

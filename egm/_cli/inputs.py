@@ -140,8 +140,8 @@ def keys(args: Namespace, table: files.Table) -> list[Any]:
     """Return the keys of the groups: the value of --keys, split at its commas, or the lines of the file that it names.
 
     The keys are texts or, if the labels of groups in `table` are dates, dates. Raise a `Mistake`, an error for the
-    user, if the type of the labels shows that no label can be one of the keys, or if --keys is the name of a text file
-    that does not exist: as a key it would be an empty group, and cost as much.
+    user, if the type of the labels shows that no label can be one of the keys, or if --keys seems to be the name of a
+    text file that does not exist: this name, taken as a key, would be a group without rows.
     """
     if not os.path.exists(args.keys):
         found = split(args.keys)
@@ -202,11 +202,11 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
 def require_persons(table: files.Table, n: int, args: Namespace) -> None:
     """Raise a `Mistake` (an error of the user) if the rows of `table` are not sorted by person, which a release needs.
 
-    The option --person names the column that says to whom each row belongs; without it, nothing is checked. If the
-    number of persons is public and the option --by, for groups, is not given, this number must be `n`, and otherwise a
-    `Mistake` is raised, too. The check comes before a budget records the cost of the release. This reveals nothing
-    private, because the order of the rows counts as public. An entry of the column that is missing or otherwise wrong
-    is private: the check passes over it, and the release raises the error for it, after the cost is recorded.
+    The option --person names the column that says to whom each row belongs; without it, nothing is checked. A `Mistake`
+    is also raised if the number of persons is public and is not `n`, unless the option --by divides the rows into
+    groups. The check comes before a budget records the cost of the release. This reveals nothing private, because the
+    order of the rows counts as public. A missing or otherwise wrong entry of the column is private: the check ends
+    there without an error, and the release raises the error after the cost is recorded.
     """
     if args.person is None or table.labels is None:
         return
@@ -430,7 +430,7 @@ def ranges(args: Namespace) -> dict[str, tuple[float, float]] | None:
 def bounds(args: Namespace, names: Sequence[str]) -> dict[str, Any]:
     """Return, as a dictionary, the arguments of `AdaptiveDataMechanism` that declare ranges for the columns `names`.
 
-    They are `sigma_range` and, with the option --range, `ranges` and `columns`, or without this option `radius`.
+    With the option --range they are `sigma_range`, `ranges` and `columns`; without it, `sigma_range` and `radius`.
     """
     declared = ranges(args)
     of_means = {"radius": args.radius} if declared is None else {"ranges": declared, "columns": names}
@@ -464,8 +464,8 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
     """Return the least number of rows of `d` columns for which the budget of `mechanism` is enough.
 
-    The budget of an AdaptiveDataMechanism must pay for a private search for center and spread, which needs less of it
-    the more rows there are.
+    The budget of an AdaptiveDataMechanism must pay for a private search for center and spread. The more rows there are,
+    the less this search costs.
     """
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 
@@ -512,7 +512,7 @@ def exactly(n: int, table: files.Table, args: Namespace) -> Iterator[Array]:
 def _require(rows: int, n: int, args: Namespace, unit: str = "rows") -> None:
     """Raise a `Mistake` unless `rows`, the number of rows in the data file, is `n`, the public number of rows.
 
-    A `Mistake` is an error for the user. `unit` is "rows", or "persons" if these are counted.
+    A `Mistake` is an error for the user. `unit` is "rows", or "persons" if the two numbers are those of persons.
     """
     if rows != n:
         raise Mistake(f"{_data(args)}: has {rows} {unit}, {'--rows says' if args.rows else 'a moment ago it had'} {n}")

@@ -42,9 +42,9 @@ def make(args: Namespace) -> None:
 def opened(args: Namespace) -> Budget | None:
     """Return the privacy budget in the file that the option --budget names, or None without this option.
 
-    Raise a `Mistake`, an error of the user, if there is no such file or it holds no budget, if only one of the budget
-    and the command is for simulations (option --simulate), if --label or --sample is given without --budget, or if
-    --sample is given without --neighbors add_remove.
+    Raise a `Mistake`, an error of the user, if there is no such file or it holds no budget, if the budget is for
+    simulations and the option --simulate is not given (or the other way round), if --label or --sample is given without
+    --budget, or if --sample is given with --budget, but without --neighbors add_remove.
     """
     share = getattr(args, "sample", None)
     if args.budget is None:

@@ -461,10 +461,10 @@ def require_options_that_fit(args: Namespace) -> None:
 def _solved(args: Namespace) -> tuple[str, ...]:
     """Return the names of the options of `egm plan` whose values are to be found, and which must therefore be left out.
 
-    With the option --target-error, the budget is to be found (the options "epsilon" and "rho") or, for "--solve-for
-    rows", the number of rows (the option "rows"). The options --solve-for and --measure get their defaults in `args` if
-    they are missing, and a `Mistake` (an error for the user) is raised if one of the returned options is given. Without
-    --target-error the result is empty, and a `Mistake` is raised if --solve-for, --measure or --column is given.
+    With the option --target-error, these are "epsilon" and "rho", the budget, or, for "--solve-for rows", only "rows",
+    the number of rows. Then --solve-for and --measure get their defaults in `args` if they are missing. A `Mistake` (an
+    error for the user) is raised if one of the returned options is given. Without --target-error the result is empty,
+    and a `Mistake` is raised if --solve-for, --measure or --column is given.
     """
     if args.target_error is None:
         for name in _ONLY_WITH_TARGET:

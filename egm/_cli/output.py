@@ -60,9 +60,10 @@ def document(
 ) -> Document:
     """Return what a command writes about `release`, as a dictionary with an entry for each quantity.
 
-    The entries are the estimate and its noise for the columns `names` or, for `egm mean`, the means and their
-    intervals; for groups, these are lists over all groups. Then follow other results (`found`), and the public
-    parameters of the mechanism (`made`). A simulation also gets a warning with its seed.
+    The entries are lists over the columns `names`: the estimate and the standard deviation of its noise or, for `egm
+    mean`, the means and their intervals. For groups, the lists run over the columns of all groups. Then follow other
+    results (`found`) and the public parameters of the mechanism (`made`). A simulation also gets a warning with its
+    seed.
     """
     simulated: dict[str, Any] = {"simulated": args.simulate is not None}
     if simulated["simulated"]:
@@ -151,8 +152,8 @@ def errors(forecast: ErrorForecast) -> dict[str, float]:
 def output(args: Namespace) -> Iterator[Callable[[Document], object]]:
     """Yield a function that writes a dictionary of results to standard output or to the file that --output names.
 
-    If the output cannot be written, a `Mistake` (an error for the user) is raised: if possible before a release is
-    made, for example because the file exists already.
+    Raise a `Mistake`, an error for the user, if the output cannot be written. Where this is known before a release is
+    made, for example if the file exists already, the error is raised before it.
     """
     args.output = None if args.output == "-" else args.output
     form = _form(args)
@@ -189,11 +190,11 @@ def _is_within(inner: str, outer: str) -> bool:
 
 
 def _form(args: Namespace) -> str:
-    """Return the format of the output, such as "csv": the value of --format, or what the name of the file ends in.
+    """Return the format of the output, such as "csv": the value of --format, or the ending of the name of the file.
 
-    For a name with another ending, and for standard output, it is the default of the command. Raise a `Mistake` (an
-    error for the user) for a name whose ending stands for a compressed file, a text with tabs or a spreadsheet, because
-    `egm` does not write them.
+    If the ending is not the name of a format, and for standard output, it is the default of the command. Raise a
+    `Mistake` (an error for the user) for a name whose ending stands for a compressed file, a text with tabs or a
+    spreadsheet, because `egm` does not write them.
     """
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
     if suffix in _NEVER_WRITTEN:

@@ -69,11 +69,11 @@ def _enough(
     """Set the budget in `args` to a number that meets the target of `egm plan`, with three significant digits or more.
 
     `least` is the least budget that meets the target, as `egm.planning.solve` has found it, and `budget` says whether
-    it is the "epsilon" or the "rho" of `mechanism`. If it is a rho, and `args` has a delta, it is converted to an
-    epsilon. Then it is rounded up to three digits. In rare cases this makes the error larger than the target, because
-    the error may rise where the budget rises. Then more digits are kept. `question` has further arguments of
-    `egm.planning.curve`, which computes the error. Return a dictionary with the budget by its name, and the error with
-    this budget.
+    it is the "epsilon" or the "rho" of `mechanism`. A rho is converted to an epsilon if `args` has a delta. The budget
+    is then rounded up to three digits. In rare cases the rounding makes the error larger than the target, because the
+    error may rise where the budget rises; then more digits are kept. `question` has further arguments of
+    `egm.planning.curve`, which computes the error. Return a dictionary with the name and the value of the budget, and
+    the error with this budget.
     """
     as_epsilon = budget == "epsilon" or args.delta is not None
     enough = float(zcdp_epsilon(least, args.delta)) if as_epsilon and budget == "rho" else least
@@ -93,7 +93,7 @@ def _enough(
 def _column(column: str | None, names: Sequence[str], mechanism: AnyDataMechanism) -> str | int | None:
     """Return `column` in the form that `mechanism` takes: its name or, without names, its index in `names`.
 
-    If `column` is None, return None. Raise a `Mistake`, an error for the user, if `names` lacks it.
+    If `column` is None, return None. Raise a `Mistake`, an error for the user, if `column` is not one of the `names`.
     """
     if column is None or column in names:
         return column if column is None or mechanism.columns is not None else names.index(column)

@@ -82,7 +82,7 @@ def visible(text: str) -> str:
 
 
 def in_csv(name: str) -> str:
-    """Return `name`, that of a column or the key of a group, as text for a CSV file that a spreadsheet may open.
+    """Return `name`, the name of a column or the key of a group, as text for a CSV file that a spreadsheet may open.
 
     A name that begins like a formula, and is not a whole number, gets an apostrophe in front, and so does a name that
     begins with an apostrophe. Unprintable characters become Python escapes, and each backslash is doubled. The function
@@ -95,8 +95,8 @@ def in_csv(name: str) -> str:
 def from_csv(cell: str) -> str:
     """Return the name that the text `cell` of a CSV file stands for, if the function `in_csv` has made this text.
 
-    `in_csv` adds an apostrophe to some names, doubles backslashes and escapes unprintable characters; all of this is
-    undone.
+    `in_csv` adds an apostrophe to some names, doubles backslashes and escapes unprintable characters; this function
+    undoes all of this.
     """
     return re.sub(_ESCAPES, lambda found: found[0].encode().decode("unicode_escape"), cell.removeprefix("'"))
 

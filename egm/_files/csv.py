@@ -84,7 +84,7 @@ class _Text:
         return opened(self.path, "rt", encoding=self.given.encoding)
 
     def _whole(self, line: str, lines: Iterator[str]) -> str:
-        """Return the record that begins with `line`: as long as a quote is open, the next of the `lines` is appended.
+        """Return the record that begins with `line`; as long as a quote is open in it, append the next of the `lines`.
 
         No line is appended to a record that is longer than a cell may be. Otherwise a quote that is never closed would
         bring the whole file into memory.
@@ -118,8 +118,8 @@ class _Text:
     def header(self, hint: str) -> list[str]:
         """Return the cells of the first record of the file.
 
-        Raise a FileError with the text `hint`, which says what to do, if the first record is missing or blank, or seems
-        to have another delimiter.
+        Raise a FileError if the first record is missing or blank, or seems to have another delimiter. In the last case
+        the message includes the text `hint`, which says what to do.
         """
         line = next(self.records(blanks=True), None)
         if line is None or self.is_blank(line):
@@ -305,9 +305,9 @@ def _parsed(
     """Return the numbers in some columns of the `records`, one row for each record, and the labels in other columns.
 
     `values` has the indices of the columns with numbers, and `labels` those of the columns with labels. Raise a
-    FileError for an infinite number, for NaN unless missing values are allowed, and for a missing label. The message is
-    made from the file `text`, all column names `names`, the index `start` of the first record, and the number `first`
-    of its line.
+    FileError for an infinite number, for NaN unless missing values are allowed, and for a missing label. For the
+    message, `text` is the file, `names` has the names of all columns, `start` is the index of the first record in the
+    table, and `first` the number of its line in the file.
     """
     width, mark, cells, texts = len(names), text.given.delimiter, list[str](), [list[str]() for _ in labels]
     everything = values == list(range(width))
@@ -342,9 +342,9 @@ def _labels(cells: Sequence[str]) -> Labels:
 
 
 def _finite(numbers: Array, given: Given) -> Array:
-    """Return for each of the `numbers` whether the file may have it: all finite numbers and, in some cases, NaN.
+    """Return an array that says which of the `numbers` are allowed: finite numbers and, in some cases, NaN.
 
-    NaN, which stands for a missing value, is allowed if `given`, the arguments of `egm.files.rows`, say so.
+    NaN stands for a missing value. It is allowed if `given`, the arguments of `egm.files.rows`, allow missing values.
     """
     return ~np.isinf(numbers) if given.missing == "nan" else np.isfinite(numbers)
 
