@@ -210,7 +210,7 @@ class Basis:
         return std_along(self, covariance)
 
     def _product(self, rows: ArrayLike, factors: Sequence[Array | None]) -> Array:
-        """Return `rows`, each multiplied by a matrix along every axis, where a row is an array of the shape `shape`.
+        """Return `rows`, each taken as an array of the shape `shape` and multiplied by a matrix along every axis.
 
         For each axis, `factors` has a matrix F, or None if the axis stays as it is. Each vector v along the axis is
         replaced by the product v F.

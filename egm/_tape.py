@@ -1,4 +1,4 @@
-"""Make releases with prescribed noise, to learn which noise they add; draw such noise for many releases at once.
+"""Make releases with prescribed noise, to learn which noise they add, and draw noise for many releases at once.
 
 `egm.audit.replay` needs this. A substitute for the random generator and for the secure samplers returns the prescribed
 numbers, and records the laws and scales of the noise that the release asks for.
@@ -35,7 +35,7 @@ class Tape(np.random.Generator):
     So `egm.audit.replay` learns how a release depends on its noise. `noises` has the prescribed numbers in their order,
     and `gammas` those in place of gamma variables, the random variances of l2 noise. If `noises` has too few numbers,
     the further noise is zero; if `gammas` has too few, a gamma variable is its mean. `asked` has a tuple for each
-    number of noise: its law, its scale, and the index (from 1) of its gamma variable, or 0 if it has none. `shapes` has
+    noise variable: its law, its scale, and the index (from 1) of its gamma variable, or 0 if it has none. `shapes` has
     the shape parameters of the gamma variables. `secure` is true if the release gets no generator and draws by secure
     samplers. `pending` is the index of a gamma variable that has just been drawn, and that belongs to the next vector
     of noise.
@@ -156,7 +156,7 @@ def played(
     Where `noises` has too few numbers, the noise is zero. `gammas` has the numbers in place of gamma variables (random
     variances); by default each is replaced by its mean. The function `release` gets a substitute for `rng`; if `rng` is
     None, `release` gets None, and the secure samplers are replaced. Three results are returned: the release, shape
-    (k,); a tuple with the law, the scale and the gamma variable of each number of noise; and a tuple with the shape
+    (k,); a tuple with the law, the scale and the gamma variable of each noise variable; and a tuple with the shape
     parameters of the gamma variables that were drawn.
     """
     tape = Tape(noises, gammas, rng is None)
@@ -172,7 +172,7 @@ def played(
 def simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> tuple[Array, Array, Array]:
     """Draw `size` times the noise of one release from the Generator `rng`.
 
-    asked[j] has the law and the scale of noise j, and the index (from 1) of its gamma variable, or 0 if it has none.
+    asked[j] has the law and the scale of noise variable j, and the index (from 1) of its gamma variable; 0 means none.
     Noise with a gamma variable g, whose shape parameter k is in `shapes`, is multiplied by sqrt(g / k), to give l2
     noise. Three results are returned, with one row for each release: the noise before the multiplication and the gamma
     variables, which together repeat a release by `played`, and the noise after the multiplication.
@@ -186,7 +186,7 @@ def simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> t
 def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, Array, Array]:
     """Draw `size` times the noise of one release from the secure samplers.
 
-    asked[j] has the law and the scale of noise j, and the index (from 1) of its gamma variable, or 0 if it has none.
+    asked[j] has the law and the scale of noise variable j, and the index (from 1) of its gamma variable; 0 means none.
     Noise with a gamma variable g, whose shape parameter k is in `shapes`, is multiplied by sqrt(g / k), to give l2
     noise, and rounded to an integer. Three results are returned, with one row for each release, as by `simulated`: the
     first two repeat a release by `played`, and the third is its noise. Here the first and the third are both the
@@ -209,7 +209,7 @@ def _factors(asked: Asked, shapes: tuple[float, ...], drawn: list[Array], size: 
 
     l2 noise is normal noise times sqrt(g / k), where g is a gamma variable with the shape parameter k. `drawn` has, for
     each gamma variable, a vector of `size` draws, and `shapes` has its shape parameter. asked[j] has the index (from 1)
-    of the gamma variable of noise j, or 0.
+    of the gamma variable of noise variable j, or 0 if this is not l2 noise.
     """
     factors = [np.ones(size), *(np.sqrt(each / shape) for each, shape in zip(drawn, shapes, strict=True))]
     return _columns([factors[own] for _, _, own in asked], size)

@@ -298,9 +298,9 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     `gamma` for the random variance of l2 noise. The secure samplers are those of Gaussian, Laplace
     and l2 noise. All randomness of `release` must come from these functions.
 
-    A call in which all noise is zero gives the fixed value. Then there is one call for each number
-    of noise. In this call the number is the scale of its law, and all others are zero; so the call
-    gives the coefficients of the number. The random variance of l2 noise is replaced by its mean in
+    A call in which all noise is zero gives the fixed value. Then there is one call for each noise
+    variable. In this call the variable is equal to the scale of its law, and all others are zero; so
+    the call gives the coefficients of the variable. The random variance of l2 noise is replaced by its mean in
     these calls. Then noise is drawn `size` times by the sampler that the release uses, multiplied by
     the coefficients, and added to the value. The first five results are compared with calls of
     `release` on this noise, which must also ask for the same laws and scales. For secure noise, a
@@ -338,9 +338,9 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
 
 
 def _unit(law: Law, scale: float) -> float:
-    """Return the number, > 0, that `replay` puts in place of noise of the given `law` and `scale`, to see its effect.
+    """Return the number > 0 that `replay` puts in place of a noise variable, to see the effect of this variable.
 
-    The number is `scale`, or 1 if `scale` is 0. For secure samplers, which draw integers, it is the integer nearest to
-    `scale`, but at least 1.
+    The variable has the given `law` and `scale`. The number is `scale`, or 1 if `scale` is 0. For secure samplers,
+    which draw integers, it is the integer nearest to `scale`, but at least 1.
     """
     return max(float(round(scale)), 1.0) if isinstance(law, tuple) else scale or 1.0

@@ -88,7 +88,7 @@ def from_covariance(covariance: ArrayLike) -> Basis:
 
 
 def from_public(rows: ArrayLike) -> Basis:
-    r"""Make a basis from public rows with nearly the law of the private ones; a few tens of rows are enough to help.
+    r"""Make a basis from public rows, even from a few tens, that have nearly the distribution of the private rows.
 
     Parameters
     ----------

@@ -84,8 +84,8 @@ def solve(
         Field that is solved for. An AdaptiveDataMechanism has "rho" and "n", a
         GaussianDataMechanism "epsilon" and "n", and any other mechanism "epsilon".
     measure : {"mean", "sum", "relative", "interval"}, default "mean"
-        Measure of the error, as defined in `egm.planning`. Mechanisms that do not know a number of
-        rows have only "sum", the error of what they release. The error "sum" cannot be solved for
+        Measure of the error, as defined in `egm.planning`. A mechanism without a number of rows has
+        only the measure "sum", the error of what it releases. The error "sum" cannot be solved for
         "n", because it does not fall with the number of rows.
     column : hashable, optional
         Name of a column or, if the mechanism has no names, its index from 0 on. By default the
