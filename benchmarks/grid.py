@@ -176,7 +176,7 @@ def ball(cell):
 
 
 class Method(NamedTuple):
-    """Describe a method that estimates means: its function, what it is told about the data, and where it runs."""
+    """Describe a method that estimates means: its function, what it is told, and for which data it runs."""
 
     estimate: object  # function of (rows, grid point, random generator) that returns the estimate of the mean
     knows: str = ""  # what it is told about the data, besides the range of the mean

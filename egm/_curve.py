@@ -143,8 +143,8 @@ def largest_noise_multiplier(epsilon: Array, delta: Array) -> Array:
     """Return a noise multiplier that suffices for (epsilon, delta)-privacy, from which to search for a smaller one.
 
     Each of two conditions alone suffices: Phi(1/(2z) - epsilon z) <= delta, with the normal distribution function Phi;
-    or 1 / (z sqrt(2 pi)) <= delta. The result is the smaller one of the noise multipliers for which these hold with
-    equality, times `margin_below(delta)`, a factor slightly above 1 that allows for rounding errors.
+    or 1 / (z sqrt(2 pi)) <= delta. For each condition there is a z with equality; the result is the smaller of the two,
+    times `margin_below(delta)`, a factor slightly above 1 that allows for rounding errors.
     """
     quantile = -ndtri(delta)
     root = np.hypot(quantile, np.sqrt(2 * epsilon))

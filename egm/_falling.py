@@ -16,8 +16,8 @@ def first(ratio: Callable[[float], float], low: float, high: float) -> float:
     """Return a value between `low` and `high` at which the function `ratio` falls from above 1 to at most 1.
 
     The function `ratio`, for example an error divided by the largest allowed error, must be above 1 at `low` and at
-    most 1 at `high`. At the result it is at most 1, and at a value that is smaller by about 1e-9 of the result it is
-    above 1.
+    most 1 at `high`. It is at most 1 at the result, and above 1 at a value that is smaller than the result by a factor
+    of about 1 - 1e-9.
     """
     ends = math.log(low), math.log(high)
 

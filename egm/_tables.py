@@ -217,8 +217,8 @@ def _cast(frame: Any, others: list[int]) -> Any:
 def _at_once(frame: Any, others: list[int]) -> bool:
     """Return whether the library of the data frame `frame` can convert all columns together to an array of numbers.
 
-    `others` has the indices of the columns that are cast to doubles before. For some types of columns, pandas makes an
-    array of objects instead. No row is read.
+    `others` has the indices of the columns that are cast to doubles first. The result is false for pandas with some
+    types of columns, of which it would make an array of objects. No row is read.
     """
     return _cast(frame[:0], others).to_numpy().dtype.kind in "iuf"
 
@@ -504,7 +504,7 @@ def has_another_index(X: object, label: object) -> bool:
 def refuse_rows_of_tables(X: object) -> None:
     """Raise TypeError if `X` is a list of tables, or a list of rows whose entries have names, such as Series of pandas.
 
-    These names would be ignored. A table here is any object with a shape of two numbers.
+    The names of the entries would be ignored. A table here is any object with a shape of two numbers.
     """
     if isinstance(X, list | tuple):
         for row in X:
@@ -576,7 +576,7 @@ def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
 
 
 def _is_dask_array(X: object) -> bool:
-    """Return whether `X` is a dask array; one from `egm.files.from_parquet` has names of its columns, too."""
+    """Return whether `X` is a dask array; an array from `egm.files.from_parquet` also has names of its columns."""
     return type(X).__module__.split(".")[0] == "dask" and hasattr(type(X), "map_blocks")
 
 

@@ -165,8 +165,8 @@ def _counted(release: DataRelease | GroupedRelease, mechanism: GaussianDataMecha
     """Return the noisy numbers of rows and of clipped rows in `release`, as a dictionary from name to number.
 
     "count" is the number of rows. "clipped" is the number of clipped rows, and "clipped_std" the standard deviation of
-    its noise. "excess" says by how many standard deviations "clipped" is above the number that the guesses of
-    `mechanism` explain. A number that was not released is left out; for a release of groups the dictionary is empty.
+    its noise. "excess" says by how many standard deviations "clipped" is above the number that is expected with the
+    guesses of `mechanism`. A number that was not released is left out; for a release of groups the dictionary is empty.
     """
     if isinstance(release, GroupedRelease):
         return {}

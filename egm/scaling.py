@@ -349,8 +349,8 @@ def excess_bound(b: ArrayLike, sigma: ArrayLike, clip_probability: float) -> flo
 
     Examples
     --------
-    The scaling of Lemma 4.1 has 0.9 % more noise than the best one. The bound says that it is at
-    most 1.5 %, without knowing the best one.
+    The scaling of Lemma 4.1 has 0.9 % more noise than the best one. The bound, which does not need
+    the best scaling, says that the excess is at most 1.5 %.
 
     >>> import numpy as np
     >>> from egm import scaling

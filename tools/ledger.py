@@ -236,7 +236,7 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
 
     The field `weight` says how serious the error is; this field and the list of versions that print the error must have
     known values. The field `final` must say what the final version of Poulsen's report did with the error. If only the
-    lecture notes print the error, it must be None. A cell of a chapter computes whether the printed text and its
+    lecture notes print the error, `final` must be None. A cell of a chapter computes whether the printed text and its
     correction hold. There is also a message if this cell found that the printed text holds, or did not test the
     correction.
     """

@@ -86,7 +86,7 @@ def amplified_epsilon(epsilon: float, probability: float) -> float:
 def composed_epsilon(
     steps: tuple[Steps, ...], mu_squared: float, private: tuple[tuple[float, float], ...], rho: float, delta: float
 ) -> float:
-    """Return an epsilon for which releases from Poisson samples and other releases are together private with `delta`.
+    """Return an epsilon for which releases from Poisson samples and others are together (epsilon, `delta`)-private.
 
     The epsilon is computed in two ways, and the smaller one is returned. Both ways use `steps`, which holds a `Steps`
     for each series of equal releases from samples. For the other releases, the first way (the distribution of the
@@ -99,7 +99,7 @@ def composed_epsilon(
 
 
 def _by_renyi(steps: Sequence[Steps], rho: float, delta: float) -> float:
-    """Return the epsilon for which all releases together are private with `delta`, computed from Rényi divergences.
+    """Return the epsilon for which all releases are together (epsilon, `delta`)-private, from Rényi divergences.
 
     `steps` describes the releases from samples, and `rho` is the sum of the zCDP costs of the other releases. If `rho`
     is infinite, so is the result.
@@ -128,7 +128,7 @@ def _divergences(steps: tuple[Steps, ...]) -> Any:
 def _by_privacy_loss(
     steps: Sequence[Steps], mu_squared: float, private: Sequence[tuple[float, float]], delta: float
 ) -> float:
-    """Return the epsilon for which all releases together are private with `delta`, from their privacy loss on a grid.
+    """Return the epsilon for which all releases are together (epsilon, `delta`)-private, from privacy losses on a grid.
 
     `steps` describes the releases from samples. Of the other releases, `mu_squared` is the sum of 1 / z**2 over those
     with Gaussian noise of the noise multiplier z, and `private` has a pair (epsilon, delta) for each of the rest. The

@@ -543,8 +543,8 @@ class Terms:
         """Return whether releases with the costs `charges` are together within the total of the budget.
 
         For a total (epsilon, delta) and several releases, the standard deviation of Gaussian noise that egm draws is
-        counted as larger by the factor 1 + `excess`, so that rounding errors do not refuse releases that just fit (see
-        `_fits`).
+        counted as larger by the factor 1 + `excess`, so that releases that just fit are not refused because of rounding
+        errors (see `_fits`).
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
@@ -555,9 +555,9 @@ class Terms:
 
         `charges` are the costs of releases. Each pair holds for all these releases together, so one True is enough. If
         there are several costs, the standard deviation of Gaussian noise that egm draws is counted as larger by the
-        factor 1 + `excess`, so that rounding errors do not refuse releases that just fit. This is allowed, because
-        egm's mechanisms in fact draw noise that is larger than they say by the factor 1 + `EXCESS`, which is more. The
-        noise of `Budget.charge_steps`, which the caller draws, is counted as it is.
+        factor 1 + `excess`, so that releases that just fit are not refused because of rounding errors. This is allowed,
+        because egm's mechanisms in fact draw noise that is larger than they say by the factor 1 + `EXCESS`, which is
+        more. The noise of `Budget.charge_steps`, which the caller draws, is counted as it is.
         """
         total, several = (self.epsilon, self.delta), len(charges) > 1
         fits = functools.partial(_within, several=several)

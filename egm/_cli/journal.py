@@ -84,7 +84,7 @@ def charge(budget: Budget | None, mechanism: DataMechanism, args: Namespace) -> 
 
 
 def contents(args: Namespace) -> dict[str, Any]:
-    """Return the total, the costs and the rest of a privacy budget, which `egm budget show` prints, as a dictionary.
+    """Return a dictionary that describes a privacy budget for `egm budget show`: the total, the costs and the rest.
 
     `args` has the path of the file that holds the budget. A cost that is not known is None.
     """

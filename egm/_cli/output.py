@@ -375,7 +375,7 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
 
 
 def _lines_of_forecast(plan: Document) -> list[str]:
-    """Return the lines of text that show the expected squared error in `plan`, in all and by its causes.
+    """Return lines of text that show the expected squared error in `plan`: the total, and its parts by their causes.
 
     `plan` is a dictionary that forecasts the error of a release.
     """

@@ -1,4 +1,4 @@
-"""Hold programs that the kernel of a chapter, the process that runs the notebook's cells, runs before the first cell.
+"""Hold programs that run before the first cell of a chapter, in its kernel, the process that runs the cells.
 
 `tools.execute` makes the kernel run them.
 """
