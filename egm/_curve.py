@@ -46,8 +46,8 @@ def conversion(u: Array, log_delta: Array) -> tuple[Array, Array]:
 def least_of(function: Callable[..., Array], start: Array, args: tuple[Array, ...]) -> Array:
     """Find the minimizer of a function that has a single minimum, for each element of the arrays in `args`.
 
-    ``function(u, *args)`` is minimized over u, element by element. The search begins at the array `start`. Where it
-    fails because the function overflows, the result is `start`.
+    ``function(u, *args)`` is minimized over u, element by element. The search begins at the array `start`. Where the
+    search fails because the function overflows, the result is `start`.
     """
     with np.errstate(invalid="ignore"):
         found = elementwise.bracket_minimum(function, start, args=args)

@@ -496,7 +496,7 @@ def _is_dask_frame(X: object) -> bool:
 
 
 def has_another_index(X: object, label: object) -> bool:
-    """Return whether the data frame `X` and the series `label` both have an index, as in pandas, and these differ."""
+    """Return whether the data frame `X` and the series `label` both have an index, as in pandas, and the two differ."""
     indexes = [_index(_as(kind, it)) for kind, it in (("DataFrame", X), ("Series", label))]  # type: ignore[arg-type]  # are texts
     return all(index is not None for index in indexes) and not indexes[0].equals(indexes[1])
 

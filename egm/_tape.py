@@ -191,7 +191,7 @@ def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, A
     noise, and rounded to an integer. Three results are returned, with one row for each release, as by `simulated`: the
     first two repeat a release by `played`, and the third is its noise. Here the first and the third are both the
     rounded integers. As these are already multiplied by sqrt(g / k), the second result has k, the mean of g, in place
-    of each g, so that `played` multiplies by 1. A second call with equal arguments returns the same draws.
+    of each g, so that the factor in `played` is 1. A second call with equal arguments returns the same draws.
     """
     least = min((scale for _, scale, own in asked if own), default=math.inf)
     if least < _LEAST_L2:  # the product of an integer and a factor, rounded, would have another law

@@ -26,7 +26,7 @@ in which nothing cancels,
     \qquad a = \frac{1}{2z} - \varepsilon z.
 
 One Gauss-Legendre rule computes this integral to fourteen digits for every :math:`\varepsilon`,
-however far the tail. The exception is :math:`z < 0.05`, where :math:`e^{-r/z}` falls too fast for
+also far in the tail. The exception is :math:`z < 0.05`, where :math:`e^{-r/z}` falls too fast for
 the rule. There the two terms of the second line are so different that their difference loses no
 digits.
 

@@ -14,8 +14,8 @@ is killed.
 
 A CSV file does not say whether its first line has names or the first person's values. If the caller
 does not say it either, text is taken for names and numbers for values. But numbers that could be
-names, as years could, or numbers beside text are an error. Text could be values, too; the argument
-`known` of `rows` excludes this.
+names, as years could, or numbers beside text are an error. Text could also be values of a person; the
+argument `known` of `rows` says which texts are certainly names.
 """
 
 from __future__ import annotations

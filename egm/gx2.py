@@ -81,14 +81,13 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
    Let :math:`r = w / \max w`. For :math:`|r| \leq 1/2`, each interval between two neighboring powers of
    two is divided into 16 intervals of equal length, and the weights with r in one of them are a cluster.
    For r > 1/2, the same is done with 1 - r. So :math:`|V e|` is at most 1/16 on the real axis. The leading
-   bits of r or 1 - r say to which cluster
-   a weight belongs. So one pass over the weights is enough to make the clusters; afterwards a tail
-   costs as much as with a few hundred weights (`egm/_gx2/form.py`).
+   bits of r or 1 - r say to which cluster a weight belongs. So one pass over the weights is enough to make
+   the clusters; afterwards a tail costs as much as with a few hundred weights (`egm/_gx2/form.py`).
 
 In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
 Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with
 each part exact, because in a far tail :math:`1 - c` is small and every digit of the result depends
-on it. Tails, densities and quantiles need numbers that are doubles after this division. If a weight is
+on it. Tails, densities and quantiles need weights for which this does not overflow. If a weight is
 above 8.98e307 in absolute value, a ValueError is raised (`certify` still encloses the results). It is also
 raised if a weight or `normal` is more than 1e300 times the largest weight with the sign that belongs to the
 tail: the plus sign for the upper tail, the minus sign for the lower tail. An `AccuracyError` may be raised if

@@ -112,7 +112,7 @@ class _Sample:
         return (block[self._draw.rows(len(block))] for block in self._table.blocks())
 
     def labelled(self, names: Sequence[Hashable]) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:
-        """Return an iterator over pairs: a block of sampled rows, and a list of their entries in columns `names`."""
+        """Return an iterator over pairs: a block of sampled rows, and a list of their labels in the columns `names`."""
         return self._drawn(self._table.labelled(names), None if self._person is None else names.index(self._person))
 
     def _drawn(self, pairs: Any, place: int | None) -> Iterator[tuple[NDArray[Any], list[NDArray[Any]]]]:

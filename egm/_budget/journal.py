@@ -22,7 +22,7 @@ In five places a budget needs more than SQLite does by itself:
 - A connection must not be used after a fork. So every use of the journal opens and closes a connection of its own. A
   charge that is being recorded during a fork counts in the parent only, and a process that was forked during a use is
   refused.
-- On Unix a process loses its locks on a file when it closes the file anywhere. So only SQLite opens the file here.
+- On Unix a process loses its locks on a file when any part of it closes the file. So only SQLite opens the file here.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ __all__ = ["checked", "few_names", "places_of", "refuse_twins"]
 def places_of(path: Path, names: list[str], columns: Sequence[str] | None, shown: bool) -> list[int]:
     """Return the indices of the wanted columns among `names`, the columns of the file at `path`.
 
-    `columns` has the names of the wanted columns, or None for all. Raise a FileError if one does not occur exactly once
-    in `names`. The message shows other names from the file only if `shown` is true.
+    `columns` has the names of the wanted columns, or None for all. Raise a FileError if a wanted name does not occur
+    exactly once in `names`. The message shows other names from the file only if `shown` is true.
     """
     if columns is None:
         if not shown and len(set(names)) < len(names):

@@ -1,4 +1,4 @@
-"""Give a finished file its name."""
+"""Rename a file to its final name when its content is complete, without replacing another file by mistake."""
 
 from __future__ import annotations
 
