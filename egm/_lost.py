@@ -13,9 +13,9 @@ __all__ = ["lost_of_a_row"]
 def lost_of_a_row(
     target: Target, sigma: Array, scaling: Array, clip_norm: float, offset: Array, copies: Array, factors: Array
 ) -> tuple[Array, Array]:
-    """Compute what `egm.forecast.loss_of_a_row` describes, for checked arguments; return a variance and a squared mean.
+    """Compute the variance and the squared mean of the error that clipping causes in each coordinate of one row.
 
-    All arrays but `factors` have one entry for each coordinate.
+    This is `egm.forecast.loss_of_a_row` for checked arguments; all arrays but `factors` have equal lengths.
     """
     parts = [_lost(factor * sigma, scaling, clip_norm, offset, target, copies) for factor in factors]
     variance, squared_bias = np.mean(parts, axis=0)

@@ -217,8 +217,8 @@ def _cast(frame: Any, others: list[int]) -> Any:
 def _at_once(frame: Any, others: list[int]) -> bool:
     """Return whether the library of the data frame `frame` can convert all columns together to an array of numbers.
 
-    `others` has the indices of the columns that are cast to doubles first. The result is false for pandas with some
-    types of columns, of which it would make an array of objects. No row is read.
+    `others` has the indices of the columns that are cast to doubles first. The result is false for some types of
+    columns, of which pandas would make an array of objects. No row is read.
     """
     return _cast(frame[:0], others).to_numpy().dtype.kind in "iuf"
 
@@ -461,10 +461,10 @@ class Part:
 def chosen(X: Any, columns: Columns, labels: Collection[Hashable] = ()) -> Any:
     """Return the table `X` with only the columns in `columns`, or `X` itself if it has no other columns or no names.
 
-    If `columns` is None, all columns but those in `labels` are kept. All but these are also kept if `X` lacks one of
-    the `columns`, because the names in `X` may only number its columns, such as 0, 1, 2. No row is read. Raise
-    ValueError if one of the `labels` is not a column of `X`. This is not checked for a table that is read in blocks,
-    because its file may have more columns than the table.
+    If `columns` is None, or if `X` lacks one of the `columns`, all columns but those in `labels` are kept. (In the
+    second case the names in `X` may only number its columns, such as 0, 1, 2.) No row is read. Raise ValueError if one
+    of the `labels` is not a column of `X`. This is not checked for a table that is read in blocks, because its file may
+    have more columns than the table.
     """
     names = column_names(X)
     if names is None:

@@ -325,8 +325,9 @@ class AdaptiveDataMechanism(Declared):
         ------
         ValueError
             If `X` does not have the declared columns and number of rows; if missing values are
-            allowed, but the file `X` was opened to refuse them; if `rho` is below ``least_rho(d)`` without `ranges`; if
-            `person` is one of `columns`, or only one of `person` and `per_person` is given.
+            allowed, but the file `X` was opened to refuse them; if `rho` is below ``least_rho(d)``
+            without `ranges`; if `person` is one of `columns`, or only one of `person` and
+            `per_person` is given.
         TypeError
             If `X` is an iterator and `person` is not the name of a column, or if the type of `X` shows
             that it does not hold real numbers.

@@ -299,13 +299,14 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     and l2 noise. All randomness of `release` must come from these functions.
 
     A call in which all noise is zero gives the fixed value. Then there is one call for each noise
-    variable. In this call the variable is equal to the scale of its law, and all others are zero; so
-    the call gives the coefficients of the variable. The random variance of l2 noise is replaced by its mean in
-    these calls. Then noise is drawn `size` times by the sampler that the release uses, multiplied by
-    the coefficients, and added to the value. The first five results are compared with calls of
-    `release` on this noise, which must also ask for the same laws and scales. For secure noise, a
-    second call of `replay` with equal laws, scales and `size` uses the draws of the first again. So
-    the releases for two data sets depend on each other, which `lower_bound` allows.
+    variable. In this call the variable is equal to the scale of its law, and all others are zero;
+    so the call gives the coefficients of the variable. The random variance of l2 noise is replaced
+    by its mean in these calls. Then noise is drawn `size` times by the sampler that the release
+    uses, multiplied by the coefficients, and added to the value. The first five results are
+    compared with calls of `release` on this noise, which must also ask for the same laws and
+    scales. For secure noise, a second call of `replay` with equal laws, scales and `size` uses the
+    draws of the first again. So the releases for two data sets depend on each other, which
+    `lower_bound` allows.
 
     Examples
     --------

@@ -87,7 +87,7 @@ The contour of sf crosses the real axis between 0 and the right cut, that of cdf
 In the computation the weights are divided by twice the largest one, so that the cut starts at 1.
 Then :math:`1 - 2 w c` becomes :math:`1 - r c`. It is computed as :math:`(1 - c) + c (1 - r)`, with
 each part exact, because in a far tail :math:`1 - c` is small and every digit of the result depends
-on it. Tails, densities and quantiles need weights for which this does not overflow. If a weight is
+on it. Tails, densities and quantiles need weights for which this division does not overflow. If a weight is
 above 8.98e307 in absolute value, a ValueError is raised (`certify` still encloses the results). It is also
 raised if a weight or `normal` is more than 1e300 times the largest weight with the sign that belongs to the
 tail: the plus sign for the upper tail, the minus sign for the lower tail. An `AccuracyError` may be raised if

@@ -253,8 +253,8 @@ class Budget:
     def left(self) -> Spent:
         """Largest cost that one more release may have: a rho if the total is a rho, else a `Loss` (epsilon, delta).
 
-        A `GaussianMechanism` with the epsilon and delta of this `Loss` fits or, if delta is 0, a
-        `LaplaceMechanism`. Another mechanism with this epsilon and delta may cost more, and then it is refused.
+        A `GaussianMechanism` with the epsilon and delta of this `Loss` fits; if delta is 0, a
+        `LaplaceMechanism` fits. Another mechanism with this epsilon and delta may cost more; then it is refused.
         """
         return self._terms.left(self.history)
 
