@@ -33,8 +33,7 @@ class AdaptiveDataMechanism(Declared):
         `least_rho` and `forecast` use.
     rho : float
         Whole budget in zero-concentrated differential privacy: at most 1e6 and, with `ranges`, at
-        least 1e-15.
-        `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
+        least 1e-15. `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
     radius : float, optional
         Bound R of the means: every column has a mean from -R to R, in the units of the data. It is
         > 0 and at most 1e100. Exactly one of `radius` and `ranges` is given.
@@ -324,10 +323,9 @@ class AdaptiveDataMechanism(Declared):
         Raises
         ------
         ValueError
-            If `X` does not have the declared columns and number of rows; if missing values are
-            allowed, but the file `X` was opened to refuse them; if `rho` is below ``least_rho(d)``
-            without `ranges`; if `person` is one of `columns`, or only one of `person` and
-            `per_person` is given.
+            If `X` does not have the declared columns and rows; if missing values are allowed, but the
+            file `X` was opened to refuse them; if `rho` is below ``least_rho(d)`` without `ranges`; if
+            `person` is one of `columns`, or only one of `person` and `per_person` is given.
         TypeError
             If `X` is an iterator and `person` is not the name of a column, or if the type of `X` shows
             that it does not hold real numbers.

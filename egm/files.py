@@ -9,8 +9,7 @@ which may be private.
 
 In a CSV file a cell in quotes may have line breaks in it. The path "-" stands for CSV from standard
 input. Standard input is first copied to a temporary file without a name, because most commands read
-their rows more than once. No other user can open this file, and it vanishes when the process ends or
-is killed.
+their rows more than once. No other user can open this file. It vanishes when the process ends.
 
 A CSV file does not say whether its first line has names or the first person's values. If the caller
 does not say it either, text is taken for names and numbers for values. But numbers that could be
