@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -97,7 +98,8 @@ def written(columns: dict[str, list[Any]], about: dict[str, str]) -> bytes:
 def _opened(path: Path) -> Iterator[Any]:
     """Open the Parquet file at `path` for a `with` block, which gets pyarrow's `ParquetFile`.
 
-    An error of pyarrow, also one in the block, becomes a FileError.
+    An error of pyarrow, also one in the block, becomes a FileError. Its message has no text of pyarrow, which may show
+    the value of a cell.
     """
     try:
         import pyarrow as pa
@@ -108,7 +110,9 @@ def _opened(path: Path) -> Iterator[Any]:
         with pq.ParquetFile(path, buffer_size=_PAGE, pre_buffer=False) as file:  # or it would hold whole row groups
             yield file
     except (pa.ArrowException, OSError) as error:
-        raise FileError(f"{path}: cannot be read as Parquet ({error})") from None
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else "another kind of file, a damaged one, or text that is not UTF-8"
+        raise FileError(f"{path}: cannot be read as Parquet ({reason})") from None
 
 
 def _require_numbers(path: Path, field: Any) -> None:

@@ -653,6 +653,16 @@ def test_a_missing_label_of_a_later_block_is_named_by_its_row(saved, monkeypatch
         bad_labels(path)()
 
 
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_label_that_is_not_utf8_is_not_shown(saved, encoded):
+    data = "SECRET ø".encode("latin-1")
+    texts = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.int32([0, len(data)])), pa.py_buffer(data)])
+    path = saved({"a": [1.0], "id": texts.dictionary_encode() if encoded else texts}, "t.parquet")
+    with pytest.raises(FileError, match=r"t\.parquet: cannot be read as Parquet \(.* not UTF-8\)$") as caught:
+        bad_labels(path)()
+    assert "SECRET" not in str(caught.value)
+
+
 def test_one_name_is_no_list_of_labels(saved):
     for use in (lambda path: files.rows(path, labels="id"), lambda path: files.rows(path, ["a"]).labelled("id")):
         with pytest.raises(TypeError, match="labels must be a list of names, got 'id'"):
