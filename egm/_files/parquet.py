@@ -241,9 +241,7 @@ def _row_group(source: tuple[Any, ...], block_id: tuple[int, ...]) -> NDArray[An
             table = file.read_row_group(group, columns=names, use_threads=False)
             for j, name in enumerate(names, start):
                 column = table.column(name)
-                if column.null_count:
-                    if missing == "error":  # the number of missing values may be private
-                        raise ValueError(f"column {name!r} of {path} must have no missing values")
-                    column = column.cast("float64")  # in which a missing value becomes NaN
-                block[:, j] = column.to_numpy()
+                if column.null_count and missing == "error":  # the number of missing values may be private
+                    raise ValueError(f"column {name!r} of {path} must have no missing values")
+                block[:, j] = _numbers(column) if column.null_count else column.to_numpy()
     return block

@@ -239,6 +239,12 @@ def test_missing_values_are_nan_if_they_may_be(tmp_path):
         from_parquet(tmp_path, missing="center")
 
 
+def test_large_integers_beside_missing_values_are_rounded(tmp_path):
+    integers = pa.array([2**53 + 1, 2**63 - 1, None])
+    found = from_parquet(folder(tmp_path, {"a": integers}, a=[1]), missing="nan").compute()
+    assert np.array_equal(found, [[1], [2.0**53], [2.0**63], [np.nan]], equal_nan=True)
+
+
 @pytest.mark.parametrize("missing", ["center", "drop_row"])
 @pytest.mark.parametrize("read", [from_parquet, rows])
 def test_a_file_opened_without_missing_values_costs_nothing(read, missing, tmp_path, silent):
