@@ -54,8 +54,8 @@ def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
         raise FileError(f"{path}: is empty")
     try:
         array = np.lib.format.open_memmap(path, mode="r")
-    except ValueError as error:
-        raise FileError(f"{path}: is not a whole NumPy array of numbers ({error})") from None
+    except ValueError:  # NumPy's own message may show bytes of the file
+        raise FileError(f"{path}: is not a whole NumPy array of numbers") from None
     if array.dtype.kind not in "iuf":
         raise FileError(f"{path}: must hold real numbers, holds {array.dtype}")
     if array.ndim != axes or 0 in array.shape[1:]:

@@ -803,6 +803,11 @@ def test_other_arrays_are_refused(saved, X, said):
         files.rows(saved(X, "t.npy"))
 
 
+def test_another_file_with_the_name_of_a_numpy_file_is_not_shown(saved):
+    with pytest.raises(FileError, match=r"t\.npy: is not a whole NumPy array of numbers$"):
+        files.rows(saved("31,2400\n", "t.npy"))
+
+
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
 @pytest.mark.parametrize("part", [0, 0.1, 0.9])
 def test_truncated_files_are_refused(tmp_path, kind, part):
