@@ -136,6 +136,8 @@ def _sum(args: Namespace) -> None:
     is_public = args.neighbors == "replace_one" and args.missing != "drop_row"
     blocks = inputs.exactly(n, table, args) if is_public else inputs.progress(table, table.count, args)
     with output(args) as write, explained(table.names), _quiet():
+        if labels:
+            chosen.check(inputs.labelled(table, args), **labels)
         inputs.require_persons(table, n, args)
         if args.simulate is not None:
             _warn_of_a_refusal(chosen)
@@ -187,6 +189,8 @@ def _adaptive(args: Namespace) -> None:
         mechanism = inputs.adaptive_mechanism(args, n, len(table.names), table.names)
         person = np.zeros(n) if labels else None
         mechanism.check(np.broadcast_to(0.0, (n, len(table.names))), person=person)  # before much is read
+        if labels:
+            mechanism.check(table, **labels)
     with output(args) as write, explained(table.names), _quiet():
         inputs.require_persons(table, n, args)
         journal.charge(budget, mechanism, args)

@@ -1436,6 +1436,16 @@ def test_what_does_not_go_with_groups_costs_nothing(egm, people, command, option
 
 
 @pytest.mark.parametrize("command", [SUM_OF_PEOPLE, (*SUM_OF_PEOPLE, *GROUPS), ADAPTIVE_OF_PEOPLE])
+def test_labels_that_are_summed_cost_nothing(egm, people, command):
+    people()
+    option = "--by" if "--by" in command else "--person"
+    code, out, err = egm(*command, option, "age", "--budget", "b.budget")
+    assert (code, out) == (2, b"")
+    assert err == [f"egm: {option} must not be one of the columns that are summed, got 'age'"]
+    assert not Budget("b.budget").history
+
+
+@pytest.mark.parametrize("command", [SUM_OF_PEOPLE, (*SUM_OF_PEOPLE, *GROUPS), ADAPTIVE_OF_PEOPLE])
 def test_persons_out_of_order_cost_nothing(egm, people, command):
     """If the rows of a file are not sorted by person, a release fails before its cost is recorded in the budget.
 
