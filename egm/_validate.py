@@ -24,6 +24,7 @@ from egm import _tables
 from egm._types import Array, Check, Columns
 
 __all__ = [
+    "MISSING",
     "PRIVATE",
     "DeltaWarning",
     "between",
@@ -46,6 +47,7 @@ __all__ = [
     "warn_of_delta",
 ]
 
+MISSING = frozenset({"", ".", "na", "n/a", "#n/a", "<na>", "nan", "none", "null"})  # missing values, in small letters
 PRIVATE = frozenset({"X", "counts", "rows", "value", "values"})  # names of the arguments that may be data
 _TABLES = frozenset({"X", "rows"})  # the private arguments that have one row for each person
 _LARGEST = sys.float_info.max

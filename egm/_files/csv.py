@@ -21,12 +21,12 @@ import numpy as np
 
 from egm._files.source import FileError, Given, Labels, Source, Vector, numbered, reading, rows_in_a_block, wrong
 from egm._types import Array
+from egm._validate import MISSING
 
 __all__ = ["table", "vector"]
 
 _COUNTED = 1 << 18  # records that are counted at a time
 _FLAGS = {"true": 1.0, "false": 0.0}  # cells, in small letters, that count as these numbers
-_MISSING = {"", ".", "na", "n/a", "#n/a", "<na>", "nan", "none", "null"}  # missing values, in small letters
 _VARIANTS = {" ": "[\u00a0\u202f]", "'": "\u2019"}  # other characters that separate thousands where this one does
 _ABOVE = "--skip-lines leaves out lines above the table"
 _CHOOSE = " (--missing says what becomes of it)"
@@ -199,7 +199,7 @@ class _Bytes(io.RawIOBase):
 
 def _is_missing(cell: str) -> bool:
     """Return whether `cell`, the text of a cell, stands for a missing value."""
-    return cell.strip().lower() in _MISSING
+    return cell.strip().lower() in MISSING
 
 
 def table(path: Path, given: Given) -> Source:

@@ -28,7 +28,7 @@ from egm import _tables
 from egm._rows import dask
 from egm._threads import in_parallel
 from egm._types import Array, Columns
-from egm._validate import unread, unread_matrix
+from egm._validate import MISSING, unread, unread_matrix
 
 __all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "is_name", "label_names", "layout"]
 __all__ += ["require_keys", "require_person", "vector"]
@@ -40,7 +40,7 @@ _TABLE = 1 << 20  # span of whole numbers up to which the code of a label is loo
 
 _NO_LABELS = "must be a vector of numbers, of texts, or of dates without time zone"
 _KIND_NAMES = dict.fromkeys("iubf", "numbers") | {"U": "texts", "M": "dates"}  # kinds of types of NumPy
-_MISSING = "", ".", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"  # texts that stand for a missing person
+_LONGEST = max(map(len, MISSING))  # characters of a text that stands for a missing person
 _KINDS = (
     (bool | np.bool, bool),
     (int | np.integer, np.int64),
@@ -231,8 +231,10 @@ def vector(name: str, labels: Any) -> Labels:
         raise TypeError(f"{name} {_NO_LABELS}")
     if found.dtype.kind == "f" and (np.abs(found) >= 2 / np.finfo(found.dtype).eps).any():
         raise ValueError(f"{name} must not have such large floats: integers or texts tell all labels apart")
-    if name == "person" and found.dtype.kind == "U" and np.isin(found, _MISSING).any():
-        raise ValueError(f"{name} must not have missing labels, nor texts that stand for them, such as NA")
+    if name == "person" and found.dtype.kind == "U":
+        short = found[np.strings.str_len(found) <= _LONGEST]
+        if np.isin(np.strings.lower(short), list(MISSING)).any():
+            raise ValueError(f"{name} must not have missing labels, nor texts that stand for them, such as NA")
     return found
 
 

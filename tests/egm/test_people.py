@@ -414,6 +414,13 @@ def test_codes_are_those_of_a_dictionary(kind):
     assert people.codes(labels, keys).tolist() == [midnight.index(p) if p in midnight else -1 for p in plain]
 
 
+@pytest.mark.parametrize("text", ["", ".", "NA", "na", "n/a", "#N/A", "<NA>", "NaN", "NAN", "none", "None", "Null"])
+def test_what_is_missing_in_a_csv_file_is_no_person(text):
+    with pytest.raises(ValueError, match=r"^person must not have missing labels, nor texts that"):
+        people.vector("person", ["a", text])
+    assert people.vector("by", ["a", text]).tolist() == ["a", text]
+
+
 def test_a_list_of_dates_of_numpy_is_a_vector_of_dates():
     days = np.array(DAYS, dtype="datetime64[D]")
     keys = GroupedDataMechanism(mechanism(), DAYS[:2]).keys
