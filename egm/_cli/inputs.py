@@ -181,12 +181,17 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
     """Return a copy of `table` that shows progress while it is read, and whose group labels are texts or dates.
 
     The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts
-    without spaces around them, so that they can be compared with the keys that the user gives by --keys.
+    without spaces around them, so that they can be compared with the keys that the user gives by --keys. They are
+    objects if they are texts in the file: NumPy's texts would lose a null character at the end, which is an error.
     """
     by = getattr(args, "by", None)
 
     def of_groups(name: str, label: Any) -> Any:
-        return np.strings.strip(label.astype(np.str_)) if name == by and label.dtype.kind != "M" else label
+        if name != by or label.dtype.kind == "M":
+            return label
+        if label.dtype.kind == "O":
+            return np.array([text.strip() for text in label], dtype=object)
+        return label.astype(np.str_)
 
     def read(names: Sequence[str]) -> Iterator[tuple[Array, list[Any]]]:
         pairs = progress(table.labelled(names), table.count, args, rows_of=lambda pair: len(pair[0]))

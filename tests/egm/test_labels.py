@@ -192,6 +192,13 @@ def test_keys_give_no_orders_to_a_terminal_or_a_spreadsheet(egm, tmp_path, comma
     assert json.loads(egm("--by", "text", "--keys", "k.txt", command=command)[1])["group"] == keys
 
 
+@pytest.mark.parametrize("label", ["a\0", "a\0 "])
+def test_labels_that_end_in_a_null_character_are_refused_on_the_command_line(egm, label):
+    pq.write_table(pa.table({"x": [1.0] * 4, "text": ["a", label, "a", "b"]}), "null.parquet")
+    code, out, err = egm("--by", "text", "--keys", "a", data="null.parquet")
+    assert (code, out, err) == (2, "", "egm: --by must not have texts that end in a null character\n")
+
+
 def test_dates_tell_persons_apart_on_the_command_line(egm):
     columns = {"x": [1.0, 4.0, 2.0, 8.0], "day": sorted(DAYS), "number": [1, 1, 2, -3]}
     pq.write_table(pa.table(columns), "sorted.parquet")
