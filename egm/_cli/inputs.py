@@ -247,10 +247,10 @@ def _vectors(args: Namespace) -> dict[str, Vector]:
 def _of_release(path: str, name: str) -> Vector | None:
     """Return the names of the columns and the vector `name` in the file at `path`, if it is the output of a release.
 
-    A file whose name ends in .json must be such an output, and a CSV file is one if it has a column "column". For any
-    other file the result is None. Raise a `Mistake` if a .json file is no release, if the vector is missing or has not
-    one finite number for each column, or if it is sigma of a release that was made along a basis. Raise a FileError if
-    two columns have the same name.
+    A file whose name ends in .json must be such an output. A CSV file is one if it has a column "column", and a column
+    with the name of one of the vectors. For any other file the result is None. Raise a `Mistake` if a .json file is no
+    release, if the vector is missing or has not one finite number for each column, or if it is sigma of a release that
+    was made along a basis. Raise a FileError if two columns have the same name.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -261,7 +261,7 @@ def _of_release(path: str, name: str) -> Vector | None:
     if not is_json:
         with contextlib.suppress(csv.Error):
             rows = list(csv.DictReader(text.splitlines()[has_comment:]))
-        if not rows or "column" not in rows[0]:
+        if not rows or "column" not in rows[0] or rows[0].keys().isdisjoint(VECTORS):
             return None
     try:
         content = json.loads(text if is_json else text.splitlines()[0][2:] if has_comment else '{"parameters": {}}')

@@ -703,6 +703,15 @@ def test_column_names_survive_csv(egm):
     assert [row["column"] for row in csv.DictReader(lines[1:])] == ["a,b", "#c", 'd "e"']
 
 
+@pytest.mark.parametrize("text", ["column,std\na,3\ncolumn,1\n", "column,1\na,3\n"])
+def test_a_file_of_names_and_numbers_may_have_the_word_column(egm, folder, text):
+    Path("s.csv").write_text(text)
+    code, out, err = egm("plan", "--sigma", "s.csv", *BUDGET, "--rows", "400", "--format", "json")
+    assert (code, err) == (0, [])
+    found = json.loads(out)
+    assert dict(zip(found["columns"], found["parameters"]["sigma"], strict=True)) == {"a": 3, "column": 1}
+
+
 ODD_NAMES = ["'a", "''", "a\tb", "a\nb", "\u202e", "\x1b[1m", "\U000e0001", "C:\\temp", "\\\\x41", "-3", *FORMULAS]
 
 
