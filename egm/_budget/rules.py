@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -661,7 +662,7 @@ class Terms:
         returns. That part pays for the difference between discrete and continuous Gaussian noise in releases from all
         rows. It is enough for samples, too, because drawing a sample first does not increase the difference.
         """
-        steps: list[Steps] = []
+        numbers = Counter[tuple[float, float]]()  # of equal releases, which together are composed in little time
         others: list[float] = []
         private: list[tuple[float, float]] = []
         mu_squared: Cost = Fraction(0)
@@ -669,19 +670,20 @@ class Terms:
             gaussian = not (_is_pure(charge) or _is_l2(charge))
             if gaussian and _is_sampled(charge):
                 square = _up(Fraction(charge.mu_squared) / charge.count)
-                steps.append(Steps(square, charge.sampling_probability or 1.0, charge.count))
+                numbers[square, charge.sampling_probability or 1.0] += charge.count
                 continue
             others.append(charge.rho)
             if gaussian:
                 mu_squared = _sum([mu_squared, charge.mu_squared])
             else:
                 private.append((charge.epsilon, charge.delta))
+        steps = tuple(Steps(*release, number) for release, number in sorted(numbers.items()))
         known = [mu_squared] * (mu_squared < math.inf)
         noise = _up(_sum([*known, *(Fraction(one.mu_squared) * one.number for one in steps)]))
         delta = self.delta - self._reserve_for(noise)
         if not steps or delta < self.delta / 2:
             return math.inf
-        return composed_epsilon(tuple(sorted(steps)), _up(mu_squared), tuple(sorted(private)), _up(_sum(others)), delta)
+        return composed_epsilon(steps, _up(mu_squared), tuple(sorted(private)), _up(_sum(others)), delta)
 
     def _by_zcdp(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, from the sum of their rho.

@@ -240,6 +240,14 @@ def test_the_cost_grows_with_probability_steps_and_less_noise(delta):
         assert np.all(np.diff(cost) > 0)
 
 
+def test_equal_steps_cost_the_same_in_one_charge_and_in_several():
+    one, several = budget(**PLANNED), budget(**PLANNED)
+    one.charge_steps(1.0, 0.01, 4)
+    for number in (1, 2, 1):
+        several.charge_steps(1.0, 0.01, number)
+    assert several.spent == pytest.approx(one.spent, rel=1e-12)
+
+
 def test_a_probability_of_one_is_the_charge_of_all_rows():
     """With the sampling probability 1, one or many releases from samples cost what they cost without sampling."""
     for mechanism in (
