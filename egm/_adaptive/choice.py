@@ -41,7 +41,7 @@ from scipy.special import chdtri
 from egm._adaptive.expected_rows import ExpectedRows
 from egm._adaptive.last_round import LastRound, last_round, last_round_below, too_long
 from egm._adaptive.radial import Radial
-from egm._adaptive.search import SURE, Answers, Search, least_rho
+from egm._adaptive.search import DIFFERENT, SURE, Answers, Search, least_rho
 from egm._adaptive.unseen import Unseen
 from egm._basis import BasisLike
 from egm._types import Array
@@ -60,7 +60,6 @@ _PAYS = 0.4, 0.6
 # Least standard deviation of a column that is assumed for the forecast, times sqrt(d), over the median distance. It is
 # used if most of this distance comes from the noise of the center.
 _LEAST_PART = 0.3
-_APART = 0.01, 1e-3  # probabilities that noise alone makes two means differ: before the search, and after it
 
 Mean = tuple[Array, float]  # a noisy mean, and the standard deviation of the noise in each entry
 
@@ -113,7 +112,7 @@ def released(
         found = last_round_below(search, _error(rows), unseen) if begun else None
         if found is not None:
             std = np.hypot(found.noise_std / rows.n, first[1])
-            return _in_ranges(rows, first) if _differ(found.mean, first[0], std, _APART[1]) else found
+            return _in_ranges(rows, first) if _differ(found.mean, first[0], std) else found
     return _in_ranges(rows, _average(first, rows.within("sum", account.left)))
 
 
@@ -159,16 +158,16 @@ def _pays(search: Search, first: Mean, radius: float) -> bool:
     clip_norm, _ = Radial(sigma, np.full(d, first[1]), np.ones(d)).best(n, noise)
     mean, std = rows.mean("ranges", search.center, np.ones(d), clip_norm, _NEAR * rho)
     search.move(mean)
-    return not _differ(search.center, first[0], np.full(d, math.hypot(std, first[1])), _APART[0])
+    return not _differ(search.center, first[0], np.full(d, math.hypot(std, first[1])))
 
 
-def _differ(mean: Array, other: Array, std: Array, p: float) -> bool:
+def _differ(mean: Array, other: Array, std: Array) -> bool:
     """Return whether the vectors `mean` and `other` differ by more than noise explains.
 
     `std` has the standard deviations of the noise in the entries of their difference. If the vectors differ by noise
-    alone, the result is True with the probability `p`: this is a chi-square test of the level `p`.
+    alone, the result is True with the probability `DIFFERENT`, the level of this chi-square test.
     """
-    return bool(np.sum(((mean - other) / std) ** 2) > chdtri(mean.size, p))
+    return bool(np.sum(((mean - other) / std) ** 2) > chdtri(mean.size, DIFFERENT))
 
 
 def _average(one: Mean, other: Mean) -> Mean:

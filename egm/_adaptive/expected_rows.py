@@ -15,7 +15,7 @@ import numpy as np
 from egm._adaptive import pairs
 from egm._adaptive.private_rows import Account, Intervals, squares_std
 from egm._adaptive.radial import Radial
-from egm._adaptive.search import APART
+from egm._adaptive.search import APART, DIFFERENT
 from egm._basis import BasisLike, rotated
 from egm._types import Array, Floats
 
@@ -125,10 +125,11 @@ class ExpectedRows:
         The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
         of the search for center and spread. In the step "locate", the center moves to the rows by several means. If
         `step` is "locate", the probability that the noise in this mean ends these moves too early is added to the
-        attribute `failure`.
+        attribute `failure`. The step "ranges" comes before a search in declared ranges: the probability that noise
+        alone ends this search, in one of two comparisons of means, is added.
         """
         self.account.spend(step, rho)
-        self.failure += APART if step == "locate" else 0.0
+        self.failure += {"locate": APART, "ranges": 2 * DIFFERENT}.get(step, 0.0)
         std = self.diameter / math.sqrt(2 * rho) * clip_norm / self.n
         _, second, share = (float(v[0]) for v in self._radial(center, b).excess(np.array([clip_norm])))
         offset = self.mu - center

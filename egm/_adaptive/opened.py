@@ -59,17 +59,29 @@ def check(X: Any, person: object, declared: Declared) -> None:
     if declared.columns is None and declared._named:
         _tables.check(table, None)
     public = person is None and not declared._counted
+    if _is_empty(X) and _declared_width(declared):
+        shape = (0, _declared_width(declared))
     if len(shape) != 2 or shape[1] == 0:
         given = shape if public else shown_shape("X", shape)
         column = "; np.reshape(X, (-1, 1)) is a column" if len(shape) == 1 else ""
         raise ValueError(f"X must have shape ({declared.n if public else 'rows'}, columns), got {given}{column}")
     if public and shape[0] != declared.n and not np.isnan(shape[0]):
         raise ValueError(f"X must have the declared n = {declared.n} rows, got {shape[0]}")
-    d = len(declared.ranges or declared.columns or ()) if np.isnan(shape[1]) else int(shape[1])
+    d = _declared_width(declared) if np.isnan(shape[1]) else int(shape[1])
     if d:
         declared._require_columns(d, "X")
         declared._basis(d)
     declared._require_enough(d or 1)
+
+
+def _declared_width(declared: Declared) -> int:
+    """Return the declared number of columns, or 0 if it is not declared."""
+    return len(declared.ranges or declared.columns or ())
+
+
+def _is_empty(X: Any) -> bool:
+    """Return whether `X` is a list or a tuple without rows, which does not show the number of columns."""
+    return isinstance(X, list | tuple) and not X
 
 
 def _held(X: Any, once: bool, gaps: bool) -> tuple[Any, Any]:
@@ -100,19 +112,23 @@ def _passes(X: Any, declared: Declared) -> Passes:
     if isinstance(held, Iterator):
         shape = None if declared._counted else declared.n, len(_tables.column_names(X) or ())
         return Passes(partial(_tables.arranged, X, columns, gaps), shape, gaps)
-    return Passes(unread_matrix(None, X=held), gaps=gaps)
+    return Passes(unread_matrix(_declared_width(declared) or None, X=held), gaps=gaps)
 
 
 def _persons(X: Any, person: object, first: Any, declared: Declared) -> Passes:
     """Return one row for each person: the sum or the mean of the rows of this person in `X`.
 
     `declared.per_person` is "sum" or "mean". `person` says to whom each row belongs: an array, or the name of a column.
-    `first` is `X` or, if `X` is an iterator over blocks, the first block; it shows the names of the columns.
+    `first` is `X` or, if `X` is an iterator over blocks, the first block or None; it shows the names of the columns.
+    Raise a ValueError if their number is neither shown nor declared.
     """
     if declared.columns is None:
         labels = people.label_names(X, person=person)
         names = tuple(name for name in _tables.column_names(first) or () if name not in labels) or None
-        d = len(names) if names is not None else 1 if first is None else np.shape(first)[1]
+        shown = first is not None and not _is_empty(first)
+        d = len(names) if names is not None else np.shape(first)[1] if shown else _declared_width(declared)
+        if not d:
+            raise ValueError("X must have at least one block of rows, because the number of columns is not declared")
         source = people.Source(names, d, person, gaps=declared._gaps)
     else:
         source = people.Source(declared.columns, len(declared.columns), person, gaps=declared._gaps)

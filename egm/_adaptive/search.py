@@ -42,7 +42,7 @@ from egm._adaptive.radial import Radial
 from egm._basis import BasisLike, given, of_columns
 from egm._types import Array, Floats
 
-__all__ = ["APART", "KEPT", "SURE", "Answers", "Search", "least_rho"]
+__all__ = ["APART", "DIFFERENT", "KEPT", "SURE", "Answers", "Search", "least_rho"]
 
 KEPT = 0.2  # share of the budget that is kept for the last sum
 
@@ -67,6 +67,7 @@ _LEAST = 150.0  # least n * sqrt(rho): below it a tenth of the rows can be far a
 _FEW = 424.0  # n * sqrt(rho) below which the budget is called small: 3 in 100 rows can be far away and unseen
 _LOOSE = 1.15  # radius of the ball to which rows are clipped, divided by the radius of the rows
 APART = 1e-4  # probability that the noise of a step is so long that locating ends too early
+DIFFERENT = 1e-3  # with ranges, probability that noise alone makes two means differ, so that the search is given up
 _CLIPPED_MEAN = 0.3  # distance from the mean of clipped rows to that of all rows, in standard errors of a mean
 _SHRUNK = 0.85  # locating ends if the new radius is more than this part of the old one
 _GROWN = 1.5  # but not if the new radius is more than this multiple: then the old one was wrong

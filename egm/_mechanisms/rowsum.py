@@ -327,7 +327,8 @@ def half_lengths(
     half = np.maximum(z * std / both, up + max(float(-ndtri(2 * tail)), 0.0))
     for _ in range(_STEPS):  # Newton's method; the left side is convex, so no step goes beyond the solution
         near, far = half - up, (half + down) * ratio
-        slope = (np.exp(-(near**2) / 2) + ratio * np.exp(-(far**2) / 2)) / math.sqrt(2 * math.pi)
+        with np.errstate(under="ignore"):  # the caller may have switched this error on
+            slope = (np.exp(-(near**2) / 2) + ratio * np.exp(-(far**2) / 2)) / math.sqrt(2 * math.pi)
         step = np.maximum(ndtr(-near) + ndtr(-far) - 2 * tail, 0.0) / slope
         half = half + step
         if np.all(step <= 1e-15 * half):

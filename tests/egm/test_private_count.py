@@ -169,6 +169,24 @@ def test_any_number_of_rows_is_released(bounds, number):
     assert np.isinf(release.interval(of="mean")).all() == unbounded
 
 
+@pytest.mark.parametrize("per_person", [None, "sum"])
+@pytest.mark.parametrize("rows", [[], (), np.empty((0, 2))], ids=["list", "tuple", "array"])
+def test_no_rows_have_the_declared_columns(rows, per_person):
+    """An empty list has as many columns as ranges are declared; without ranges, it is an error."""
+    person = {} if per_person is None else {"person": []}
+    assert mechanism("ranges", per_person=per_person).release(rows, **person).estimate.shape == (2,)
+    if isinstance(rows, list | tuple):
+        with pytest.raises(ValueError, match="X must have"):
+            mechanism(per_person=per_person).release(rows, **person)
+
+
+def test_no_blocks_have_no_columns():
+    """An iterator without blocks does not show the number of columns: it is an error unless this is declared."""
+    assert mechanism("ranges", per_person="sum").release(iter([]), person="id").estimate.shape == (2,)
+    with pytest.raises(ValueError, match="X must have at least one block of rows"):
+        mechanism(per_person="sum").release(iter([]), person="id")
+
+
 def test_what_holds_the_rows_changes_nothing(tmp_path):
     X = people()
     np.savetxt(tmp_path / "t.csv", X, delimiter=",", fmt="%.17g", header="age,pay", comments="")

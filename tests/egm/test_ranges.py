@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 from egm import AdaptiveDataMechanism, files, samplers
-from egm._adaptive import choice
+from egm._adaptive import choice, expected_rows
 from egm._adaptive.private_rows import PrivateRows
 from egm._rows import passes
 from egm._rows.passes import Passes
@@ -292,6 +292,25 @@ def test_a_forecast_says_that_there_is_no_search():
     assert few.error.total == pytest.approx(release.forecast.total, rel=1e-12)
     wide = mechanism().forecast(WIDTH / 2)
     assert wide.method == "ranges"
+
+
+def test_a_search_that_noise_ends_counts_as_a_failure(monkeypatch):
+    """`forecast` allows for the two comparisons of noisy means by which a search in ranges may be given up.
+
+    Each comparison ends a search of normal rows with the probability `DIFFERENT`, which the test increases to 0.2, so
+    that 60 releases show it. The fraction of releases with a search is at least the stated probability of success, less
+    four standard errors, and below 0.95.
+    """
+    for module in (choice, expected_rows):
+        monkeypatch.setattr(module, "DIFFERENT", 0.2)
+    made = AdaptiveDataMechanism(3000, 1.0, ranges=[(-100.0, 100.0)])
+    success = made.forecast([1.0]).success
+    searched = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        searched.append(made.release(rng.normal(size=(3000, 1)), rng=rng).method == "search")
+    assert success - 4 * math.sqrt(0.25 / 60) < np.mean(searched) < 0.95
+    assert success <= 0.6
 
 
 def test_a_search_is_considered_from_the_least_budget_on():
