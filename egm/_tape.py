@@ -32,13 +32,13 @@ Asked: TypeAlias = tuple[tuple[Law, float, int], ...]
 class Tape(np.random.Generator):
     """Replace the random generator in a release: return prescribed numbers, and record which noise is asked for.
 
-    So `egm.audit.replay` learns how a release depends on its noise. `noises` has the prescribed numbers in their order,
-    and `gammas` those in place of gamma variables, the random variances of l2 noise. If `noises` has too few numbers,
-    the further noise is zero; if `gammas` has too few, a gamma variable is its mean. `asked` has a tuple for each
-    noise variable: its law, its scale, and the index (from 1) of its gamma variable, or 0 if it has none. `shapes` has
-    the shape parameters of the gamma variables. `secure` is true if the release gets no generator and draws by secure
-    samplers. `pending` is the index of a gamma variable that has just been drawn, and that belongs to the next vector
-    of noise.
+    So `egm.audit.replay` learns how a release depends on its noise. `noises` has the numbers that are returned as
+    noise, in this order, and `gammas` has those that are returned as gamma variables (the random variances of l2
+    noise). If `noises` has too few numbers, the further noise is zero; if `gammas` has too few, a gamma variable is its
+    mean. `asked` has a tuple for each noise variable: its law, its scale, and the index (from 1) of its gamma variable,
+    or 0 if it has none. `shapes` has the shape parameters of the gamma variables. `secure` is true if this object
+    replaces the secure samplers, which draw for a release without a generator. `pending` is the index of a gamma
+    variable that has just been drawn, and that belongs to the next vector of noise.
     """
 
     def __init__(self, noises: Array, gammas: tuple[float, ...], secure: bool) -> None:

@@ -19,6 +19,10 @@ forecast is exact, too:
 If :math:`\mu = \mathrm{center}`, the last sum is zero. If the error is measured against
 :math:`n \mu` instead of the sum of the rows, the variance is that of
 :math:`(1 - L)(x_j - \mathrm{center}_j)`.
+
+A variance is computed as a mean square minus a squared mean. So it loses digits if :math:`\mu` is
+far from the center, and all of them if the distance is about 1e8 standard deviations and most rows
+are clipped. The total error keeps its digits, because the last sum is then nearly all of it.
 """
 
 from __future__ import annotations

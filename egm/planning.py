@@ -410,9 +410,9 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
 def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array], measure: str) -> Array:
     """Return the expected squared error of each entry of a release of `mechanism`, as a vector.
 
-    For the `measure` "mean" it is the error of n times each mean. `imagined` has the standard deviations and the mean
-    of the rows for which an AdaptiveDataMechanism makes its forecast; for other mechanisms it is not used. If a
-    mechanism does not know how many entries its value has, the result has one entry.
+    If `measure` is "mean", these are the errors of the means multiplied by n, in the units of a sum. `imagined` has the
+    standard deviations and the mean of the rows for which an AdaptiveDataMechanism makes its forecast; for other
+    mechanisms it is not used. If a mechanism does not know how many entries its value has, the result has one entry.
     """
     if isinstance(mechanism, GaussianDataMechanism):
         return mechanism._errors_by_column("mean" if measure == "mean" else "sum")

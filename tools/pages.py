@@ -283,10 +283,10 @@ def check(ledger: Ledger, entry: Entry) -> str:
 
 
 def verdict(ledger: Ledger, entry: Entry) -> str:
-    """Return, in Markdown, a short sentence with the result of the check of `entry`, a statement or an error in print.
+    """Return a short sentence, in Markdown, that says what the check of `entry` found.
 
-    The numbers that the check must find, if there are any, are listed below the sentence. `ledger` has the result that
-    the check recorded.
+    An entry is a claim, or an error in a printed source. The numbers that the check must find, if there are any, are
+    listed below the sentence. `ledger` has the result that the check recorded.
     """
     result = found(ledger, entry)
     if isinstance(entry, Slip):

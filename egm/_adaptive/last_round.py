@@ -537,11 +537,11 @@ class _LastRound:
         """Choose the clip norm of least squared error for rows with the norms of the model `tail`; return a `_Clip`.
 
         `tail` models the number of rows with a norm above t, for each t. A `_Clip` has the clip norm, and says how far
-        clipping may move the sum of the rows. The method first asks how many rows are longer than a norm that few rows
-        of the model exceed, and increases this norm a few times while many rows are longer. If few rows exceed the last
-        norm, and if this norm is below the best clip norm of the model, it becomes the clip norm. Otherwise the best
-        clip norm of the model is taken. If the answers show more rows than the model has, or if many rows exceed the
-        last norm, the model is first fitted to the answers.
+        clipping may move the sum of the rows. The method starts with a norm t that few rows exceed by the model. It
+        asks how many rows exceed t, and increases t a few times as long as there are many. If there are more rows above
+        these norms than in the model, or still many above the last t, the model is fitted to the answers. Then the clip
+        norm is the last t, if few rows exceed it and it is below the best clip norm of the model; otherwise it is this
+        best clip norm.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)

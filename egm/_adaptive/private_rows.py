@@ -316,7 +316,7 @@ class PrivateRows:
         self.coordinates = replace(self.coordinates, basis=basis)
 
     def standardize(self, half: float) -> None:
-        """Divide the rows, which are not standardized yet, by `half` in all later queries about them."""
+        """Answer all later queries for the rows divided by `half`; this method must be called at most once."""
         self.coordinates = _Coordinates(np.zeros(self.d), np.full(self.d, half))
 
     @_unseen

@@ -101,8 +101,8 @@ class Radial:
         """Return the clip norms that the method `best` compares, and three moments of what clipping to each removes.
 
         These are four vectors with an entry for each norm. The moments are those that `excess` returns: the mean length
-        of what is removed, the mean of its square, and the share of the distance from the center to the mean of the
-        rows that is lost.
+        of what is removed, the mean of its square, and the lost share of the distance between the center and the mean
+        of the rows.
         """
         C = _CLIP_NORMS * self._norm(5.0)
         return C, *self.excess(C)

@@ -325,10 +325,9 @@ def rows_declared(args: Namespace, table: files.Table) -> int:
     """Return the number of rows for the mechanism: the value of --rows or, without this option, that of `table`.
 
     With --person or --by, return the value of --rows without a check. Otherwise raise a `Mistake`, an error for the
-    user, if --rows is missing although the number is private, or if there are no rows. Raise it also if the number is
-    public and the file has another number of rows. A CSV file does not say how many rows it has: its rows are counted
-    if --rows is missing, or if the number is public and the option --budget is given. Otherwise they are not checked
-    here.
+    user, if --rows is missing although the number is private, if there are no rows, or if the number is public and is
+    not that of the file. The rows of a CSV file must be counted for this. They are counted only if --rows is missing,
+    or if the number is public and --budget is given; otherwise the two numbers are not compared.
     """
     if labels_of(args):
         return int(args.rows)

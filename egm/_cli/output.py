@@ -192,9 +192,9 @@ def _is_within(inner: str, outer: str) -> bool:
 def _form(args: Namespace) -> str:
     """Return the format of the output, such as "csv": the value of --format, or the ending of the name of the file.
 
-    If the ending is not the name of a format, and for standard output, it is the default of the command. Raise a
-    `Mistake` (an error for the user) for a name whose ending stands for a compressed file, a text with tabs or a
-    spreadsheet, because `egm` does not write them.
+    The default format of the command is used for standard output, and if the ending names no format. Raise a `Mistake`
+    (an error for the user) for a name whose ending stands for a compressed file, a text with tabs or a spreadsheet,
+    because `egm` does not write them.
     """
     suffix = os.path.splitext(args.output or "")[1].lstrip(".").lower()
     if suffix in _NEVER_WRITTEN:

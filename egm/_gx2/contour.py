@@ -201,7 +201,7 @@ def _size(form: Form) -> str:
 
 
 def _at(x: Real) -> str:
-    """Return words for an error message: the point `x`, which is divided by twice the largest weight."""
+    """Return a phrase for an error message that names the point `x`, already divided by twice the largest weight."""
     return f" at a distance from shift of {x!s} times twice the largest weight"
 
 

@@ -79,11 +79,10 @@ def test_entries_were_read_since_their_checks_changed(book_ledger):
 
 
 def test_nothing_is_missing_and_nothing_double(book_ledger):
-    """The ledger has an entry for each statement of Poulsen's report in the book, and for each recorded result.
+    """The ledger has one entry for each numbered statement of Poulsen's report that a chapter quotes.
 
-    The ledger is two YAML files, which list claims and errata. The statements are those that a chapter states and that
-    have a number in the report, and the results are those of the checks in the chapters. No two entries have the same
-    id.
+    It also has one for each result that a check in a chapter records. The ledger is two YAML files, which list claims
+    and errata. No two entries have the same id.
     """
     assert ledger.strangers(book_ledger) == []
 

@@ -233,8 +233,8 @@ def test_sums_of_large_integers_are_exact(unequal, size, copies, monkeypatch):
 
     For the first parameters, an entry of the sum is above 2**63, too large for a 64-bit integer. For the second ones,
     it is above 2**53, where not every integer is a double. Each of 512 rows occurs `copies` times. After scaling, the
-    norm of a row is at most `size` < 1 times the clip norm, so no row is clipped. The rows lie along one basis vector
-    with the scaling factor 1 / `unequal`, so they are long before they are scaled. All other factors are 1.
+    norm of a row is at most `size` < 1 times the clip norm, so no row is clipped. All rows are multiples of one basis
+    vector, whose scaling factor is 1 / `unequal`, so their norms are large before scaling. All other factors are 1.
     """
     monkeypatch.setattr(lattice, "_WORTH_A_THREAD", 2**40)
     basis, scaling = bases.dct(5), np.array([1.0, 1, 1, 1, 1 / unequal])

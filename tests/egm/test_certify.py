@@ -507,11 +507,11 @@ def test_ordinary_quantiles_are_found(weights, dof):
     ("p", "weights", "dof"), [(1e-20, [0.2, 0.1], 1), (1e-275, [0.2, 0.1], 1), (1e-40, [0.2], 0.1)]
 )
 def test_quantiles_beside_the_constant_term(p, weights, dof, shift):
-    """If a lower quantile is above the constant term `shift` by less than doubles resolve, its interval begins there.
+    """If a lower quantile is above `shift`, but no double lies between the two, its interval begins at `shift`.
 
-    The interval of `gx2.certify` reaches from `shift` to the next larger double. For a sum with opposite signs, the
-    upper quantile has the interval with opposite signs. `p` is the probability, and `weights` and `dof` are those of
-    the chi-square variables.
+    The interval of `gx2.certify` reaches from the constant term `shift` to the next larger double. If all weights and
+    `shift` are negated, the interval of the upper quantile is the negated interval. `p` is the probability, and
+    `weights` and `dof` are those of the chi-square variables.
     """
     quantile = gx2.certify(p, weights, dof, shift=shift, of="ppf")
     assert quantile == Enclosure(shift, math.nextafter(shift, math.inf))

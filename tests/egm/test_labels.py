@@ -40,10 +40,10 @@ def grouped(keys):
 
 
 def as_dates(library, kind, labels):
-    """Return the list `labels` in the form that a table of `library` needs to hold dates as dates.
+    """Convert the list `labels` so that a table of `library` has a column of dates, not of objects.
 
-    If `kind`, the kind of the labels, is "dates", and `library` is based on pandas, this is an array of NumPy's
-    dates: pandas would keep Python's dates as objects. Otherwise the list is returned as it is.
+    The result is an array of NumPy's dates if `kind`, the kind of the labels, is "dates" and `library` is based on
+    pandas. Otherwise the list is returned as it is.
     """
     objects = kind == "dates" and library in ("pandas", "dask", "categories")
     return np.array(labels, dtype="M8[us]") if objects else labels

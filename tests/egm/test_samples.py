@@ -315,9 +315,9 @@ def test_a_plan_composes_samples_with_other_releases():
 
 
 def test_a_plan_counts_an_adaptive_mechanism_by_renyi_divergences():
-    """By the composition rule "planned", a budget can add an AdaptiveDataMechanism to releases from samples.
+    """Under the rule "planned", the cost of an AdaptiveDataMechanism is composed with those of releases from samples.
 
-    The mechanism states only a zCDP cost, which is composed with the samples by Rényi divergences. The total epsilon is
+    The mechanism states only a zCDP cost, so Rényi divergences are used. The total epsilon is
     finite, and larger than without the mechanism.
     """
     spent = budget(epsilon=3.0, **PLANNED)

@@ -645,9 +645,9 @@ def test_no_transcript_costs_more_than_is_charged(case, fast):
 @pytest.mark.slow
 @pairs
 def test_the_loss_of_transcripts_is_what_is_charged(case, fast):
-    """Over many runs on neighboring data, the privacy losses are as small as zCDP with the budget demands.
+    """Over many runs on neighboring data, the privacy losses are within the bounds of zCDP for the budget rho.
 
-    A run is a release on each of two neighboring data sets with equal noisy answers. Its privacy loss is the
+    A run makes a release on one data set, and replays its noisy answers on a neighboring one. Its privacy loss is the
     log-likelihood ratio of all answers. The frequency of large losses and the mean of exp(loss) are within the bounds
     for zCDP. The mean loss is at most the budget rho = 1 if a row is replaced, and at most four standard errors above
     the budget if a row is removed. The mean cost, which is the expected loss of noisy sums, must be above 0.15, because

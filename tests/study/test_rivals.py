@@ -56,8 +56,8 @@ class Recorder:
     list `values` gets the pair (value before noise, sensitivity) or, for a quantile, the pair (data, None). If the
     constructor gets the `answers` of another run, the calls return these answers. So two runs on neighboring data
     differ only in their values before noise. There is one exception: the method `anisotropic` counts, with noise, the
-    rows near each row. Each run keeps its own count for the first row, the only one in which the neighbors differ,
-    because this count only decides whether the first row is kept.
+    rows near each row. The two data sets differ only in the first row. The count for this row is not taken from the
+    other run, because it only decides whether this row is used.
     """
 
     def __init__(self, monkeypatch, answers=None):

@@ -51,7 +51,7 @@ def probability_axis(ax: Axes, ticks: Mapping[str, float]) -> Axes:
     ax : matplotlib.axes.Axes
         Axes to change.
     ticks : mapping of str to float
-        Probabilities, in (0, 1), at which there are ticks, by the labels of these ticks.
+        Labels of the ticks (keys) and the probabilities, in (0, 1), where the ticks are (values).
 
     Returns
     -------
