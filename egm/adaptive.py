@@ -123,7 +123,7 @@ class AdaptiveDataMechanism(Declared):
     larger, and never more than about four times as large. `benchmarks.ranges` compares mean squared
     errors of 20 releases with those of a clipped sum, for fifty distributions, ranges of three
     widths, and four numbers of rows and columns. The ratio was at most 1.1 for 597 of these 600
-    cases; the largest, with one row in a hundred far away, was 3.9.
+    cases; the largest, with one row in a hundred far away, was 3.8 (4.3 at the end of the range).
 
     **A private number of rows.** Under "add_remove" the first answer is a noisy number N of rows,
     which costs rho / 10 and has the standard deviation :math:`\sqrt{5 / \rho}`. It is released as
