@@ -323,15 +323,16 @@ def eigenvectors(covariance: Array) -> tuple[Array, Array]:
 
     If the columns have very different variances, `numpy.linalg.eigh` computes the small eigenvalues accurately only if
     the variances decrease from column to column. So such columns are sorted first, and the entries of the eigenvectors
-    are then put back into the given order.
+    are then put back into the given order. The eigenvectors are more accurate than the eigenvalues, for which the
+    variances along the eigenvectors are returned.
     """
     variances = np.diag(covariance)
     if np.max(variances) <= _UNEQUAL * np.min(variances):
         found = np.linalg.eigh(covariance)
         return found.eigenvalues, found.eigenvectors
     order = np.argsort(-variances)
-    found = np.linalg.eigh(covariance[np.ix_(order, order)])
-    return found.eigenvalues, found.eigenvectors[np.argsort(order)]
+    vectors = np.linalg.eigh(covariance[np.ix_(order, order)]).eigenvectors[np.argsort(order)]
+    return np.sum(vectors * (covariance @ vectors), axis=0), vectors
 
 
 def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:

@@ -646,6 +646,14 @@ def test_the_order_of_columns_does_not_matter(ratio):
         np.testing.assert_allclose(np.abs(entries), np.abs(expected), atol=1e-8)
 
 
+def test_the_least_standard_deviation_is_that_along_its_vector():
+    """`sigma` of a basis agrees with its method `std`, for almost dependent columns in units that differ by 1e5."""
+    rng = np.random.default_rng(13230)
+    root = rng.normal(size=(5, 5)) * 10 ** rng.uniform(-4, 4, (5, 1))
+    basis = bases.from_covariance(root @ root.T)
+    np.testing.assert_allclose(basis.sigma, basis.std(root @ root.T), rtol=1e-6)
+
+
 def test_the_order_of_columns_does_not_matter_to_public_rows():
     d, std = 8, np.geomspace(1, 1e8, 8)
     root = np.linalg.cholesky(0.9 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d))))
