@@ -17,7 +17,8 @@ from egm._types import Array, ArrayLike, Floats
 from egm._validate import real
 
 _FEW = 48  # up to this number of quantiles are computed one by one
-_NODES, _PANEL, _LEFT_OUT = 24, 1.0, 1e-14  # of the interpolation: nodes, width of a panel, negligible coefficient
+_NODES, _PANEL = 24, 1.0  # of the interpolation: nodes, width of a panel
+_LEFT_OUT, _ROUNDED = 2e-13, 1e-16  # negligible error of the log of a tail, and negligible relative error of a quantile
 _SLOPE = 1e-4  # factor by which the density's error counts: the density only gives the last, small step
 _LEAST = 1e-13  # least tolerance of the search, whose theta may be near 690, where doubles are 1e-13 apart
 _ROUND_TRIP = 1e-12  # largest error of the logarithm of a tail at a quantile, relative if that logarithm is above 1
@@ -275,32 +276,36 @@ def _interpolated(form: Form, logs: Array, lower: bool) -> Array:
 
     The variable of the interpolation is t = log(a - log tail), where the constant a = `kernel.TOP` is slightly above 0.
     The range of t is divided into panels of equal width, each with `_NODES` Chebyshev nodes. In a panel with few
-    entries, or whose last Chebyshev coefficients are not negligible, the quantiles are computed one by one. For
-    positive weights without a normal term, the logarithm of the quantile is interpolated.
+    entries, or whose last Chebyshev coefficients would change the logarithm of a tail by more than `_LEFT_OUT`, the
+    quantiles are computed one by one. For positive weights without a normal term, the logarithm of the quantile is
+    interpolated if it varies much. In a panel, t and this logarithm are counted from their values in the middle, so
+    that they have no large rounding errors.
     """
     top = loops(form).TOP
-    t = np.log(top - logs)
-    panel = ((t - t.min()) / _PANEL).astype(int)
-    angles = np.pi * (np.arange(_NODES) + 0.5) / _NODES
+    depth = top - logs
+    panel = ((np.log(depth) - np.log(depth.min())) / _PANEL).astype(int)
+    points = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
     definite = form.normal == 0 and bool(np.all(form.r > 0))
     x = np.empty(logs.size)
     for index in np.unique(panel):
         here = panel == index
-        low, high = t[here].min(), t[here].max()
-        coefficients, negligible = np.array([np.inf]), _LEFT_OUT
+        low, high = depth[here].min(), depth[here].max()
         if here.sum() > _FEW and high > low:
-            nodes = (low + high + (high - low) * np.cos(angles)) / 2
-            exact = np.array([search(form, top - math.exp(node), lower) for node in nodes])
+            middle, half = math.sqrt(low) * math.sqrt(high), math.log(high / low) / 2
+            nodes = middle * np.exp(half * points)
+            exact = np.array([search(form, top - node, lower) for node in nodes.tolist()])
+            center = exact[_NODES // 2]
             if not definite or exact.min() > 0:
-                values = np.log(exact) if definite else exact
-                negligible *= 1.0 if definite else np.abs(exact).min()
-                coefficients = np.cos(np.outer(np.arange(_NODES), angles)) @ values * (2 / _NODES)
-                coefficients[0] /= 2
-        if np.abs(coefficients[-3:]).max() < negligible:
-            values = chebyshev.chebval((2 * t[here] - low - high) / (high - low), coefficients)
-            x[here] = np.exp(values) if definite else values
-        else:
-            x[here] = [search(form, log_p, lower) for log_p in logs[here].tolist()]
+                wide = definite and exact.max() / 2 > exact.min()
+                values = np.log(exact / center) if wide else exact - center
+                coefficients = chebyshev.chebfit(points, values, _NODES - 1)
+                slopes = np.abs(chebyshev.chebval(points, chebyshev.chebder(coefficients))) / half / nodes
+                negligible = _LEFT_OUT * slopes + _ROUNDED * (1.0 if wide else np.abs(exact))
+                if np.abs(coefficients[-3:]).max() < negligible.min():
+                    values = chebyshev.chebval(np.log(depth[here] / middle) / half, coefficients)
+                    x[here] = center * np.exp(values) if wide else center + values
+                    continue
+        x[here] = [search(form, log_p, lower) for log_p in logs[here].tolist()]
     return x
 
 

@@ -431,6 +431,22 @@ def test_quantiles_of_many_probabilities_are_those_of_each(name):
         assert np.all(np.diff(np.sort(x)) > 0)
 
 
+@pytest.mark.parametrize(
+    "form", [{"dof": 3}, {"dof": 100}, {"dof": 1e4}, {"dof": 1e6}, {"nc": 1e4}, {"weights": [1.0, -0.5], "dof": 1e4}]
+)
+def test_round_trip_of_many_far_quantiles(form):
+    """For 400 probabilities at once, the tail at each quantile is the probability, also far out.
+
+    The error is at most a relative 1e-12 and the effect of rounding the quantile, which is large for many degrees of
+    freedom. `form` has the parameters of the distribution.
+    """
+    p, form = np.geomspace(1e-280, 0.4, 400), {"weights": [1.0], **form}
+    for find, log_tail in ((gx2.isf, gx2.logsf), (gx2.ppf, gx2.logcdf)):
+        x = find(p, **form)
+        rounding = 3e-16 * np.abs(x) * np.exp(gx2.logpdf(x, **form) - np.log(p))
+        assert np.all(np.abs(log_tail(x, **form) - np.log(p)) <= 1e-12 + rounding)
+
+
 @pytest.mark.parametrize("name", ["pair", "mixed", "all", "many"])
 @pytest.mark.parametrize("logp", [-1e3, -1e6])
 def test_round_trip_beyond_doubles(name, logp):
