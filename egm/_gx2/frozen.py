@@ -82,6 +82,10 @@ class rv:
         self.weights, self.dof, self.nc = _read_only(law.weights), _read_only(law.dof), _read_only(law.nc)
         self.normal, self.shift = law.normal, law.shift
 
+    def __reduce__(self) -> tuple[type[rv], tuple[Array, Array, Array, float, float]]:
+        """Let a copy or an unpickled object be built anew, so that its parameters are read-only, too."""
+        return rv, (self.weights, self.dof, self.nc, self.normal, self.shift)
+
     def __repr__(self) -> str:
         return f"rv({self.weights!r}, dof={self.dof!r}, nc={self.nc!r}, normal={self.normal!r}, shift={self.shift!r})"
 

@@ -4,6 +4,9 @@ The variable is Q = sum_j weights_j chi2(dof_j, nc_j) + normal Z + shift, where 
 docstring names no tolerance, the relative error of a tail may be about 1e-12, as `gx2.sf` promises.
 """
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -709,6 +712,16 @@ def test_parameters_of_a_frozen_distribution_are_copies(size):
     x = same.mean() + same.std()
     assert (repr(law), law.stats(), law.sf(x)) == (repr(same), same.stats(), same.sf(x))
     np.testing.assert_array_equal(law.rvs(3, random_state=1), same.rvs(3, random_state=1))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda law: pickle.loads(pickle.dumps(law))])
+def test_parameters_of_a_copied_distribution_are_read_only(duplicate):
+    law = gx2.rv(**FORMS["all"])
+    other = duplicate(law)
+    for shown in (other.weights, other.dof, other.nc):
+        with pytest.raises(ValueError, match="read-only"):
+            shown[0] = 9.0
+    assert (repr(other), other.sf(3.0)) == (repr(law), law.sf(3.0))
 
 
 @pytest.mark.parametrize(("dof", "nc"), [(1, 0.0), (2.5, 0.0), (3, 4.0)])
