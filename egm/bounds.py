@@ -230,7 +230,8 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
     11.0
     """
     p, (unit, weights) = probability(p=p), _scaled(weights)
-    return (unit * (np.sum(weights) + np.sqrt(2 * np.sum(weights**2) / p)))[()]
+    small = 2.0**-64  # so that the quotient does not overflow
+    return (unit * (np.sum(weights) + np.sqrt(2 * small**2 * np.sum(weights**2) / p) / small))[()]
 
 
 def theorem4(sigma: ArrayLike, n: int) -> float:

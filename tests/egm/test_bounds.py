@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mpf, sqrt
 
 from egm import bounds, gx2, scaling
 from egm.study import tables
@@ -89,6 +90,13 @@ def test_theorem4_in_any_unit():
         assert bounds.theorem4(np.ldexp(np.ones(40), power), 5) == np.ldexp(bounds.theorem4(np.ones(40), 5), 2 * power)
     assert bounds.theorem4(np.full(40, 1e160), 5) == np.inf
     assert bounds.theorem4(np.full(40, 1e-200), 5) > 0
+
+
+@pytest.mark.parametrize("p", [1e-308, 5e-324])
+@pytest.mark.parametrize("unit", [1e-100, 1.0, 1e100])
+def test_chebyshev_for_the_smallest_probabilities(p, unit):
+    """The bound is finite, although 1 / p is near the largest double or beyond it."""
+    assert bounds.chebyshev(p, [unit]) == pytest.approx(unit * float(sqrt(2 / mpf(p)) + 1), rel=1e-14)
 
 
 @pytest.mark.parametrize("bad", [np.nan, -1.0, 0.0, np.inf])
