@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from egm._gx2.contour import integrate, saddle, sums_of_inverses
+from egm._gx2.contour import VAST, AccuracyError, integrate, saddle, sums_of_inverses
 from egm._gx2.form import Law, distinct, law_of
+from egm._gx2.tails import log_densities
 from egm._types import Array, ArrayLike
 from egm._validate import finite, scalar
 
@@ -72,7 +73,8 @@ def gradients(
     Returns
     -------
     Gradients
-        The derivatives by `x`, `weights`, `nc`, `normal` and `shift`.
+        The derivatives by `x`, `weights`, `nc`, `normal` and `shift`. They are 0 if the
+        quadrature fails where the logarithm of the density is below -1e20.
 
     Raises
     ------
@@ -80,11 +82,10 @@ def gradients(
         If `x` is not a single number inside the support of Q, or if another argument is outside
         its range.
     AccuracyError
-        If a quadrature fails. This happens if `x` is farther from `shift` than about 1e43 times the largest weight. It
-        also happens if an end of the support is at `shift`, and `x` is nearer to it than 1e-305 times the largest
-        weight. If there are weights of both signs, no normal term, and less than 2.3 degrees of freedom in total,
-        derivatives may be infinite at `shift`, and the quadrature fails for an `x` that is nearer to it than about
-        1e-145 times the largest weight.
+        If a quadrature fails. This happens if an end of the support is at `shift`, and `x` is nearer to it than 1e-305
+        times the largest weight. If there are weights of both signs, no normal term, and less than 2.3 degrees of
+        freedom in total, derivatives may be infinite at `shift`, and the quadrature fails for an `x` that is nearer to
+        it than about 1e-145 times the largest weight.
 
     See Also
     --------
@@ -116,7 +117,13 @@ def gradients(
     0.173
     """
     law = law_of(weights, dof, nc, normal, shift)
-    point = _point(x, law)
+    try:
+        point = _point(x, law)
+    except AccuracyError:
+        if log_densities(x, law) >= -VAST:
+            raise
+        zeros = np.zeros(law.weights.size)
+        return Gradients(-0.0, zeros, zeros.copy(), 0.0, 0.0)
     return Gradients(-point.density, point.density * point.means, point.by_nc, -law.normal * point.slope, point.density)
 
 
@@ -196,11 +203,11 @@ def conditional_means(
         If `x` is not a single number inside the support of Q, or if another argument is outside
         its range.
     AccuracyError
-        If a quadrature fails. This happens if `x` is farther from `shift` than about 1e43 times the largest weight. It
-        also happens if an end of the support is at `shift`, and `x` is nearer to it than 1e-305 times the largest
-        weight. If there are weights of both signs, no normal term, and less than 2.3 degrees of freedom in total,
-        derivatives may be infinite at `shift`, and the quadrature fails for an `x` that is nearer to it than about
-        1e-145 times the largest weight.
+        If a quadrature fails. This happens if `x` is farther from `shift` than about 1e43 times the largest weight, and
+        it may happen if the logarithm of the density is below -1e20. It also happens if an end of the support is at
+        `shift`, and `x` is nearer to it than 1e-305 times the largest weight. If there are weights of both signs, no
+        normal term, and less than 2.3 degrees of freedom in total, derivatives may be infinite at `shift`, and the
+        quadrature fails for an `x` that is nearer to it than about 1e-145 times the largest weight.
 
     Notes
     -----

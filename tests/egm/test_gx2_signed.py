@@ -1108,6 +1108,16 @@ def test_distances_that_are_too_small_or_large_for_gradients_are_told(x, weights
         gx2.conditional_means(x, weights)
 
 
+@pytest.mark.parametrize(
+    ("x", "weights", "dof", "normal"), [(-28204071.86, [2607992.05, 5.27], [0.5, 2.5], 1e-6), (1e44, [1.0, 0.5], 1, 0)]
+)
+def test_gradients_that_underflow_are_zero(x, weights, dof, normal):
+    """Where the logarithm of the density is below -1e20, all derivatives of the tail are 0 in doubles."""
+    gradients = gx2.gradients(x, weights, dof, normal=normal, shift=1.0)
+    assert gx2.logpdf(x, weights, dof, normal=normal, shift=1.0) < -1e20
+    assert not np.any(np.concatenate([np.atleast_1d(derivative) for derivative in gradients]))
+
+
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.1, np.nan])
 def test_bad_confidence_is_named(confidence):
     with pytest.raises(ValueError, match=r"^confidence must"):
