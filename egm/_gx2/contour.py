@@ -20,7 +20,7 @@ from egm._types import Array, Complex, Indices
 
 EPS = 2.2e-16
 _SMALL = 128.0  # a sum of terms whose absolute values add up to less is computed in doubles
-_WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
+WORST = 1e-8  # a larger estimated error of a quadrature is an AccuracyError; rounding may keep it above 1e-13
 _NONSENSE, _LOG_LEAST = 0.01, 745.0  # largest relative error of a tail; minus the log of the least double
 VAST = 1e20  # beside a height (a logarithm) below -VAST, the log of the rest of the integral is negligible
 _CLEAR = 2.0  # largest h of a hyperbola, divided by the distance from c to the cut; 3 to 7 were worse for few dof
@@ -281,7 +281,7 @@ def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int =
             best = shift, mass, error, sums
     if best is None:
         raise AccuracyError(f"the integrand does not die away along any contour{_at(x)}{_size(form)}", estimate=np.nan)
-    if not best[2] < _WORST:
+    if not best[2] < WORST:
         raise AccuracyError(
             f"reached a relative error of {best[2]:.1e}, aimed at 1e-13{_size(form)}", estimate=best[3][0] / np.pi
         )

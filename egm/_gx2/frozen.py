@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.integrate import quad
 
+from egm._gx2.contour import WORST, AccuracyError
 from egm._gx2.form import Law, distinct, law_of
 from egm._gx2.moments import draw
 from egm._gx2.quantiles import lower_quantiles, upper_quantiles
@@ -317,7 +318,7 @@ class rv:
         ------
         AccuracyError
             If a search or a quadrature fails, as it mostly does if the largest positive or negative
-            weight has less than 2e-6 degrees of freedom.
+            weight has less than 2e-6 degrees of freedom, or if `dof` and `nc` add up to more than about 1e19.
 
         Notes
         -----
@@ -482,8 +483,14 @@ def from_quadratic_form(
 
 
 def _integral(function: Callable[[float], float], start: float, stop: float) -> float:
-    """Return the integral of `function`, a function of one number, from `start` to `stop`."""
-    return float(quad(function, start, stop, epsabs=1e-13, epsrel=1e-13, limit=200)[0])
+    """Return the integral of `function`, a function of one number, from `start` to `stop`.
+
+    Raise an AccuracyError if its estimated error is above `WORST`. Rounding may keep this error above 1e-13.
+    """
+    value, error, *_ = quad(function, start, stop, epsabs=1e-13, epsrel=1e-13, limit=200, full_output=1)
+    if not error <= max(WORST, 1e-13 * abs(value)):
+        raise AccuracyError(f"an integral for the entropy has an estimated error of {error:.1e}", estimate=float(value))
+    return float(value)
 
 
 def _near_pole(law: rv, sign: int) -> float:

@@ -1311,6 +1311,14 @@ def test_entropy_of_laplace():
     assert gx2.rv([1.0, -1.0], 2).entropy() == pytest.approx(stats.laplace(scale=2).entropy(), rel=1e-12)
 
 
+@pytest.mark.filterwarnings("error")
+def test_entropy_of_a_huge_noncentrality():
+    """The variable is nearly normal with the variance 4 nc. Where rounding errors are too large, an error tells so."""
+    assert gx2.rv([1.0], nc=1e16).entropy() == pytest.approx(np.log(8 * np.pi * np.e * 1e16) / 2, abs=1e-8)
+    with pytest.raises(gx2.AccuracyError, match="integral for the entropy"):
+        gx2.rv([1.0], nc=1e20).entropy()
+
+
 @pytest.mark.parametrize("dof", [0.1, 0.3, 0.6, 0.95])
 def test_entropy_of_variance_gamma(dof):
     """The entropy of the difference of two chi-square variables is the integral of the closed form of its density.
