@@ -64,7 +64,7 @@ def isf(
         The quantile, in the shape of `p` and in the units of `weights`; ``p = 0`` and ``p = 1`` give the largest and
         the least value that Q can have. The round trip ``sf(isf(p)) = p`` holds to a relative error of about 1e-12,
         if no entry of `dof` is below 0.01; in addition, the rounding of the quantile x to a double changes the tail by
-        a relative 2e-16 abs(x) f(x) / p, where f is the density. That is more than 1e-12 if `shift`, or the sum of
+        a relative 3e-16 abs(x) f(x) / p, where f is the density. That is more than 1e-12 if `shift`, or the sum of
         `dof` and `nc`, is huge. A quantile nearer to `shift` than 1e-139 times the largest weight may be replaced by
         `shift` if there are weights of both signs.
 
