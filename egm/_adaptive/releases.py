@@ -292,7 +292,7 @@ class AdaptiveForecast:
     rare. Where a search gains little, a release may decide otherwise than this forecast whether to
     search at all. For few rows with a small budget, :math:`n \sqrt\rho` below 424, clip norms depend
     much on noise: in simulations with one column the mean squared error was 2 to 3.6 times `error`.
-    The field `forecast` of a release knows its clip norm, and says what that costs.
+    The field `forecast` of a release is computed for the clip norm that the release has chosen.
 
     Examples
     --------
