@@ -61,7 +61,8 @@ def log_delta_at(epsilon: Floats, z: Floats) -> Array:
     The noise multiplier `z` is the standard deviation of the noise for a query of sensitivity 1.
     """
     integral, square, rest = curve_at(epsilon, z)
-    return np.log(integral) - square / 2 - rest / 2
+    with np.errstate(divide="ignore"):  # the integral underflows for more noise than 1e150
+        return np.log(integral) - square / 2 - rest / 2
 
 
 def curve_at(epsilon: Floats, z: Floats) -> tuple[Array, Array, Array]:

@@ -29,7 +29,7 @@ def zcdp_noise_multiplier(rho: ArrayLike) -> Floats:
     -------
     float or ndarray
         The noise multiplier :math:`1 / \sqrt{2 \rho}`, the standard deviation of the noise for a
-        query of l2-sensitivity 1, in the shape of `rho`.
+        query of l2-sensitivity 1, in the shape of `rho`. It is never below the exact value.
 
     Raises
     ------
@@ -52,7 +52,8 @@ def zcdp_noise_multiplier(rho: ArrayLike) -> Floats:
     >>> round(float(calibration.zcdp_noise_multiplier(0.02)), 4)
     5.0
     """
-    return (1 / np.sqrt(2 * np.minimum(positive(rho=rho), 8e307)))[()]  # more noise than needed beyond
+    least = 1 / np.sqrt(2 * np.minimum(positive(rho=rho), 8e307))  # more noise than needed beyond
+    return (least * (1 + 2.0**-51))[()]
 
 
 @overload

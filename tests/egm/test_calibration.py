@@ -4,6 +4,8 @@ The privacy curve is the least delta as a function of epsilon. The noise multipl
 noise divided by the sensitivity.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -149,10 +151,17 @@ def test_classic_is_never_better_than_the_exact_calibration(epsilon, delta):
     assert classic_noise_multiplier(epsilon, delta) > analytic_noise_multiplier(epsilon, delta)
 
 
-def test_zcdp():
-    # rho = 1/(2 z^2) for sensitivity 1 (Bun and Steinke 2016, Proposition 1.6).
-    assert zcdp_noise_multiplier(0.5) == 1
-    np.testing.assert_allclose(zcdp_noise_multiplier([0.125, 2.0]), [2.0, 0.5])
+def test_noise_for_rho_is_enough_to_the_last_digit():
+    """The noise multiplier z for rho is at least 1 / sqrt(2 rho), and above it by at most a relative 6e-16.
+
+    This is Proposition 1.6 of Bun and Steinke (2016). The comparison is in exact arithmetic.
+    """
+    rho = np.append(10.0 ** np.random.default_rng(5).uniform(-300, 300, 1000), [0.5, 0.125, 2.0, 5e-324])
+    spent = [
+        2 * Fraction(r) * Fraction(z) ** 2
+        for r, z in zip(rho.tolist(), zcdp_noise_multiplier(rho).tolist(), strict=True)
+    ]
+    assert all(1 <= share <= 1 + Fraction(12, 10**16) for share in spent)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, 0.0])
@@ -294,10 +303,10 @@ def test_every_allowed_parameter_has_an_answer():
     """The functions of `egm.calibration` return valid numbers, without a warning, for extreme parameters.
 
     `analytic_noise_multiplier` gives enough noise for epsilon from 1e-100 to 1e100 and delta from 1e-300 to near 1. For
-    parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, and `zcdp_epsilon` is not negative. `zcdp_rho`
-    does not fall if epsilon grows, and is above 0 for delta > 1e-150. `gaussian_delta` and `zcdp_rho` return valid
-    results for an epsilon up to 1.79e308. For epsilon = 0 and a large noise multiplier z, z times delta is the density
-    of the standard normal distribution at 0.
+    parameters from 5e-324 to 1e300, `gaussian_delta` is between 0 and 1, and `gaussian_epsilon` and `zcdp_epsilon` are
+    not negative. `zcdp_rho` does not fall if epsilon grows, and is above 0 for delta > 1e-150. `gaussian_delta` and
+    `zcdp_rho` return valid results for an epsilon up to 1.79e308. For epsilon = 0 and a large noise multiplier z, z
+    times delta is the density of the standard normal distribution at 0.
     """
     epsilon = np.geomspace(1e-100, 1e100, 21)[:, None]
     delta = np.concatenate([np.geomspace(1e-300, 0.9, 12), 1 - np.geomspace(0.1, 1.2e-16, 12)])
@@ -307,6 +316,7 @@ def test_every_allowed_parameter_has_an_answer():
     extreme = np.append(np.geomspace(1e-300, 1e300, 21), [5e-324, 1e-310])
     curve = gaussian_delta(extreme[:, None], extreme)
     assert np.all((curve >= 0) & (curve <= 1))
+    assert np.all(gaussian_epsilon(delta, extreme[:, None]) >= 0)
     assert np.all(zcdp_epsilon(extreme[:, None], delta) >= 0)
     rho = zcdp_rho(np.sort(extreme)[:, None], delta)
     assert np.all(rho[1:] >= rho[:-1] * (1 - 1e-11))
