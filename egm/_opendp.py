@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from egm._substitutes import replaceable
 from egm._threads import CORES, in_parallel
 
 __all__ = ["index_sampler", "vector_noise"]
@@ -18,6 +19,7 @@ _EACH = 256  # draws for which a further thread pays; fewer take less time than 
 _PARTS = 8  # parts of a long list for each core, so that no core waits long for another one
 
 
+@replaceable
 @functools.lru_cache(maxsize=8)
 def vector_noise(maker: str, metric: str, scale: float) -> Callable[[int], list[int]]:
     """Return a function ``draw(size)`` that draws `size` random 64-bit integers by OpenDP's sampler of scale `scale`.
@@ -39,6 +41,7 @@ def vector_noise(maker: str, metric: str, scale: float) -> Callable[[int], list[
     return draw
 
 
+@replaceable
 @functools.lru_cache(maxsize=8)
 def index_sampler(scale: float) -> Callable[[list[int]], int]:
     """Return OpenDP's function that adds Gumbel noise (scale `scale`) to scores and gives the index of the largest sum.

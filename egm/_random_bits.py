@@ -8,6 +8,7 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
+from egm._substitutes import replaceable
 from egm._types import Array
 
 __all__ = ["coins", "half_gamma"]
@@ -25,6 +26,7 @@ def coins(size: int, probability: float) -> NDArray[np.bool]:
     return drawn
 
 
+@replaceable
 def half_gamma(twice: int, size: int) -> Array:
     """Draw `size` numbers from the gamma distribution with the shape `twice` / 2 and the scale 1.
 
@@ -59,6 +61,7 @@ def _uniforms(size: int) -> tuple[Array, NDArray[np.bool]]:
     return (high + (low + 0.5) * 2.0**-64) * 2.0**-64, coin
 
 
+@replaceable
 def _words(size: int) -> NDArray[np.uint64]:
     """Return `size` unsigned integers of 64 random bits each, from the operating system."""
     return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)

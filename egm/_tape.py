@@ -10,13 +10,13 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
-from unittest import mock
 
 import numpy as np
 from numpy.random import Generator as Rng
 
-from egm import _random_bits, samplers
-from egm._opendp import vector_noise
+from egm import _random_bits
+from egm._opendp import index_sampler, vector_noise
+from egm._substitutes import replaced
 from egm._types import Array, ArrayLike
 
 __all__ = ["Asked", "Law", "played", "secure", "simulated"]
@@ -96,7 +96,7 @@ class Tape(np.random.Generator):
     def discrete(self, maker: str, metric: str, scale: float) -> Callable[[int], list[int]]:
         """Return a function ``draw(size)`` that returns the next `size` prescribed numbers, as integers.
 
-        In a release, this method is called instead of `egm.samplers.vector_noise`, which returns a function that draws
+        In a release, this method is called instead of `egm._opendp.vector_noise`, which returns a function that draws
         noise. OpenDP's names `maker` and `metric` are recorded as the law of each number, with `scale`.
         """
         if not self.secure:
@@ -160,12 +160,13 @@ def played(
     parameters of the gamma variables that were drawn.
     """
     tape = Tape(noises, gammas, rng is None)
-    with (
-        mock.patch.object(samplers, "vector_noise", tape.discrete),
-        mock.patch.object(_random_bits, "half_gamma", tape.half_gamma),
-        mock.patch.object(samplers, "index_sampler", _refuse("samplers.secure_index")),
-        mock.patch.object(_random_bits, "_words", _refuse("random bits of the operating system")),
-    ):
+    substitutes = {
+        vector_noise: tape.discrete,
+        _random_bits.half_gamma: tape.half_gamma,
+        index_sampler: _refuse("samplers.secure_index"),
+        _random_bits._words: _refuse("random bits of the operating system"),
+    }
+    with replaced(substitutes):
         return np.ravel(release(None if rng is None else tape)), tuple(tape.asked), tuple(tape.shapes)
 
 

@@ -6,6 +6,7 @@ releases from a few calls of a mechanism.
 
 import functools
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -404,6 +405,21 @@ def test_secure_noise_of_a_replay_is_what_the_mechanism_asked_for():
     it = GaussianMechanism(1.0, 1.0, 0.1)
     replayed = audit.replay(lambda rng: it.release(0.0, rng=rng).estimate, 20_000)
     assert np.std(replayed) == pytest.approx(analytic_noise_multiplier(1.0, 0.1), rel=0.04)
+
+
+def test_other_threads_draw_their_noise_during_a_replay():
+    """A secure draw in another thread is random noise while `audit.replay` makes a release without noise."""
+    with ThreadPoolExecutor(1) as other:
+        other.submit(int).result()  # the thread begins before the replay
+        drawn = []
+
+        def release(rng):
+            drawn.append(other.submit(samplers.secure_gaussian, 1e12, 1).result()[0])
+            return samplers.secure_gaussian(1.0, 1)
+
+        audit.replay(release, 10)
+    assert len(drawn) > 1
+    assert all(drawn)
 
 
 @pytest.mark.parametrize("unit", [1e160, 1e-200])
