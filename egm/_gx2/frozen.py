@@ -420,13 +420,16 @@ def from_quadratic_form(
 
     For :math:`\omega_i \ne 0` the i-th term is :math:`\omega_i (z_i + \beta_i / 2 \omega_i)^2 - \beta_i^2 /
     4 \omega_i`, a noncentral chi-square variable and a constant. The terms with
-    :math:`\omega_i = 0` add up to a normal variable. An eigenvalue counts as 0 in two cases, and then
-    :math:`\omega_i z_i^2` is replaced by its mean. In the first case, the eigenvalue is below
-    :math:`2^{-56} \max_j |\beta_j|`. This changes tails down to 1e-300 by a relative 1e-12 at most. In
-    the second case, it is below :math:`d \cdot 2.2 \cdot 10^{-16}` times the size of the largest
-    eigenvalue. Rounding errors may change every eigenvalue by as much. If :math:`\delta` is the change of
-    the i-th eigenvalue and f the density, a tail p at x changes, to first order, by a relative
-    :math:`\delta \, (E[z_i^2 \mid Q = x] - 1) \, f(x) / p`.
+    :math:`\omega_i = 0` add up to a normal variable.
+
+    An eigenvalue counts as 0 if it is below :math:`d \cdot 2.2 \cdot 10^{-16}` times the largest entry
+    of :math:`|L|^T |A| \, |L|`, where :math:`|L|` has the absolute values of the entries of L. Rounding
+    errors may change every eigenvalue by as much. If :math:`\delta` is the change of the i-th eigenvalue
+    and f the density, a tail p at x changes, to first order, by a relative
+    :math:`\delta \, E[z_i^2 \mid Q = x] \, f(x) / p`. Coefficients :math:`\beta_i` of the normal
+    variable that may be rounding errors count as 0 as well. If an eigenvalue is not 0, but below
+    :math:`2^{-56} \max_j |\beta_j|`, then :math:`\omega_i z_i^2` is replaced by its mean. This changes
+    tails down to 1e-300 by a relative 1e-12 at most.
 
     If :math:`\omega_i` is small beside :math:`\beta_i`, the noncentral variable and the constant nearly
     cancel. Let S be the sum of :math:`\beta_i^2 / 4 |\omega_i|` over all :math:`\omega_i \ne 0`, and
@@ -468,8 +471,13 @@ def from_quadratic_form(
     omega, vectors = np.linalg.eigh(form)
     beta = vectors.T @ slopes
     largest, slope = float(np.max(np.abs(omega))), float(np.max(np.abs(beta)))
-    curved = np.abs(omega) > max(d * np.finfo(float).eps * largest, _STRAIGHT * slope)
+    # With the absolute values of all factors, nothing cancels; rounding errors are smaller than these products.
+    rounding, size = d * np.finfo(float).eps, np.abs(root).T
+    errors = size @ (rounding * np.abs(A))
+    omega[np.abs(omega) <= np.max(errors @ size.T)] = 0.0
+    curved = np.abs(omega) > _STRAIGHT * slope
     flat, omega, straight, beta = np.sum(omega[~curved]), omega[curved], beta[~curved], beta[curved]
+    straight[np.abs(straight) <= np.max(2 * errors @ np.abs(mean) + size @ (rounding * np.abs(linear)))] = 0.0
     if omega.size == 0 and not straight.any():
         raise ValueError("A and linear must not both be 0 on the support of x, got a form that does not depend on x")
     taken = beta * (beta / 4 / omega)
@@ -543,7 +551,8 @@ def _root(cov: Array) -> Array:
     """Return a matrix L with L L' = `cov`, or raise a ValueError if `cov` is not a covariance matrix.
 
     L follows from the eigenvectors of the correlation matrix. The eigenvalues of `cov` itself would all have rounding
-    errors as large as that of the largest variance, and so L would depend on the units of the variables.
+    errors as large as that of the largest variance, and so L would depend on the units of the variables. An eigenvalue
+    that may be a rounding error counts as 0; its root would be far larger than a rounding error.
     """
     if cov.shape[0] != cov.shape[1] or not np.allclose(cov, cov.T, rtol=1e-12, atol=0):
         raise ValueError(f"cov must be a symmetric matrix with {cov.shape[1]} rows, got shape {cov.shape}")
@@ -552,5 +561,6 @@ def _root(cov: Array) -> Array:
     for unit in (deviations, np.ones_like(deviations)):
         values, vectors = np.linalg.eigh(cov / unit / unit[:, None])
         if values[0] >= -1e-12 * values[-1] and values[-1] > 0:
-            return unit[:, None] * vectors * np.sqrt(np.maximum(values, 0))
+            values[values <= values.size * np.finfo(float).eps * values[-1]] = 0.0
+            return unit[:, None] * vectors * np.sqrt(values)
     raise ValueError(f"cov must be positive semidefinite and not 0, got an eigenvalue of {float(values[0])!r}")

@@ -916,6 +916,21 @@ def test_special_quadratic_forms():
     assert parabola.normal == pytest.approx(3.0)
 
 
+def test_rounding_errors_of_a_form_that_cancels_are_no_eigenvalues():
+    """Contrasts of nearly equal variables have only the weights of the exact form, and its support.
+
+    The form is 3 times the sum of the squared distances of three variables from their mean. If the variables are equal,
+    it does not depend on them.
+    """
+    A, equal = 3 * np.eye(3) - 1, 1 - 2.0**-26
+    law = gx2.from_quadratic_form(A, cov=equal + (1 - equal) * np.eye(3))
+    np.testing.assert_allclose(law.weights, 3 * (1 - equal), rtol=2e-7)
+    assert law.support() == (0, np.inf)
+    for form in ({"A": A}, {"A": A, "linear": [0.1, -0.2, 0.1], "mean": 0.7}):
+        with pytest.raises(ValueError, match="a form that does not depend on x"):
+            gx2.from_quadratic_form(**form, cov=np.full((3, 3), 2.0))
+
+
 @pytest.mark.parametrize("curvature", [0.3, 1e-3, -1e-4, 1e-6, 1e-17, -1e-20, 1e-300])
 @pytest.mark.parametrize("slope", [1.0, 1e5])
 def test_small_curvature(curvature, slope):
