@@ -88,11 +88,21 @@ class Basis:
     sigma: Array | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        self.__setstate__({"factors": self.factors, "sigma": self.sigma})
         for m, factor in zip(self.shape, self.factors, strict=True):
             if factor is not None and not (factor.shape == (m, m) and _off(factor) <= _SLACK):
                 raise ValueError(
                     f"factors must have an orthogonal matrix of shape ({m}, {m}) for an axis of {m} entries"
                 )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set the fields in `state`, {name: value}, to read-only copies of the arrays: a basis never changes."""
+        for name, value in state.items():
+            if name == "factors":
+                value = tuple(None if factor is None else _fixed(factor) for factor in value)
+            elif name == "sigma" and value is not None:
+                value = _fixed(value)
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return f"Basis({self.name!r}, shape={self.shape})"
@@ -332,7 +342,9 @@ def eigenvectors(covariance: Array) -> tuple[Array, Array]:
         return found.eigenvalues, found.eigenvectors
     order = np.argsort(-variances)
     vectors = np.linalg.eigh(covariance[np.ix_(order, order)]).eigenvectors[np.argsort(order)]
-    return np.sum(vectors * (covariance @ vectors), axis=0), vectors
+    along = np.sum(vectors * (covariance @ vectors), axis=0)
+    order = np.argsort(along)
+    return along[order], vectors[:, order]
 
 
 def rotated(basis: BasisLike, covariance: ArrayLike) -> Array:
@@ -468,7 +480,7 @@ def given(matrix: ArrayLike, *, name: str = "given", sigma: Array | None = None)
     for step in range(3):  # the iteration of Newton and Schulz squares the distance to the orthogonal matrices
         if step < 2 or _off(U) > _ROUNDING:
             U = U @ (3 * identity - U.T @ U) / 2
-    factor = None if np.array_equal(U, identity) else _fixed(U)  # nothing is multiplied by the identity
+    factor = None if np.array_equal(U, identity) else U  # nothing is multiplied by the identity
     return Basis((len(U),), (factor,), name, sigma=sigma)
 
 
@@ -565,7 +577,7 @@ def _transform(name: str, factor: Any, shape: int | Sequence[int], axes: int | I
     if not lengths:
         raise ValueError("shape must have at least one axis")
     found = set(range(len(lengths))) if axes is None else _found(axes, lengths)
-    factors = tuple(_fixed(factor(m)) if axis in found and m > 1 else None for axis, m in enumerate(lengths))
+    factors = tuple(factor(m) if axis in found and m > 1 else None for axis, m in enumerate(lengths))
     return Basis(lengths, factors, name if axes is None else f"{name} along {sorted(found)}")
 
 

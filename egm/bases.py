@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from egm import _tables
-from egm._basis import Basis, BasisLike, as_basis, covariance_matrix, dct, eigenvectors, given, haar
+from egm._basis import Basis, BasisLike, as_basis, covariance_matrix, dct, eigenvectors, given, haar, rotated
 from egm._types import Array, ArrayLike
 from egm._validate import between, matrix
 from egm.forecast import ErrorForecast
@@ -44,6 +44,7 @@ __all__ = ["Basis", "compare", "dct", "from_covariance", "from_public", "haar"]
 _SHARES = 0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0  # weights s of diag(S) that `from_public` tries
 _FOLDS = 6  # parts of the public rows, each of which tests a basis from the others
 _RANGE = 1e-100, 1e100  # standard deviations, and entries, whose squares and products are doubles
+_RARE = 0.5  # least standard deviation without a fold, over that of all rows: a rare value may be in this fold alone
 _GAIN = 0.95  # largest expected noise, over that of the columns, for which another basis than the columns is taken
 
 
@@ -143,7 +144,7 @@ def from_public(rows: ArrayLike) -> Basis:
     for fold in np.array_split(np.random.default_rng(0).permutation(m), min(_FOLDS, m)):
         kept = np.delete(rows, fold, axis=0)
         S, test = np.cov(kept.T).reshape(d, d), rows[fold] - kept.mean(axis=0)
-        S[np.diag_indices(d)] = np.maximum(np.diag(S), (1e-3 * spread) ** 2)
+        S[np.diag_indices(d)] = np.maximum(np.diag(S), (_RARE * spread) ** 2)
         for i, share in enumerate(_SHARES):
             U, sigma = _shrunk(S, share)
             scaled = float(np.sum((test @ U.T) ** 2 / sigma)) / (1 + 1 / len(kept))
@@ -227,7 +228,7 @@ def compare(
     found = {}
     for name, basis in bases.items():
         one: BasisLike | None = None if basis is None else as_basis(basis, len(covariance))
-        variances = np.diag(covariance) if one is None else one.std(covariance) ** 2
+        variances = np.diag(covariance if one is None else rotated(one, covariance))
         mechanism = GaussianDataMechanism(np.sqrt(variances), n, epsilon, delta, basis=one, **options)
         found[name] = mechanism.error(covariance=covariance, mean=mechanism.center)
     return dict(sorted(found.items(), key=lambda item: item[1].total))

@@ -379,6 +379,20 @@ def test_equal_bases_make_equal_mechanisms():
     assert "Basis('dct', shape=(4,))" in repr(one)
 
 
+def test_a_basis_never_changes():
+    """The arrays of a basis are copies that cannot be written to, also after pickling."""
+    U, sigma = np.array([[0.6, 0.8], [-0.8, 0.6]]), np.array([2.0, 1.0])
+    basis = bases.Basis((2,), (U,), "mine", sigma=sigma)
+    assert basis == bases.Basis((2,), (U.tolist(),), "a list")
+    U *= 1e6
+    sigma *= 1e6
+    for one in (basis, pickle.loads(pickle.dumps(basis))):
+        np.testing.assert_array_equal(one.matrix, [[0.6, 0.8], [-0.8, 0.6]])
+        np.testing.assert_array_equal(one.sigma, [2.0, 1.0])
+        assert not one.factors[0].flags.writeable
+        assert not one.sigma.flags.writeable
+
+
 @pytest.mark.parametrize(
     ("basis", "message"),
     [
@@ -577,6 +591,14 @@ def test_compare_puts_the_best_basis_first():
     assert found["dct"] == one.error(covariance=S)
 
 
+@pytest.mark.parametrize("d", [2, 3, 4, 8])
+def test_compare_accepts_columns_that_sum_to_a_constant(d):
+    shares = np.eye(d) / d - 1 / d**2
+    found = bases.compare({"columns": None, "dct": "dct", "haar": "haar"}, shares, 10_000, 1.0, 1e-6)
+    assert found["dct"].total == pytest.approx(found["haar"].total, rel=1e-6)
+    assert found["dct"].total < found["columns"].total
+
+
 def test_compare_matches_names():
     """`bases.compare` takes a covariance matrix with column names, and puts it into the order of the option `columns`.
 
@@ -646,12 +668,26 @@ def test_the_order_of_columns_does_not_matter(ratio):
         np.testing.assert_allclose(np.abs(entries), np.abs(expected), atol=1e-8)
 
 
+def test_standard_deviations_decrease_in_any_units():
+    std = np.array([1e-10, 1e7, 0.1, 1e-10])
+    correlation = [[1, -0.11, 0.19, 0.16], [-0.11, 1, 0.67, -0.6], [0.19, 0.67, 1, -0.59], [0.16, -0.6, -0.59, 1]]
+    assert np.all(np.diff(bases.from_covariance(correlation * np.outer(std, std)).sigma) <= 0)
+
+
 def test_the_least_standard_deviation_is_that_along_its_vector():
     """`sigma` of a basis agrees with its method `std`, for almost dependent columns in units that differ by 1e5."""
     rng = np.random.default_rng(13230)
     root = rng.normal(size=(5, 5)) * 10 ** rng.uniform(-4, 4, (5, 1))
     basis = bases.from_covariance(root @ root.T)
     np.testing.assert_allclose(basis.sigma, basis.std(root @ root.T), rtol=1e-6)
+
+
+@pytest.mark.parametrize("m", [30, 100])
+def test_rare_values_in_public_rows_do_not_enlarge_all_standard_deviations(m):
+    """Three columns with a single 1 leave the standard deviations of four normal columns within a quarter."""
+    rows = np.hstack([np.random.default_rng(1).normal(size=(m, 4)), np.eye(m, 3)])
+    std = np.sort(rows.std(axis=0, ddof=1))[::-1]
+    np.testing.assert_allclose(np.sort(bases.from_public(rows).sigma)[::-1], std, rtol=0.25)
 
 
 def test_the_order_of_columns_does_not_matter_to_public_rows():
