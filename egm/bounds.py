@@ -41,7 +41,7 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
     -------
     float or ndarray
         The bound, in the shape of `p` and in the units of `weights`. It is infinite for
-        ``p < bernstein_limit(weights)``, where the lemma claims nothing.
+        ``p < bernstein_limit(weights)``, where the lemma claims nothing, and if it would overflow.
 
     Raises
     ------
@@ -85,8 +85,8 @@ def bernstein(p: ArrayLike, weights: ArrayLike) -> Floats:
     >>> float(bounds.bernstein(1e-4, [0.5, 0.3, 0.2]))
     inf
     """
-    p, (unit, weights) = probability(p=p), _scaled(weights)
-    bound = unit * (np.sum(weights) + np.sqrt(-8 * np.log(p) * np.sum(weights**2)))
+    p, (unit, scaled) = probability(p=p), _scaled(weights)
+    bound = _times(unit, np.sum(scaled) + np.sqrt(-8 * np.log(p) * np.sum(scaled**2)))
     return np.where(p >= bernstein_limit(weights), bound, np.inf)[()]
 
 
@@ -142,7 +142,7 @@ def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Floats:
     Returns
     -------
     float or ndarray
-        The bound, in the shape of `p` and in the units of `weights`.
+        The bound, in the shape of `p` and in the units of `weights`. It is infinite if it would overflow.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def laurent_massart(p: ArrayLike, weights: ArrayLike) -> Floats:
     """
     p, (unit, weights) = probability(p=p), _scaled(weights)
     t: Array = -np.log(p)
-    return (unit * (np.sum(weights) + 2 * np.sqrt(t * np.sum(weights**2)) + 2 * t))[()]
+    return _times(unit, np.sum(weights) + 2 * np.sqrt(t * np.sum(weights**2)) + 2 * t)
 
 
 @overload
@@ -200,7 +200,7 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
     Returns
     -------
     float or ndarray
-        The bound, in the shape of `p` and in the units of `weights`.
+        The bound, in the shape of `p` and in the units of `weights`. It is infinite if it would overflow.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def chebyshev(p: ArrayLike, weights: ArrayLike) -> Floats:
     """
     p, (unit, weights) = probability(p=p), _scaled(weights)
     small = 2.0**-64  # so that the quotient does not overflow
-    return (unit * (np.sum(weights) + np.sqrt(2 * small**2 * np.sum(weights**2) / p) / small))[()]
+    return _times(unit, np.sum(weights) + np.sqrt(2 * small**2 * np.sum(weights**2) / p) / small)
 
 
 def theorem4(sigma: ArrayLike, n: int) -> float:
@@ -347,3 +347,9 @@ def _scaled(weights: ArrayLike) -> tuple[float, Array]:
     weights = vector(weights=weights)
     unit = float(np.max(weights))
     return unit, weights / unit
+
+
+def _times(unit: float, bound: Array) -> Array:
+    """Return `unit` times `bound`, a number or an array; the product is infinite where it overflows."""
+    with np.errstate(over="ignore"):
+        return (unit * bound)[()]

@@ -152,7 +152,7 @@ def secure_l2(scale: float, size: int) -> list[int]:
     size = count(size=size)
     scale = fitting(2.0**53 / math.sqrt(size + 1), scale=scale)
     std = scale * math.sqrt(2 * _random_bits.half_gamma(size + 1, 1)[0])
-    return secure_gaussian(std, size)
+    return secure_gaussian(max(std, math.ulp(0.0)), size)
 
 
 def secure_laplace(scale: float, size: int) -> list[int]:
@@ -289,7 +289,7 @@ def secure_index(scores: list[int], epsilon: float) -> int:
         raise TypeError("scores must be a list of integers, which are not shown")
     if not given or min(given) < -(1 << 63) or max(given) >= 1 << 63:
         raise ValueError("scores must have at least one integer, and only such of 64 bits, which are not shown")
-    return index_sampler(2 / epsilon * (1 + 2.0**-30))(given)
+    return index_sampler(2 / epsilon * (1 + 2.0**-30))(list(map(int, given)))
 
 
 @overload
@@ -316,7 +316,7 @@ def simulated_gaussian(std: Any, rng: np.random.Generator) -> Floats:
     ValueError
         If an entry of `std` is negative.
     TypeError
-        If `rng` is not a NumPy Generator.
+        If `std` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
     Warns
     -----
@@ -355,7 +355,7 @@ def simulated_l2(scale: ArrayLike, rng: np.random.Generator) -> Array:
     ValueError
         If an entry of `scale` is negative.
     TypeError
-        If `rng` is not a NumPy Generator.
+        If `scale` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
     Warns
     -----
@@ -369,10 +369,9 @@ def simulated_l2(scale: ArrayLike, rng: np.random.Generator) -> Array:
     >>> print(samplers.simulated_l2([1, 10], np.random.default_rng(1)).round(2))
     [  0.59 -23.17]
     """
-    scale = np.asarray(scale, dtype=float)
+    scale = np.abs(nonnegative(scale=scale))  # NumPy refuses -0.0
     variance = 2 * _generator(rng).gamma((scale.size + 1) / 2)
-    drawn: Array = math.sqrt(variance) * _simulated(rng.normal, scale=scale)
-    return drawn
+    return math.sqrt(variance) * rng.normal(0.0, scale)
 
 
 @overload
@@ -399,7 +398,7 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
     ValueError
         If an entry of `scale` is negative.
     TypeError
-        If `rng` is not a NumPy Generator.
+        If `scale` is not made of real numbers, or if `rng` is not a NumPy Generator.
 
     Warns
     -----
@@ -426,9 +425,8 @@ def _simulated(draw: Callable[[float, Any], Any], **named: Any) -> Any:
     ((_, scale),) = named.items()
     try:
         return draw(0.0, scale)
-    except ValueError:
-        nonnegative(**named)
-        raise
+    except (TypeError, ValueError):
+        return draw(0.0, np.abs(nonnegative(**named)))  # NumPy refuses -0.0
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from egm import gx2
-from egm._optimal import excess_of_shares, optimal, require_alike, require_multipliers, shares
+from egm._optimal import excess_of_shares, optimal, require_alike, require_multipliers
 from egm._types import Array, ArrayLike
 from egm._validate import nonnegative, probability, scalar, vector
 
@@ -66,7 +66,9 @@ def elliptical(sensitivities: ArrayLike) -> Array:
     >>> scaling.elliptical([40, 5000, 10]).round(4)
     array([0.089 , 0.995 , 0.0445])
     """
-    return np.sqrt(shares(vector(sensitivities=sensitivities)))
+    roots = np.sqrt(vector(sensitivities=sensitivities))
+    roots /= np.max(roots)
+    return roots / np.sqrt(np.sum(roots**2))
 
 
 def expected_norm(sigma: ArrayLike) -> Array:

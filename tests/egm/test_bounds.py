@@ -99,6 +99,13 @@ def test_chebyshev_for_the_smallest_probabilities(p, unit):
     assert bounds.chebyshev(p, [unit]) == pytest.approx(unit * float(sqrt(2 / mpf(p)) + 1), rel=1e-14)
 
 
+@pytest.mark.parametrize("bound", [bounds.bernstein, bounds.laurent_massart, bounds.chebyshev])
+def test_weights_of_any_ratio(bound):
+    """A weight that is 1e400 times smaller than another does not matter, and a bound that overflows is infinite."""
+    assert bound(0.96, [1e-200, 1e200]) == bound(0.96, [1e200])
+    assert bound(0.96, [1e308] * 5) == np.inf
+
+
 @pytest.mark.parametrize("bad", [np.nan, -1.0, 0.0, np.inf])
 @pytest.mark.parametrize("bound", [bounds.bernstein, bounds.laurent_massart, bounds.chebyshev])
 def test_bad_values_are_named(bound, bad):

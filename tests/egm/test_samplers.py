@@ -145,6 +145,7 @@ def test_wrong_scores_are_refused_without_being_shown(scores):
 def test_epsilon_of_a_secure_index_is_named():
     assert samplers.secure_index(np.array([-(1 << 63), (1 << 63) - 1]), 1.0) == 1
     assert samplers.secure_index((np.int32(5), 3), 1e-300) in (0, 1)
+    assert samplers.secure_index([np.uint64(5), np.uint8(200)], 1.0) == 1
     with pytest.raises(ValueError, match="epsilon must be at least 1e-300, got 1e-320"):
         samplers.secure_index([1, 2], 1e-320)
 
@@ -154,6 +155,17 @@ def test_a_negative_scale_of_simulated_noise_is_named(law):
     name = "std" if law == "gaussian" else "scale"
     with pytest.raises(ValueError, match=rf"{name}\[1\] must be finite and >= 0, got -1.0"):
         getattr(samplers, f"simulated_{law}")([1.0, -1.0], np.random.default_rng(1))
+    with pytest.raises(TypeError, match=f"{name} must be a real number or an array of real numbers"):
+        getattr(samplers, f"simulated_{law}")("1", np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace", "l2"])
+def test_a_scale_of_zero_adds_nothing(law):
+    assert not np.any(getattr(samplers, f"simulated_{law}")([0.0, -0.0], np.random.default_rng(1)))
+
+
+def test_the_least_scale_of_secure_l2_noise():
+    assert all(samplers.secure_l2(5e-324, 1) == [0] for _ in range(200))
 
 
 @pytest.mark.parametrize(("scores", "epsilon"), SCORES)

@@ -61,6 +61,7 @@ def test_multipliers_that_are_no_doubles_are_refused(scale):
 
 def test_products_that_are_no_doubles_are_refused():
     assert scaling.elliptical([1e308, 1e308]) == pytest.approx(np.sqrt([0.5, 0.5]))
+    assert scaling.elliptical([1e-130, 1e200]) == pytest.approx([1e-165, 1.0], rel=1e-14, abs=0)
     assert scaling.optimal([1e308, 1e308], 0.1) * 1e308 == pytest.approx(np.sqrt([0.5, 0.5]))
     for compute in (scaling.clip_norm, scaling.noise_factor, scaling.excess_bound):
         for unit, largest in ((1e300, "inf"), (1e-300, "0")):
