@@ -59,7 +59,9 @@ class AdaptiveRelease(RowSum):
         search this is the variance of the noise: there is no other error if the data lie in the
         ranges.
     model_holds : bool
-        Whether the norms of the rows looked like those of normal rows. If False, the clip norm is
+        Whether the norms of the rows looked like those of normal rows. With a small budget, where
+        the spread is not measured column by column, this is also False for most normal rows whose
+        columns differ in spread. If False, the clip norm is
         chosen by the noisy numbers of long rows, and the part `forecast.center` of the expected
         error assumes that the parts of all rows that clipping removes point in one direction.
         Without a search there is no model, and the value is True.

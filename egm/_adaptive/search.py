@@ -64,7 +64,7 @@ _SHARES = (0.01, 0.03, 0.1, 0.2)  # shares of the budget that are tried for the 
 _PRICE = 1.0  # increase of the predicted error of a plan, over its share of the budget: later queries need it, too
 _TAIL_SURE, _TAIL_SHARE = 141.0, (0.004, 0.15)  # rho of a tail query: (TAIL_SURE / n)**2, within these shares
 _LEAST = 150.0  # least n * sqrt(rho): below it a tenth of the rows can be far away and unseen
-_FEW = 424.0  # n * sqrt(rho) below which the budget is called small: 3 in 100 rows can be far away and unseen
+FEW = 424.0  # n * sqrt(rho) below which the budget is called small: 3 in 100 rows can be far away and unseen
 _LOOSE = 1.15  # radius of the ball to which rows are clipped, divided by the radius of the rows
 APART = 1e-4  # probability that the noise of a step is so long that locating ends too early
 DIFFERENT = 1e-3  # with ranges, probability that noise alone makes two means differ, so that the search is given up
@@ -184,7 +184,7 @@ class Search:
         self.bound = radius
         self.last_step = np.zeros(self.d), radius  # the last step of locating, and the norm to which rows were clipped
         self.center, self.center_std = np.zeros(self.d) if start is None else start, np.full(self.d, radius)
-        self.few = self.n * math.sqrt(self.rho) < _FEW
+        self.few = self.n * math.sqrt(self.rho) < FEW
         self.once = self.cost(min(max(_SURER[0], self.reach(_RELIED)), _SURER[1]))  # cost of a decisive radius
 
     def run(self, stops: Callable[[], bool] = lambda: False) -> bool:

@@ -24,6 +24,7 @@ import numpy as np
 
 import egm
 from egm import files
+from egm._adaptive.search import FEW
 from egm._cli.inputs import is_path, rounded_up
 from egm._cli.options import VECTORS
 from egm._cli.terminal import Mistake, in_csv, visible
@@ -352,6 +353,7 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
         least = f"epsilon = {rounded_up(plan['least_epsilon']):g} ({least})"
     low, high = made["sigma_range"]
     error = math.sqrt(plan["forecast"]["total"])
+    few = plan["method"] == "search" and made["rows"] * math.sqrt(made["rho"]) < FEW
     columns = "1 column" if len(plan["columns"]) == 1 else f"{len(plan['columns'])} columns"
     return [
         f"The sum of {made['rows']} rows of {columns}, {budget}",
@@ -365,6 +367,11 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
         f"The search finds center and spread with a probability of at least {plan['success']:.5f}"
         if plan["method"] == "search"
         else "There is no search: the rows are clipped to the declared ranges",
+        *(
+            ["With so few rows for this budget, the squared error is often several times as large"]
+            if few
+            else []
+        ),
         f"It would still run with {least}, or with {plan['least_rows']} rows"
         if "radius" in made
         else f"A search needs at least {least}, or {plan['least_rows']} rows, and data that are near each other",

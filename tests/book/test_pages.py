@@ -201,11 +201,11 @@ def test_interval_is_as_wide_as_the_page_says():
     25 releases. At least 95 percent of all these intervals contain the exact sum.
     """
     assert (
-        "is about ±270 for each of the\n  three columns with 962 rows, ±9 years, ±70 and ±7 visits with 2000, "
+        "is about ±300 for each of the\n  three columns with 962 rows, ±8 years, ±75 and ±6.5 visits with 2000, "
         "±0.6, ±8 and ±0.3 with 10 000, and ±0.08, ±1 and ±0.03 with 100 000"
     ) in PRACTICE
     people = np.random.default_rng(1).normal([47, 2200, 4], [16, 1300, 2], size=(100_000, 3))
-    said = {962: (270,) * 3, 2000: (9, 70, 7), 10_000: (0.6, 8, 0.3), 100_000: (0.08, 1, 0.03)}
+    said = {962: (300,) * 3, 2000: (8, 75, 6.5), 10_000: (0.6, 8, 0.3), 100_000: (0.08, 1, 0.03)}
     inside = []
     for n, widths in said.items():
         X = people[:n]

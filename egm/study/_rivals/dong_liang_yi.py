@@ -55,9 +55,10 @@ def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random
     of the rest on a noisy matrix, only for its eigenvectors, and half on noisy eigenvalues.
 
     The constants are those of the authors' public code, which does not exceed its budget. That code differs from
-    this function in two points. Its search takes the noise in all entries to be proportional to the clip norm, not
+    this function in three points. Its search takes the noise in all entries to be proportional to the clip norm, not
     to the square of the clip norm. And if the noise makes an eigenvalue negative, that code uses a singular vector
-    of the wrong sign, so that its estimate has a negative eigenvalue there.
+    of the wrong sign, so that its estimate has a negative eigenvalue there. Last, it chooses between its two ways
+    by their bounds at the norm where the search ends, which is half of the clip norm.
 
     The estimate is `rho`-zCDP for neighbors that replace one row [1]_.
 
