@@ -79,6 +79,8 @@ def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...
     if names and _tables.column_names(X) is None:
         raise TypeError("X must have names of columns if person or by is one of them")
     table: Any = _tables.chosen(X, columns, names)
+    if columns is not None:
+        _tables.check(table, columns)
     shape: Any
     if _tables.is_blocks(table):
         shape = np.nan if table.count is None else table.count, len(table.names)
@@ -86,8 +88,6 @@ def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...
         shape = unread(X=table)
     if isinstance(X, list | tuple):
         shape += _shape_of_row(X[0]) if X else (np.nan,)
-    if columns is not None:
-        _tables.check(table, columns)
     return table, (np.nan, np.nan) if shape is None else tuple(shape)
 
 

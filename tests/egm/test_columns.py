@@ -191,6 +191,7 @@ def test_coordinates_of_the_elliptical_mechanism_have_names_too():
     [
         (frame(NAMES[:2]), "X must have the names of the mechanism's columns, .* and comes without 'visits'$"),
         (frame(make=pl.DataFrame).rename({"age": "Age"}), "and comes without 'age' and with 'Age' besides$"),
+        (frame().rename(columns={"age": "Age"}).assign(town="x"), "without 'age' and with 'Age', 'town' besides$"),
         (pa.table([X[:, 0]] * 3, ["age", "age", "income"]), "X must name each column once, got 'age' twice"),
         (pd.DataFrame(X, columns=["age", "age", "income"]), "X must name each column once, got 'age' twice"),
         (dask(frame(NAMES[:2])), "and comes without 'visits'$"),
