@@ -294,9 +294,10 @@ def replay(release: Callable[[Rng | None], ArrayLike], size: int, rng: Rng | Non
     Notes
     -----
     In all calls of `release`, a substitute for `rng` or for the secure samplers returns prescribed
-    numbers; other threads draw their noise as always. The substitute for `rng` has the methods `normal`, `laplace` and `standard_normal`, and
-    `gamma` for the random variance of l2 noise. The secure samplers are those of Gaussian, Laplace
-    and l2 noise. All randomness of `release` must come from these functions.
+    numbers; other threads draw their noise as always. The substitute for `rng` has the methods
+    `normal`, `laplace` and `standard_normal`, and `gamma` for the random variance of l2 noise. The
+    secure samplers are those of Gaussian, Laplace and l2 noise. All randomness of `release` must
+    come from these functions.
 
     A call in which all noise is zero gives the fixed value. Then there is one call for each noise
     variable. In this call the variable is equal to the scale of its law, and all others are zero;

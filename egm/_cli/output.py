@@ -38,6 +38,7 @@ __all__ = ["CONFIDENCE", "adaptive_parameters", "document", "errors", "output", 
 
 CONFIDENCE = 0.95  # of the intervals that are written
 _PARTS = ("noise", "clipping", "center", "total")  # of an expected error
+_CAUTION = "With so few rows for this budget, the squared error is often several times the expected one"
 _OF_MEANS = "mean", "mean_std", "low", "high", "population_low", "population_high"  # left out for sums
 _SHOWN = 20  # columns of a plan that are shown by name
 _MEASURES = {
@@ -367,11 +368,7 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
         f"The search finds center and spread with a probability of at least {plan['success']:.5f}"
         if plan["method"] == "search"
         else "There is no search: the rows are clipped to the declared ranges",
-        *(
-            ["With so few rows for this budget, the squared error is often several times as large"]
-            if few
-            else []
-        ),
+        *([_CAUTION] if few else []),
         f"It would still run with {least}, or with {plan['least_rows']} rows"
         if "radius" in made
         else f"A search needs at least {least}, or {plan['least_rows']} rows, and data that are near each other",

@@ -855,7 +855,7 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
     assert sum(shares) == pytest.approx(100, abs=0.1)
     least = from_text("rho =", text.partition("It would still")[2])
     assert plan["least_rho"] <= least <= 1.01 * plan["least_rho"]
-    warned = "With so few rows for this budget, the squared error is often several times as large"
+    warned = "With so few rows for this budget, the squared error is often several times the expected one"
     assert warned in text
     assert warned not in egm(*("1000" if word == "400" else word for word in PLAN_ADAPTIVE))[1].decode()
 
