@@ -160,7 +160,7 @@ def played(
     parameters of the gamma variables that were drawn.
     """
     tape = Tape(noises, gammas, rng is None)
-    substitutes = {
+    substitutes: dict[Callable[..., Any], Callable[..., Any]] = {
         vector_noise: tape.discrete,
         _random_bits.half_gamma: tape.half_gamma,
         index_sampler: _refuse("samplers.secure_index"),

@@ -68,7 +68,8 @@ def elliptical(sensitivities: ArrayLike) -> Array:
     """
     roots = np.sqrt(vector(sensitivities=sensitivities))
     roots /= np.max(roots)
-    return roots / np.sqrt(np.sum(roots**2))
+    roots /= np.sqrt(np.sum(roots**2))
+    return roots
 
 
 def expected_norm(sigma: ArrayLike) -> Array:
