@@ -1327,6 +1327,7 @@ def test_entropy_of_laplace():
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.slow
 def test_entropy_of_a_huge_noncentrality():
     """The variable is nearly normal with the variance 4 nc. Where rounding errors are too large, an error tells so."""
     assert gx2.rv([1.0], nc=1e16).entropy() == pytest.approx(np.log(8 * np.pi * np.e * 1e16) / 2, abs=1e-8)

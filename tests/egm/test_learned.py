@@ -133,6 +133,7 @@ def test_rows_that_are_longer_along_a_basis_are_summed_in_the_columns():
     assert np.mean(errors["learn"]) < 1.15 * np.mean(errors[None])
 
 
+@pytest.mark.slow
 def test_a_basis_that_needs_more_noise_is_given_up():
     """If two columns of thirty have long tails, basis="learn" does not make the error much larger.
 

@@ -294,6 +294,7 @@ def test_a_forecast_says_that_there_is_no_search():
     assert wide.method == "ranges"
 
 
+@pytest.mark.slow
 def test_a_search_that_noise_ends_counts_as_a_failure(monkeypatch):
     """`forecast` allows for the two comparisons of noisy means by which a search in ranges may be given up.
 
