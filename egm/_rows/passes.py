@@ -53,7 +53,7 @@ class Passes:
         of rows is not the declared n, for example because a file has changed. If n is None, the first call sets n.
         """
         self.number += 1
-        counted = functools.partial(_counted, function, gaps=self.gaps, whole=whole)
+        counted = functools.partial(_counted, function, d=self.shape[1], gaps=self.gaps, whole=whole)
         lazy = dask.is_dask(self.X)
         parts: Iterable[tuple[Any, int]] = dask.results(self.X, counted) if lazy else map(counted, self._blocks())
         total, rows = functools.reduce(_added, parts)
@@ -146,13 +146,14 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
         yield held[:filled]
 
 
-def _counted(function: Callable[[Array], T], block: Any, gaps: bool, whole: bool) -> tuple[T, int]:
+def _counted(function: Callable[[Array], T], block: Any, d: int, gaps: bool, whole: bool) -> tuple[T, int]:
     """Apply `function` to the rows of `block` that are kept; return its result and the number of these rows.
 
     If `gaps` is true, rows with a missing entry (NaN) are not kept. If `whole` is true, `function` is applied to all
-    rows of the block, but the number is still that of the rows that are kept.
+    rows of the block, but the number is still that of the rows that are kept. Raise the errors of `unread_matrix` if
+    `block`, which dask may have computed, is not a matrix of real numbers with `d` columns.
     """
-    block = doubles(block)
+    block = doubles(unread_matrix(d, X=block))
     kept = block[~np.isnan(block).any(axis=1)] if gaps else block
     return function(block if whole else kept), len(kept)
 
