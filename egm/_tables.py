@@ -313,6 +313,8 @@ def _dtype(column: Any) -> np.dtype[Any] | None:
     """
     dtype = column.dtype
     name = type(dtype).__name__
+    if getattr(column.to_native(), "dtype", None) == np.dtype(object):  # its entries may have any type
+        return None
     if name == "Categorical":
         return _dtype(column.cat.get_categories()[:0])
     if name in ("Object", "Unknown"):
