@@ -119,6 +119,8 @@ def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable
             continue
         elif _tables.is_read_later(X) or _tables.is_blocks(X) or dask.is_dask(X):
             raise TypeError(f"{key} must be the name of a column if X is read in blocks")
+        elif isinstance(label, np.ma.MaskedArray):
+            raise TypeError(f"{key} {_NO_LABELS}, got a masked array: {key}.filled(...) is one")
         elif isinstance(label, bytes | Mapping | Set) or len(getattr(label, "shape", (0,))) != 1:
             raise TypeError(f"{key} {_NO_LABELS}")
         elif hasattr(X, "__len__") and len(label) != len(X):
@@ -245,6 +247,8 @@ def _typed(name: str, found: Labels) -> Labels:
     return `found` unchanged. Raise ValueError for a missing entry, for an integer that does not fit into 64 bits, and
     for a text that ends in a null character, which NumPy would remove.
     """
+    if not all(issubclass(kind, Hashable) for kind in set(map(type, found))):  # arrays cannot be compared as labels
+        return found
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
     if all(isinstance(label, str) for label in found):
