@@ -234,9 +234,12 @@ def exact(**named: object) -> NDArray[Any]:
     array = _array(value, None if hasattr(value, "__array__") else object)
     if array.dtype.kind == "O":
         array = array.copy()
-        array.flat[:] = [entry[()] if isinstance(entry, np.ndarray) else entry for entry in array.flat]
+        flat = array.reshape(-1)
+        for i, entry in enumerate(flat):  # an entry with numbers of its own is refused below
+            if isinstance(entry, np.ndarray) and entry.ndim == 0:
+                flat[i] = entry[()]
     real = all(map(_is_real, array.flat)) if array.dtype.kind == "O" else array.dtype.kind in "iuf"
-    if not real or isinstance(value, np.ma.MaskedArray):
+    if not real or isinstance(value, np.ma.MaskedArray) or array.ndim != len(getattr(value, "shape", array.shape)):
         raise _not_numeric(name, value)
     if array.dtype.kind == "O":
         passed = np.array([_is_finite(entry) for entry in array.flat], dtype=bool).reshape(array.shape)

@@ -210,6 +210,24 @@ def test_errors_never_show_data(name, secret):
     assert not [cell for cell in [*SECRETS, "Jones", "nan", "inf", "10000000"] if cell in shown.replace("finite", "")]
 
 
+ARRAYS = {
+    "pandas": lambda rows: pd.Series(list(map(np.array, rows))),
+    "polars": pl.Series,
+    "polars, of one length": lambda rows: pl.Series(rows, dtype=pl.Array(pl.Float64, 2)),
+    "pyarrow": pa.array,
+    "numpy": lambda rows: pd.Series(list(map(np.array, rows))).to_numpy(),
+}
+
+
+@pytest.mark.parametrize("library", ARRAYS)
+def test_a_value_whose_entries_are_arrays_is_refused(library):
+    """A vector of arrays is no vector of numbers, so `release` refuses it, and does not choose some of the numbers."""
+    value = ARRAYS[library]([[1.0, 2.0], [3.0, 4.0]])
+    for name in ("LaplaceMechanism", "GaussianMechanism", "EllipticalGaussianMechanism"):
+        with pytest.raises(TypeError, match=r"^value must be a real number or an array of real numbers, got "):
+            TAKES_DATA[name](value)
+
+
 def test_errors_say_where_a_value_is_that_is_not_finite():
     X = np.ones((5, 2))
     X[3, 1] = np.nan
