@@ -28,7 +28,7 @@ from egm import _tables
 from egm._rows import dask
 from egm._threads import in_parallel
 from egm._types import Array, Columns
-from egm._validate import MISSING, unread, unread_matrix
+from egm._validate import MISSING, nested_shape, unread, unread_matrix
 
 __all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "is_name", "label_names", "layout"]
 __all__ += ["require_keys", "require_person", "vector"]
@@ -85,17 +85,10 @@ def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...
     else:
         shape = unread(X=table)
     if isinstance(X, list | tuple):
-        shape += _shape_of_row(X[0]) if X else (np.nan,)
+        shape += nested_shape(X[0]) if X else (np.nan,)
     if columns is not None:
         _tables.check(table, columns)
     return table, (np.nan, np.nan) if shape is None else tuple(shape)
-
-
-def _shape_of_row(row: Any) -> tuple[Any, ...]:
-    """Return the shape of `row`, an entry of a list of rows: (columns,), or () for a number; no value is read."""
-    if isinstance(row, list | tuple):
-        return (len(row),)
-    return () if isinstance(row, int | float) else getattr(row, "shape", (np.nan,))
 
 
 def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable]:
