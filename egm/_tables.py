@@ -313,6 +313,8 @@ def _dtype(column: Any) -> np.dtype[Any] | None:
     """
     dtype = column.dtype
     name = type(dtype).__name__
+    if getattr(column.to_native(), "dtype", None) == np.dtype(object):  # its entries may have any type
+        return None
     if name == "Categorical":
         return _dtype(column.cat.get_categories()[:0])
     if name in ("Object", "Unknown"):
@@ -426,7 +428,12 @@ def arranged(X: Any, columns: Columns, gaps: bool = False) -> Any:
     # A partition may have its own order.
     moved = X.map_partitions(operator.getitem, list(columns or ())) if by_name else X
     plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in X.dtypes)
-    return (moved if plain else moved.astype(float)).to_dask_array()
+    return moved.to_dask_array() if plain else moved.map_partitions(_of_partition, meta=np.empty((0, len(X.columns))))
+
+
+def _of_partition(part: Any) -> NDArray[Any]:
+    """Return the numbers of `part`, a partition of a data frame of dask, as an array; raise the errors of `array`."""
+    return array(X=part)
 
 
 class Part:

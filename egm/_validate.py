@@ -34,6 +34,7 @@ __all__ = [
     "fitting",
     "generator",
     "matrix",
+    "nested_shape",
     "nonnegative",
     "nonzero",
     "positive",
@@ -234,9 +235,12 @@ def exact(**named: object) -> NDArray[Any]:
     array = _array(value, None if hasattr(value, "__array__") else object)
     if array.dtype.kind == "O":
         array = array.copy()
-        array.flat[:] = [entry[()] if isinstance(entry, np.ndarray) else entry for entry in array.flat]
+        flat = array.reshape(-1)
+        for i, entry in enumerate(flat):  # an entry with numbers of its own is refused below
+            if isinstance(entry, np.ndarray) and entry.ndim == 0:
+                flat[i] = entry[()]
     real = all(map(_is_real, array.flat)) if array.dtype.kind == "O" else array.dtype.kind in "iuf"
-    if not real or isinstance(value, np.ma.MaskedArray):
+    if not real or isinstance(value, np.ma.MaskedArray) or array.ndim != len(getattr(value, "shape", array.shape)):
         raise _not_numeric(name, value)
     if array.dtype.kind == "O":
         passed = np.array([_is_finite(entry) for entry in array.flat], dtype=bool).reshape(array.shape)
@@ -259,18 +263,17 @@ def unread(**named: object) -> tuple[int, ...] | None:
     """Check the type of an argument that may be private, and return its shape, without reading a value.
 
     The argument is passed by keyword, and errors show its name. Raise TypeError if the type shows that it does not hold
-    real numbers. The result is (length,) for a list, even for a list of rows, and None if the shape is not known.
+    real numbers. The result is None if the shape is not known. For a list it is (length,), even for a list of rows;
+    only for the argument `value` it is the shape that `nested_shape` returns.
 
     No value is read, so this check can come before a budget records the cost of a release. (The type of an array or
     of a column can depend on the values, too, if a library has inferred the type from them.)
     """
     ((name, value),) = named.items()
+    if name == "value" and (isinstance(value, list | tuple | range) or _is_real(value)):
+        return nested_shape(value)
     if isinstance(value, list | tuple):
         return (len(value),)
-    if name == "value" and isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return np.shape(value)  # integers of any size are allowed here
-    if name == "value" and _is_real(value):
-        return ()
     if name == "value":
         _tables.require_one_type(name, value)
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -283,6 +286,8 @@ def unread(**named: object) -> tuple[int, ...] | None:
         raise TypeError(f"{name} must be a dask array or a data frame of dask, got {type(value)}")
     if isinstance(value, np.ma.MaskedArray) or (plain and (dtype == np.bool or not hasattr(value, "__array__"))):
         raise TypeError(f"{name} must be a real number or an array of real numbers, got {_way_out(name, value)}")
+    if name == "value" and plain and dtype == np.dtype(object) and not lazy:
+        return shape  # integers of any size are allowed here
     if isinstance(value, int | float | np.ndarray):
         _numeric(name, value[:0] if isinstance(value, np.ndarray) and value.ndim else value)
     elif plain:  # dask and similar libraries would load or compute a slice
@@ -293,9 +298,21 @@ def unread(**named: object) -> tuple[int, ...] | None:
         none = _numeric(name, value[:0])  # type: ignore[index]  # the type of a series, and no entry
         if shape is not None and none.ndim != len(shape):  # a series of arrays
             raise TypeError(f"{name} must be an array of real numbers, and must not hold arrays in its entries")
-        if shape is None and name in _TABLES:  # a chunked array of Arrow
-            shape = np.nan, *none.shape[1:]
+        if shape is None:  # an array of Arrow
+            shape = np.nan if name in _TABLES else len(value), *none.shape[1:]  # type: ignore[arg-type]  # it has a length
     return () if shape is None and isinstance(value, int | float) else shape
+
+
+def nested_shape(value: Any) -> tuple[Any, ...]:
+    """Return the shape of `value`: of an array, or of a list or tuple with entries like its first one; read no number.
+
+    The result is () for a number, and for any other object that has neither a shape nor a length.
+    """
+    if isinstance(value, list | tuple):
+        return (len(value), *nested_shape(value[0])) if value else (0,)
+    if hasattr(value, "shape"):
+        return tuple(value.shape)
+    return (len(value),) if hasattr(value, "__len__") and not isinstance(value, str | bytes) else ()
 
 
 def _way_out(name: str, value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -169,8 +169,9 @@ class EllipticalGaussianMechanism(Mechanism):
             ...
         ValueError: value must have shape (3,), got (2,)
         """
-        value = _tables.ordered(self.columns, value=value)
         _tables.check_vector(self.columns, value=value)
+        if isinstance(value, Mapping):
+            value = list(value.values())
         if (shape := unread(value=value)) not in (None, self.noise_std.shape):
             raise ValueError(f"value must have shape {self.noise_std.shape}, got {shape}")
 

@@ -19,7 +19,7 @@ import numpy as np
 from egm import _tables
 from egm._rows import dask
 from egm._rows.doubles import doubles
-from egm._types import Array
+from egm._types import Array, Columns
 from egm._validate import unread_matrix
 
 __all__ = ["Passes", "Reopened", "peeked"]
@@ -53,7 +53,7 @@ class Passes:
         of rows is not the declared n, for example because a file has changed. If n is None, the first call sets n.
         """
         self.number += 1
-        counted = functools.partial(_counted, function, gaps=self.gaps, whole=whole)
+        counted = functools.partial(_counted, function, d=self.shape[1], gaps=self.gaps, whole=whole)
         lazy = dask.is_dask(self.X)
         parts: Iterable[tuple[Any, int]] = dask.results(self.X, counted) if lazy else map(counted, self._blocks())
         total, rows = functools.reduce(_added, parts)
@@ -89,20 +89,21 @@ class Passes:
 class Reopened:
     """Represent a function `X`, which returns a new iterator over blocks of rows at each call, as a table.
 
-    A block is an array or a data frame. `names` has the column names of the first block, or "1", "2" and so on if that
-    block has no names; `named` says whether it has names. `count` is None, because the number of rows is not known.
-    Entries may be missing if `gaps` is true. Raise TypeError if the function returns one iterator twice, and ValueError
-    if there is no block.
+    A block is an array or a data frame. `names` has the declared names of the columns, which are `columns`. If
+    `columns` is None, it has the column names of the first block, or "1", "2" and so on if that block has no names.
+    `named` says whether the columns have names. `count` is None, because the number of rows is not known. Entries may
+    be missing if `gaps` is true. Raise TypeError if the function returns one iterator twice, and ValueError if there is
+    no block.
     """
 
     count = None
 
-    def __init__(self, X: Callable[[], Iterator[Any]], gaps: bool) -> None:
+    def __init__(self, X: Callable[[], Iterator[Any]], gaps: bool, columns: Columns) -> None:
         self.X, self.gaps, self.last = X, gaps, None
         first = next(self._opened(), None)
         if first is None:
             raise ValueError("X must be a function that returns an iterator with at least one block of rows")
-        names = _tables.column_names(first)
+        names = columns or _tables.column_names(first)
         self.named = names is not None
         self.names = names or tuple(map(str, range(1, 1 + unread_matrix(None, X=first).shape[1])))
 
@@ -146,13 +147,14 @@ def _regrouped(blocks: Iterator[Any], step: int, d: int) -> Iterator[Array]:
         yield held[:filled]
 
 
-def _counted(function: Callable[[Array], T], block: Any, gaps: bool, whole: bool) -> tuple[T, int]:
+def _counted(function: Callable[[Array], T], block: Any, d: int, gaps: bool, whole: bool) -> tuple[T, int]:
     """Apply `function` to the rows of `block` that are kept; return its result and the number of these rows.
 
     If `gaps` is true, rows with a missing entry (NaN) are not kept. If `whole` is true, `function` is applied to all
-    rows of the block, but the number is still that of the rows that are kept.
+    rows of the block, but the number is still that of the rows that are kept. Raise the errors of `unread_matrix` if
+    `block`, which dask may have computed, is not a matrix of real numbers with `d` columns.
     """
-    block = doubles(block)
+    block = doubles(unread_matrix(d, X=block))
     kept = block[~np.isnan(block).any(axis=1)] if gaps else block
     return function(block if whole else kept), len(kept)
 

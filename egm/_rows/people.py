@@ -28,7 +28,7 @@ from egm import _tables
 from egm._rows import dask
 from egm._threads import in_parallel
 from egm._types import Array, Columns
-from egm._validate import MISSING, unread, unread_matrix
+from egm._validate import MISSING, nested_shape, unread, unread_matrix
 
 __all__ = ["Block", "Labels", "Order", "PerPerson", "Source", "codes", "gathered", "is_name", "label_names", "layout"]
 __all__ += ["require_keys", "require_person", "vector"]
@@ -87,15 +87,8 @@ def layout(X: Any, columns: Columns, **labels: Any) -> tuple[Any, tuple[Any, ...
     else:
         shape = unread(X=table)
     if isinstance(X, list | tuple):
-        shape += _shape_of_row(X[0]) if X else (np.nan,)
+        shape += nested_shape(X[0]) if X else (np.nan,)
     return table, (np.nan, np.nan) if shape is None else tuple(shape)
-
-
-def _shape_of_row(row: Any) -> tuple[Any, ...]:
-    """Return the shape of `row`, an entry of a list of rows: (columns,), or () for a number; no value is read."""
-    if isinstance(row, list | tuple):
-        return (len(row),)
-    return () if isinstance(row, int | float) else getattr(row, "shape", (np.nan,))
 
 
 def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable]:
@@ -119,6 +112,8 @@ def label_names(X: Any, columns: Columns = None, **labels: Any) -> list[Hashable
             continue
         elif _tables.is_read_later(X) or _tables.is_blocks(X) or dask.is_dask(X):
             raise TypeError(f"{key} must be the name of a column if X is read in blocks")
+        elif isinstance(label, np.ma.MaskedArray):
+            raise TypeError(f"{key} {_NO_LABELS}, got a masked array: {key}.filled(...) is one")
         elif isinstance(label, bytes | Mapping | Set) or len(getattr(label, "shape", (0,))) != 1:
             raise TypeError(f"{key} {_NO_LABELS}")
         elif hasattr(X, "__len__") and len(label) != len(X):
@@ -245,6 +240,8 @@ def _typed(name: str, found: Labels) -> Labels:
     return `found` unchanged. Raise ValueError for a missing entry, for an integer that does not fit into 64 bits, and
     for a text that ends in a null character, which NumPy would remove.
     """
+    if not all(issubclass(kind, Hashable) for kind in set(map(type, found))):  # arrays cannot be compared as labels
+        return found
     if any(label is None or type(label).__name__ in ("NAType", "NaTType") or label != label for label in found):
         raise ValueError(f"{name} must not have missing labels")
     if all(isinstance(label, str) for label in found):

@@ -139,6 +139,46 @@ def test_odd_data_are_data(name, rng):
     assert release.simulated == (rng == "simulated")
 
 
+VALUES = {
+    "a list": [1, 2, 3, 4],
+    "a list of lists": [[1, 2], [3, 4]],
+    "a list of lists of lists": [[[1, 2, 3, 4]]],
+    "a list of arrays": [np.ones(2), np.ones(2)],
+    "a column": [[1], [2], [3], [4]],
+    "numbers as arrays": [np.array(1)] * 4,
+    "three numbers": (1, 2, 3),
+    "a range": range(4),
+    "no numbers": [[]],
+    "large integers": pd.Series([2**70, 1, 2, 3]),
+    "a series of texts": pd.Series(list("abcd"), dtype="string"),
+    "a mapping": dict.fromkeys("abcd", 1),
+    "an array of Arrow": pa.array([1, 2, 3, 4]),
+    "a shorter array of Arrow": pa.array([1, 2, 3]),
+    "a series of arrays": pl.Series([[1, 2], [3, 4]], dtype=pl.Array(pl.Int64, 2)),
+}
+TAKE_VALUES = {
+    "Laplace": LaplaceMechanism(1.0, 1.0),
+    "Gaussian": GaussianMechanism(1.0, 1.0, 1e-6),
+    "Gaussian of four numbers": GaussianMechanism(1.0, 1.0, 1e-6, d=4),
+    "elliptical": EllipticalGaussianMechanism([1.0, 2.0, 3.0, 4.0], 1.0, 1e-6),
+    "elliptical with names": EllipticalGaussianMechanism(dict.fromkeys("abcd", 1.0), 1.0, 1e-6),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("name", TAKE_VALUES)
+def test_the_check_of_a_value_foresees_its_release(name, kind):
+    """The method `check` raises an error for a value exactly if `release` does, and the error has the same type."""
+    found = []
+    for act in (TAKE_VALUES[name].check, TAKE_VALUES[name].release):
+        try:
+            act(VALUES[kind])
+            found.append(None)
+        except (TypeError, ValueError) as error:
+            found.append(type(error))
+    assert found[0] == found[1]
+
+
 # --- What an error message may say ------------------------------------------------------------------------------------
 
 SECRETS = ["Smith", "52000.17", "41.5"]
@@ -208,6 +248,24 @@ def test_errors_never_show_data(name, secret):
     for origin in (caught.value.__context__, caught.value.__cause__):
         shown += "".join(traceback.format_exception_only(origin)) if origin else ""
     assert not [cell for cell in [*SECRETS, "Jones", "nan", "inf", "10000000"] if cell in shown.replace("finite", "")]
+
+
+ARRAYS = {
+    "pandas": lambda rows: pd.Series(list(map(np.array, rows))),
+    "polars": pl.Series,
+    "polars, of one length": lambda rows: pl.Series(rows, dtype=pl.Array(pl.Float64, 2)),
+    "pyarrow": pa.array,
+    "numpy": lambda rows: pd.Series(list(map(np.array, rows))).to_numpy(),
+}
+
+
+@pytest.mark.parametrize("library", ARRAYS)
+def test_a_value_whose_entries_are_arrays_is_refused(library):
+    """A vector of arrays is no vector of numbers, so `release` refuses it, and does not choose some of the numbers."""
+    value = ARRAYS[library]([[1.0, 2.0], [3.0, 4.0]])
+    for name in ("LaplaceMechanism", "GaussianMechanism", "EllipticalGaussianMechanism"):
+        with pytest.raises(TypeError, match=r"^value must be a real number or an array of real numbers, got "):
+            TAKES_DATA[name](value)
 
 
 def test_errors_say_where_a_value_is_that_is_not_finite():

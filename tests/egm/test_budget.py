@@ -822,6 +822,12 @@ def test_several_columns_are_never_released_for_the_price_of_one():
         assert not budget.history
 
 
+def test_a_column_of_arrow_is_a_column_for_a_quantile():
+    pa, budget = pytest.importorskip("pyarrow"), Budget(epsilon=1.0)
+    assert 0 <= budget.quantile(pa.array([1.0, 2.0, 3.0]), 0.5, 0, 10, 0.5, 1.0) <= 10
+    assert budget.spent.epsilon == 0.5
+
+
 def test_laplace_noise_that_is_too_large_costs_nothing():
     budget = Budget(epsilon=1.0)
     with pytest.raises(ValueError, match="noise must be small enough for 64-bit integers"):

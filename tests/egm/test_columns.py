@@ -438,6 +438,17 @@ def test_adaptive_sums_are_in_the_order_of_the_table():
         np.testing.assert_allclose(found, expected, rtol=1e-9)  # the order in memory changes rounding
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["a frame", "an array"])
+def test_blocks_without_names_have_the_declared_columns(first):
+    """AdaptiveDataMechanism takes a block without names for the declared columns, whatever the `first` block is."""
+    parts = [frame(OTHER)[:200], X[200:]]
+    held = parts[first:] + parts[:first]
+    adaptive = AdaptiveDataMechanism(N, 1.0, ranges=dict.fromkeys(NAMES, (-1e4, 1e4)))
+    expected = adaptive.release(np.roll(X, -200 * first, axis=0), rng=np.random.default_rng(5)).estimate
+    found = adaptive.release(lambda: iter(held), rng=np.random.default_rng(5)).estimate
+    np.testing.assert_array_equal(found, expected)
+
+
 # --- No rows ----------------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from decimal import Decimal
@@ -16,10 +17,13 @@ from pathlib import Path
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse
 import zarr
 from distributed import Client, LocalCluster
 
@@ -358,6 +362,45 @@ def test_bad_arrays_are_named(name):
     make, message = NOT_DATA[name]
     with pytest.raises((ValueError, TypeError), match=message):
         estimate(make())
+
+
+NOT_BLOCKS = {  # what becomes of a block of numbers when it is computed
+    "masked": lambda block: np.ma.array(block, mask=block > 9),
+    "complex": lambda block: block + 1j,
+    "flags": lambda block: block > 9,
+    "one column": lambda block: block[:, :1],
+    "sparse": scipy.sparse.csr_matrix,
+}
+
+
+@pytest.mark.parametrize("kind", NOT_BLOCKS)
+def test_a_block_that_is_not_what_dask_expected_is_refused(kind):
+    """A mechanism that reads rows once, and one that reads them several times, raise equal errors for a wrong block."""
+    X = da.from_array(data(), chunks=(100, 3)).map_blocks(NOT_BLOCKS[kind], dtype=float, meta=np.empty((0, 0)))
+    said = []
+    for made in (GaussianDataMechanism(SIGMA, N, 1.0, 1e-6), AdaptiveDataMechanism(N, 1.0, ranges=[(-20, 20)] * 3)):
+        with pytest.raises((TypeError, ValueError), match=r"^X must .* got ") as caught:
+            made.release(X)
+        said.append((caught.type, str(caught.value)))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("dtype", [float, bool, "Int64"])
+def test_texts_that_dask_takes_for_numbers_are_refused_and_not_shown(dtype):
+    """A partition of texts is refused by a TypeError that shows none, if dask expects numbers there.
+
+    `dtype` is the type of another column, on which depends how the partition becomes an array.
+    """
+    meta = pd.DataFrame({"a": pd.Series(dtype=float), "b": pd.Series(dtype=dtype)})
+    X = dd.from_map(lambda _: pd.DataFrame({"a": ["secret"], "b": [1]}).astype({"b": dtype}), [0, 1], meta=meta)
+    ranges = {"a": (0, 1), "b": (0, 1)}
+    for made in (
+        GaussianDataMechanism(dict.fromkeys("ab", 1.0), 2, 1.0, 1e-6),
+        AdaptiveDataMechanism(2, 1.0, ranges=ranges),
+    ):
+        with pytest.raises(TypeError, match=r"^X must .* numbers") as caught:
+            made.release(X)
+        assert "secret" not in "".join(traceback.format_exception_only(caught.value))
 
 
 def test_unknown_columns_may_be_right(silent):

@@ -8,6 +8,7 @@ import csv
 import datetime
 import json
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -84,6 +85,17 @@ def test_a_column_of_another_type_than_the_keys_costs_nothing(library, kind):
 def test_an_array_of_another_type_than_the_keys_costs_nothing(make):
     assert charges(grouped(["1", "2"]), np.zeros(4), by=make(["1", "2", "3", "4"]))
     assert not charges(grouped([1, 2]), np.zeros(4), by=make(["1", "2", "3", "4"]))
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_a_column_of_objects_may_have_labels_of_any_type(kind):
+    """A column of objects passes the check, because its type is that of its entries, which are read only afterwards."""
+    labels = pd.Series(LABELS[kind], dtype=object)
+    X = pd.DataFrame({"x": [0.0] * 4, "group": labels})
+    with dask.config.set({"dataframe.convert-string": False}):  # or dask would make texts of all objects
+        tables = X, X.astype({"group": "category"}), dd.from_pandas(X, npartitions=2)
+        for table, by in (*((table, "group") for table in tables), (X[["x"]], labels)):
+            assert charges(grouped(LABELS[kind][:2]), table, by=by)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -613,6 +613,13 @@ def test_what_may_be_right_passes_unread():
         ASKED[2].check(Unread(4))
 
 
+def test_the_numbers_in_a_list_of_lists_are_counted_for_the_cost_of_integer_noise():
+    mechanism, value = GaussianMechanism(1.0, 30.0, 1e-9), [[0.0] * 50] * 2
+    for act in (mechanism.check_noise, mechanism.release):
+        with pytest.raises(ValueError, match=r"^epsilon = 30\.0 and delta = 1e-09: integer noise would cost"):
+            act(value)
+
+
 @pytest.mark.parametrize("p", [0.5, 0.9])
 def test_excess_of_clipped_rows_counts_the_noise_of_the_number_of_rows(p):
     """`excess_clipped`, the standardized number of clipped rows, has standard deviation 1 for normal rows.

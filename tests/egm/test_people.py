@@ -647,6 +647,10 @@ WRONG_IDS = {  # (the argument person for the data ROWS, message)
     "None ids": (["secret", None, "a", "b"], "^person must not have missing labels"),
     "ids of several types": (np.array(["secret", 1, 2, 3], object), "^person must be a"),
     "tuples as ids": ([(77123, 1)] * 4, "^person must be a vector"),
+    "ids of which each is an array": (
+        pa.array(ROWS.tolist()).to_numpy(zero_copy_only=False),
+        "^person must be a vector",
+    ),
     "ragged ids": ([[77123], [1, 2], 3, 4], "^person must be a vector"),
     "bytes as ids": ([b"secret"] * 4, "^person must be a vector"),
     "complex ids": (np.ones(4, complex), "^person must be a vector"),

@@ -533,7 +533,7 @@ def test_a_function_is_called_only_if_all_else_is_right_and_must_return_a_new_it
         r"^X must be a function that returns an iterator with at least one block": lambda: iter([]),
         r"^X must have shape \(rows, 3\), got \(rows, 2\)": lambda: iter([people(), people()[:, :2]]),
         r"^X must have the declared n = 4000 rows, got 3999": lambda: iter([people(3999)]),
-        r"^X must have the 3 columns of the mechanism, got 2": lambda: iter([people()[:, :2]]),
+        r"^X must have shape \(rows, 3\), got \(rows, 1\)": lambda: iter([people()[:, :1]]),
     }
     for said, function in wrong.items():
         mechanism().check(function)

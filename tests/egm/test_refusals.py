@@ -181,7 +181,10 @@ def test_a_list_whose_rows_do_not_fit_costs_nothing(case):
     assert_refused_uncharged(*LISTS[case])
 
 
-LABELS = {"a number": np.array(5), "a matrix": TABLE[["who"]].to_numpy(), "a set": set(range(N)), "bytes": b"a" * N}
+LABELS = {
+    **{"a number": np.array(5), "a matrix": TABLE[["who"]].to_numpy(), "a set": set(range(N)), "bytes": b"a" * N},
+    "a masked array": np.ma.array(TABLE["who"]),
+}
 
 
 @pytest.mark.parametrize("case", LABELS)
