@@ -18,6 +18,7 @@ from egm._types import Array, ArrayLike, Columns, Named, Neighbors
 from egm._validate import between, count, finite, positive, scalar
 
 _RANGE = 1e-100, 1e100  # standard deviations for which all squares in the computation are doubles
+_NARROW = 1e-12  # least width of a range over its largest entry: a double in a narrower one has less than four digits
 _SIGMA_RANGE = 1e-4, 1.0  # default with ranges, over half the range: no entry within it spreads more than this half
 COUNT = 0.1  # share of the budget for the number of rows, if it is private
 _SURE = 0.9  # noisy number of rows over the declared one from which a search is sure to run at the least budget
@@ -227,7 +228,8 @@ def _checked_ranges(ranges: Any, columns: Columns) -> tuple[tuple[float, float],
     """Return the argument `ranges` of the mechanism as a tuple of pairs (low, high), one for each column.
 
     If `ranges` is a dictionary {name: pair}, the pairs are put in the order of the names in `columns`. Raise a
-    ValueError unless low < high in each pair, both between -1e100 and 1e100 and not nearer to each other than 2e-100.
+    ValueError unless low < high in each pair, both between -1e100 and 1e100 and not nearer to each other than 2e-100
+    and 1e-12 times the larger of their absolute values; in a narrower range, entries have too few digits of their own.
     """
     found = finite(ranges=_tables.ordered(columns, ranges=ranges))
     if found.ndim != 2 or found.shape[1:] != (2,) or not len(found):
@@ -236,10 +238,11 @@ def _checked_ranges(ranges: Any, columns: Columns) -> tuple[tuple[float, float],
         raise ValueError(f"columns must be the names of the {len(found)} ranges, got {len(columns)}")
     between(-_RANGE[1], _RANGE[1], ranges=found)
     for j, (low, high) in enumerate(found.tolist()):
-        if not high / 2 - low / 2 >= _RANGE[0]:
+        least = max(2 * _RANGE[0], _NARROW * max(-low, high))
+        if not high / 2 - low / 2 >= least / 2:
             place = f"ranges[{j if columns is None else repr(columns[j])}]"
-            narrow = f", at least {2 * _RANGE[0]:g} apart" if low < high else ""
-            raise ValueError(f"{place} must be (low, high) with low < high{narrow}, got ({low:g}, {high:g})")
+            narrow = f", at least {least:g} apart" if low < high else ""
+            raise ValueError(f"{place} must be (low, high) with low < high{narrow}, got ({low:.15g}, {high:.15g})")
     return tuple((low, high) for low, high in found.tolist())
 
 

@@ -352,6 +352,7 @@ def test_a_basis_is_one_of_standardized_columns(basis):
         ({"columns": ["age", "pay", "visits"]}, "ranges must have the names of the mechanism's columns"),
         ({"sigma_range": (0.5, 0.1)}, "sigma_range must be"),
         ({"ranges": [(0, 1e-120)]}, r"low < high, at least 2e-100 apart, got \(0, 1e-120\)"),
+        ({"ranges": [(1e14, 1e14 + 1)]}, r"low < high, at least 100 apart, got \(100000000000000, 100000000000001\)"),
         ({"ranges": [(0, 1), (0, 2e-99)], "sigma_range": (0.01, 1)}, "sigma_range .* got 0.01 for .* half is 1e-99"),
     ],
 )
