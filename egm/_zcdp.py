@@ -88,7 +88,9 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
     Notes
     -----
     Every rho-zCDP mechanism is (epsilon, delta)-differentially private for this epsilon ([1]_,
-    Corollary 13). This conversion is the best one that is known,
+    Corollary 13). The best conversion from a single order :math:`\alpha` [2]_ gives an epsilon that is
+    smaller by one or two percent for rho = 0.02 and delta = 0.01, and by less than 1e-6 of itself
+    for delta = 1e-6. The conversion is
 
     .. math::
 
@@ -101,6 +103,8 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Floats:
     References
     ----------
     .. [1] Canonne, Kamath and Steinke (2020), "The Discrete Gaussian for Differential Privacy".
+    .. [2] Asoodeh, Liao, Calmon, Kosut and Sankar (2021), "Three Variants of Differential Privacy:
+       Lossless Conversion and Applications".
 
     Examples
     --------
@@ -124,7 +128,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float: ...
 @overload
 def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Array: ...
 def zcdp_rho(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
-    """Compute the largest rho for which rho-zCDP is known to imply (epsilon, delta)-privacy.
+    """Compute the largest rho for which the conversion of `zcdp_epsilon` gives (epsilon, delta)-privacy.
 
     Parameters
     ----------
