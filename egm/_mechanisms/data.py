@@ -62,7 +62,8 @@ class DataRelease(RowSum, Release):
     estimate : ndarray, shape (d,)
         Noisy sum, in the units of the data.
     noise_std : ndarray, shape (d,)
-        Standard deviation of the noise in each entry of `estimate`.
+        Standard deviation of the noise in each entry of `estimate`. If the noise is secure, it is
+        discrete and slightly larger than ``mechanism.noise_std``.
     simulated : bool
         Whether the noise came from a NumPy Generator.
     count : float, optional
@@ -808,10 +809,13 @@ class GaussianDataMechanism(Mechanism):
     @property
     def _count_std(self) -> float:
         """Return the standard deviation of the noise in the number of rows; 0 if this number is not released."""
-        if not self.count_weight:
-            return 0.0
-        sensitivity = self._joint.sensitivity(self.clip_norm, self.count_weight)
-        return float(sensitivity * self._joint.stretch * self.noise_multiplier / self.count_weight)
+        return self._joint_std / self.count_weight if self.count_weight else 0.0
+
+    @property
+    def _joint_std(self) -> float:
+        """Return the standard deviation of each coordinate of the noise, before it is divided by `b` or by a weight."""
+        sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
+        return sensitivity * self._joint.stretch * self.noise_multiplier
 
     def check(self, X: RowSource, *, person: object = None) -> None:
         """Raise the errors that `release` would raise for the type, the shape and the names of `X`.
@@ -976,7 +980,7 @@ class GaussianDataMechanism(Mechanism):
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
-        return self._released(estimate, simulated=False, **counts)
+        return self._released(estimate, simulated=False, larger=std * grid.unit / self._joint_std, **counts)
 
     def check_noise(self, X: object) -> None:
         """Raise an error if a secure release would be refused because its noise has to be an integer.
@@ -1051,25 +1055,25 @@ class GaussianDataMechanism(Mechanism):
         """
         sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
         clipped_weight = CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
-        std = sensitivity * self._joint.stretch * self.noise_multiplier
-        drawn = simulated_noise(self.noise_law, np.full(self.noise_size, std), rng)
+        drawn = simulated_noise(self.noise_law, np.full(self.noise_size, self._joint_std), rng)
         total = np.append(total[: self.sigma.size] * grid.unit, total[self.sigma.size :])
         estimate, counts = self._with_noise(total, rows, self.count_weight, clipped_weight, drawn, 1.0)
         return self._released(estimate, simulated=True, **counts)
 
-    def _released(self, estimate: Array, *, simulated: bool, **counts: float) -> DataRelease:
+    def _released(self, estimate: Array, *, simulated: bool, larger: float = 1.0, **counts: float) -> DataRelease:
         """Make the `DataRelease` with the noisy sum `estimate`; `simulated` says whether its noise is a simulation.
 
-        Two more keyword arguments are possible: `count`, the noisy number of rows, and `clipped`, that of clipped rows.
+        The standard deviation of the noise that was drawn is `larger` times that of continuous noise. Two more keyword
+        arguments are possible: `count`, the noisy number of rows, and `clipped`, that of clipped rows.
         """
         return DataRelease(
             estimate,
-            self.noise_std,
+            larger * self.noise_std,
             simulated,
             noise_law=self.noise_law,
             mechanism=self,
-            centered_std=self._centered_std,
-            count_std=self._count_std,
+            centered_std=larger * self._centered_std,
+            count_std=larger * self._count_std,
             **counts,
         )
 
