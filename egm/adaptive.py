@@ -29,8 +29,8 @@ class AdaptiveDataMechanism(Declared):
     Parameters
     ----------
     n : int
-        Number of rows, public, >= 2. If `neighbors` is "add_remove", it is only a guess, which
-        `least_rho` and `forecast` use.
+        Number of rows, public, from 2 to 2**53. If `neighbors` is "add_remove", it is only a guess,
+        which `least_rho` and `forecast` use.
     rho : float
         Whole budget in zero-concentrated differential privacy: at most 1e6 and, with `ranges`, at
         least 1e-15. `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.

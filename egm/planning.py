@@ -38,6 +38,7 @@ from egm._rows.norms import norms
 from egm._types import Array, ArrayLike, Columns
 from egm._validate import positive, probability, scalar, vector
 from egm.adaptive import AdaptiveDataMechanism
+from egm.forecast import MOST_ROWS
 from egm.mechanisms import (
     DeltaWarning,
     EllipticalGaussianMechanism,
@@ -49,7 +50,6 @@ from egm.mechanisms import (
 __all__ = ["curve", "solve"]
 
 _LEAST_RHO = 1e-9  # smallest rho that is tried if ranges are declared, because then no budget is too small
-_MOST_ROWS = 2**53  # every whole number up to this one is a double
 _RATIO = 4.0  # largest ratio of a value to the one before, in the search for the first value that meets the target
 
 Field: TypeAlias = Literal["epsilon", "rho", "n"]
@@ -400,12 +400,12 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         if mechanism.ranges is not None:  # no budget is refused
-            return (_LEAST_RHO, MOST) if field == "rho" else (2, _MOST_ROWS)
+            return (_LEAST_RHO, MOST) if field == "rho" else (2, MOST_ROWS)
         least = mechanism.least_rho(np.size(sigma))  # proportional to 1 / n**2
         if field == "rho":
             return least, MOST
-        return max(2, math.ceil(mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12))), _MOST_ROWS
-    return (2, _MOST_ROWS) if field == "n" else L2_EPSILONS
+        return max(2, math.ceil(mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12))), MOST_ROWS
+    return (2, MOST_ROWS) if field == "n" else L2_EPSILONS
 
 
 def _errors(mechanism: AnyMechanism, imagined: dict[str, Array], measure: str) -> Array:

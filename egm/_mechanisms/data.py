@@ -45,7 +45,7 @@ from egm._validate import (
     vector,
     warn_of_delta,
 )
-from egm.forecast import ErrorForecast
+from egm.forecast import MOST_ROWS, ErrorForecast
 
 _CENTER_STD = 0.5  # default of `center_std`, over sigma
 _SIGMA_FACTOR = 1.25  # default of `sigma_factor`
@@ -131,7 +131,8 @@ class GaussianDataMechanism(Mechanism):
         1e-100 to 1e100. With a `basis` these are the standard deviations along its vectors, without
         names.
     n : int
-        Number of rows, >= 1. For "add_remove" it is only a guess, which sets the clip norm.
+        Number of rows, from 1 to 2**53. For "add_remove" it is only a guess, which sets the clip
+        norm.
     epsilon : float
         Privacy parameter, > 0.
     delta : float
@@ -392,6 +393,7 @@ class GaussianDataMechanism(Mechanism):
         sigma, n = vector(sigma=_tables.ordered(self.columns, sigma=self.sigma)), count(n=self.n)
         match(self.columns, sigma=sigma)
         between(*_RANGE, sigma=sigma)
+        between(1, MOST_ROWS, n=float(n))
         if self.basis is not None:
             fix(self, basis=as_basis(self.basis, sigma.size))
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):

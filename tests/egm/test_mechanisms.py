@@ -487,6 +487,7 @@ def test_with_the_weight_for_the_mean_means_have_the_error_of_their_forecast_and
     [
         ({"n": 1}, "clip_probability must be given for n = 1"),
         ({"n": 2.5}, "n must be a whole number >= 1, got 2.5"),
+        ({"n": 1e160}, r"n must lie between 1 and 9007199254740992, got 1e\+160"),
         ({"center": [0.0, 1.0, 2.0]}, "center must be a number or have the 2 entries of sigma"),
         ({"scaling": "best"}, "scaling must be \"optimal\", .* got 'best'"),
         ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),
