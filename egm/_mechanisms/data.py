@@ -1133,7 +1133,7 @@ class GaussianDataMechanism(Mechanism):
         taken to be equal. With ``center_std=0`` and ``sigma_factor=1`` the expectation is n times `p`.
 
         By chance the excess is above 3 in at most one release of 700 for an epsilon up to 1, in one of
-        500 up to 10, and more often for l2 noise (in one of 170 if the noise has two coordinates).
+        450 up to 10, and more often for l2 noise (in one of 170 if the noise has two coordinates).
         If the excess is above 3, neither `error` nor `confidence_radius` holds, and `noise_std`
         says little about how far the sum is off: the guesses are worse than declared, or the rows
         are not nearly normal.
