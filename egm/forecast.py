@@ -56,7 +56,8 @@ class ErrorForecast:
     ----------
     noise : float
         The error due to the noise, which is the total variance of the noise, in squared units of
-        the data.
+        the data. For a mean with a noisy number of rows, it is computed to first order in the noise
+        of this number (see the notes of `egm.mechanisms.GaussianDataMechanism.error`).
     clipping : float
         The error due to the variation, from row to row, of the parts that clipping removes. For a
         fixed clip norm this error is proportional to n.

@@ -166,7 +166,8 @@ def solve(
 
     If the number of rows is private, the errors "sum" and "relative" include the noise in this number,
     multiplied by the center; "mean" and "interval" include it multiplied by `center_std`. They are
-    smallest for a mechanism with ``of="mean"``.
+    smallest for a mechanism with ``of="mean"``. The error "mean" is then computed to first order in
+    this noise, and is too small for few rows (see the notes of `GaussianDataMechanism.error`).
 
     Examples
     --------

@@ -597,7 +597,7 @@ class GaussianDataMechanism(Mechanism):
         egm.forecast.ErrorForecast
             Expected squared l2 error, divided into parts by their causes, in squared units of the
             data. The expectations are exact for normal rows, with independent coordinates unless
-            `covariance` is given.
+            `covariance` is given, but for the mean with a noisy number of rows (see Notes).
 
         Raises
         ------
@@ -624,6 +624,13 @@ class GaussianDataMechanism(Mechanism):
         If the center is known to be the mean, the target "population" makes little sense: n times
         the center is then the best estimate, and no data are needed for this estimate. Under
         "add_remove" the field `n` is taken for the true number of rows.
+
+        If `of` is "mean" and the number of rows is released with noise, the mean is a ratio of two
+        noisy numbers, and the forecast is computed to first order in the noise of the number of rows.
+        If this noise has the standard deviation r times n, the squared error is larger by about
+        3 r**2 to 9 r**2 times the forecast for r up to 0.1, and by more for a larger r. In
+        simulations with two columns, epsilon = 1 and delta = 1e-6, it was larger by 1 percent for 200
+        rows, 5 percent for 100, 27 percent for 50 and 80 percent for 40.
 
         Examples
         --------
