@@ -29,8 +29,8 @@ class AdaptiveDataMechanism(Declared):
     Parameters
     ----------
     n : int
-        Number of rows, public, >= 2. If `neighbors` is "add_remove", it is only a guess, which
-        `least_rho` and `forecast` use.
+        Number of rows, public, from 2 to 2**53. If `neighbors` is "add_remove", it is only a guess,
+        which `least_rho` and `forecast` use.
     rho : float
         Whole budget in zero-concentrated differential privacy: at most 1e6 and, with `ranges`, at
         least 1e-15. `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
@@ -282,11 +282,12 @@ class AdaptiveDataMechanism(Declared):
 
         Notes
         -----
-        The steps of the search are computed with the expected answers to its queries, without
-        data. These are the answers for normal rows with the mean `center`, and either the standard
-        deviations `sigma` and independent coordinates, or the covariance matrix `covariance`. With
-        `ranges` there is no search unless it promises a far smaller error. Without a search, the forecast
-        is the variance of the noise, which is the exact error if the data lie in the ranges.
+        The steps of the search are computed without data, with the answers to its queries that are
+        expected for normal rows. These have the mean `center`, and either the standard deviations
+        `sigma` and independent coordinates, or the covariance matrix `covariance`. With `ranges`
+        there is no search unless it promises a far smaller error. Without a search, the forecast is
+        the variance of the noise. If the data lie in the ranges, this is an upper bound of the
+        error, and nearly exact if the noise is small beside n times the range.
 
         Examples
         --------
@@ -397,9 +398,8 @@ class AdaptiveDataMechanism(Declared):
         are sums over the rows that are computed without rounding. So the same rows and the same
         noise give the same release, bit for bit, whatever holds the rows.
 
-        Means are computed from integers (see `egm._rows.lattice`) with discrete Gaussian noise. In
-        zero-concentrated differential privacy this noise costs as much as continuous noise ([1]_,
-        Theorem 14).
+        Means are computed from integers (see `egm._rows.lattice`) with discrete Gaussian noise. It costs
+        as much as continuous noise in zero-concentrated differential privacy ([1]_, Theorem 14).
 
         References
         ----------

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ _USUAL = 0.995  # share of the releases that are not suspected to be outliers; r
 _FAR = 1e3  # an outlier is more than so many times as far from the median as this share of the releases
 _LARGEST = 2.0**500  # its square and the sum of many squares do not overflow
 _NOISELESS = 1e-13  # a variance that is smaller, relative to the largest variance, comes from rounding alone
+_HIGHEST = 1000  # the entries of a direction are below 2**1000
 _COMPARED = 5  # replayed releases that are compared with calls of the release
 
 
@@ -170,7 +172,7 @@ def project(one: Array, other: Array) -> Array:
     True
     """
     one, other = _releases(one=one), _releases(other=other)
-    if one.ndim == 0 or one.shape[1:] != other.shape[1:] or min(len(one), len(other)) < 2:
+    if 0 in (one.ndim, other.ndim) or one.shape[1:] != other.shape[1:] or min(len(one), len(other)) < 2:
         raise ValueError(
             f"one and other must have at least 2 releases of one length, got shapes {one.shape} and {other.shape}"
         )
@@ -185,8 +187,11 @@ def project(one: Array, other: Array) -> Array:
     along = axes.T @ difference
     noiseless = variances < _NOISELESS * np.max(variances, initial=1.0)
     if np.any(np.abs(along[noiseless]) > 1e-6 * np.linalg.norm(difference)):
-        return np.ldexp(axes @ np.where(noiseless, along, 0.0) / unit, -exponents)
-    return np.ldexp(axes @ np.where(noiseless, 0.0, along / np.where(noiseless, 1.0, variances)) / unit, -exponents)
+        direction = axes @ np.where(noiseless, along, 0.0) / unit
+    else:
+        direction = axes @ np.where(noiseless, 0.0, along / np.where(noiseless, 1.0, variances)) / unit
+    largest = np.max(np.frexp(direction)[1] - exponents, where=direction != 0, initial=_HIGHEST)
+    return np.ldexp(direction, _HIGHEST - largest - exponents)
 
 
 def _releases(**named: Any) -> Array:
@@ -195,8 +200,10 @@ def _releases(**named: Any) -> Array:
     The argument is passed by keyword, and errors show its name.
     """
     ((name, value),) = named.items()
-    if isinstance(value, np.ndarray) and value.dtype == np.bool:
-        value = value.astype(float)
+    if not isinstance(value, np.ma.MaskedArray):
+        with suppress(Exception):  # what is no array, such as rows of different lengths, is refused by `exact`
+            array = np.asarray(value)
+            value = array.astype(float) if array.dtype == np.bool else value
     return exact(**{name: value}).astype(float, copy=False)
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -37,10 +38,11 @@ from egm import gx2
 from egm._gx2.clipping import lost_quadratic
 from egm._lost import lost_of_a_row
 from egm._types import Array, ArrayLike, Floats, Target
-from egm._validate import finite, positive, scalar, vector
+from egm._validate import between, finite, positive, scalar, vector
 
 __all__ = ["ErrorForecast", "best_clip_norm", "clipping", "correlated_clipping", "loss_of_a_row"]
 
+MOST_ROWS = 2**53  # every whole number up to this one is a double
 _LEAST_WEIGHT = 1e-20  # coordinates of a smaller weight, over the largest weight, do not affect the norm of a row
 _RECORDED = 1e-6  # relative error that an entry of a covariance matrix may have
 _CERTAIN = 1e10  # mean, in standard deviations, of a coordinate that is nearly constant
@@ -54,7 +56,8 @@ class ErrorForecast:
     ----------
     noise : float
         The error due to the noise, which is the total variance of the noise, in squared units of
-        the data.
+        the data. For a mean with a noisy number of rows, it is computed to first order in the noise
+        of this number (see the notes of `egm.mechanisms.GaussianDataMechanism.error`).
     clipping : float
         The error due to the variation, from row to row, of the parts that clipping removes. For a
         fixed clip norm this error is proportional to n.
@@ -101,7 +104,7 @@ def clipping(
     sigma : ndarray, shape (d,)
         Standard deviations of the coordinates, > 0.
     n : int
-        Number of rows.
+        Number of rows, at most 2**53.
     scaling : ndarray, shape (d,)
         Multipliers b of the coordinates, > 0.
     clip_norm : float
@@ -148,7 +151,7 @@ def clipping(
     >>> f"{variation:.3e}", f"{bias:.3e}"
     ('1.603e+05', '1.508e+04')
     """
-    rows = scalar(positive, n=n)
+    rows = _rows(n)
     variance, squared_bias = loss_of_a_row(sigma, scaling, clip_norm, offset, target, copies, factors)
     return float(rows * np.sum(variance)), float(rows**2 * np.sum(squared_bias))
 
@@ -169,7 +172,7 @@ def correlated_clipping(
         Covariance matrix of a normal row, symmetric, without negative eigenvalues and with positive
         variances, in squared units of the data.
     n : int
-        Number of rows.
+        Number of rows, at most 2**53.
     scaling : ndarray, shape (d,)
         Multipliers b of the coordinates, > 0.
     clip_norm : float
@@ -221,7 +224,7 @@ def correlated_clipping(
     1.458e+05
     1.678e+05
     """
-    rows, covariance = scalar(positive, n=n), finite(covariance=covariance)
+    rows, covariance = _rows(n), finite(covariance=covariance)
     if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
         raise ValueError(f"covariance must be a square matrix, got shape {covariance.shape}")
     variances = positive(**{"the diagonal of covariance": np.diag(covariance)})
@@ -319,6 +322,11 @@ def loss_of_a_row(
     return lost_of_a_row(target, *_checked(sigma, scaling, clip_norm, offset, target, copies, factors))
 
 
+def _rows(n: float) -> float:
+    """Check that `n`, a number of rows, is above 0 and at most 2**53, and return it as a float."""
+    return scalar(partial(between, 0.0, MOST_ROWS), n=scalar(positive, n=n))
+
+
 def _checked(
     sigma: ArrayLike,
     scaling: ArrayLike,
@@ -364,7 +372,7 @@ def best_clip_norm(
     sigma : ndarray, shape (d,)
         Standard deviations of the coordinates, > 0.
     n : int
-        Number of rows.
+        Number of rows, at most 2**53.
     scaling : ndarray, shape (d,)
         Multipliers b of the coordinates, > 0.
     offset : float or ndarray, shape (d,), default 0.0
@@ -419,7 +427,7 @@ def best_clip_norm(
     >>> round(clip_norm, 2), f"{total:.2e}"
     (2.0, '5.82e+08')
     """
-    rows, tolerance = scalar(positive, n=n), scalar(positive, tolerance=tolerance)
+    rows, tolerance = _rows(n), scalar(positive, tolerance=tolerance)
     sigma, scaling, _, *others = _checked(sigma, scaling, 1.0, offset, copies=copies, factors=factors)
     (offset, copies, scales), weights = others, (scaling * sigma) ** 2
     typical = np.sqrt(np.sum(copies * weights)) * np.min(scales)

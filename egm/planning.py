@@ -34,9 +34,11 @@ from egm._adaptive.declared import MOST
 from egm._falling import first, first_whole
 from egm._mechanisms.base import L2_EPSILONS, l2_until
 from egm._mechanisms.rowsum import half_lengths, with_clipping
+from egm._rows.norms import norms
 from egm._types import Array, ArrayLike, Columns
 from egm._validate import positive, probability, scalar, vector
 from egm.adaptive import AdaptiveDataMechanism
+from egm.forecast import MOST_ROWS
 from egm.mechanisms import (
     DeltaWarning,
     EllipticalGaussianMechanism,
@@ -48,7 +50,6 @@ from egm.mechanisms import (
 __all__ = ["curve", "solve"]
 
 _LEAST_RHO = 1e-9  # smallest rho that is tried if ranges are declared, because then no budget is too small
-_MOST_ROWS = 2**53  # every whole number up to this one is a double
 _RATIO = 4.0  # largest ratio of a value to the one before, in the search for the first value that meets the target
 
 Field: TypeAlias = Literal["epsilon", "rho", "n"]
@@ -165,7 +166,8 @@ def solve(
 
     If the number of rows is private, the errors "sum" and "relative" include the noise in this number,
     multiplied by the center; "mean" and "interval" include it multiplied by `center_std`. They are
-    smallest for a mechanism with ``of="mean"``.
+    smallest for a mechanism with ``of="mean"``. The error "mean" is then computed to first order in
+    this noise, and is too small for few rows (see the notes of `GaussianDataMechanism.error`).
 
     Examples
     --------
@@ -307,7 +309,7 @@ def _error_of(
         allowed = " or ".join(f'"{each}"' for each in measures)
         raise ValueError(f"measure must be {allowed} for {type(mechanism).__name__}, got {measure!r}")
     imagined = _imagined(mechanism, sigma, center)
-    size = imagined["sigma"].size if imagined else _squared_errors(mechanism, {}, measure).size
+    size = imagined["sigma"].size if imagined else _errors(mechanism, {}, measure).size
     place = _place(getattr(mechanism, "columns", None), size, column)
     if measure in ("relative", "interval") and not isinstance(place, int):
         raise ValueError(f'column must be given for the measure "{measure}", because there are {size} columns')
@@ -325,8 +327,8 @@ def _error_of(
             it: Any = replace(mechanism, **{field: value})  # type: ignore[arg-type]  # a union, as above
         if measure == "interval":
             return float(_half_widths(it, tail, imagined)[place] / it.n)
-        root = math.sqrt(np.sum(_squared_errors(it, imagined, measure)[place]))
-        return root if measure == "sum" else float(root / (it.n * mean))
+        root = float(norms(np.atleast_2d(_errors(it, imagined, measure)[place]))[0])
+        return root if measure == "sum" else root / (it.n * mean)
 
     return error
 
@@ -399,32 +401,32 @@ def _range(mechanism: AnyMechanism, field: str, sigma: Any) -> tuple[float, floa
     """
     if isinstance(mechanism, AdaptiveDataMechanism):
         if mechanism.ranges is not None:  # no budget is refused
-            return (_LEAST_RHO, MOST) if field == "rho" else (2, _MOST_ROWS)
+            return (_LEAST_RHO, MOST) if field == "rho" else (2, MOST_ROWS)
         least = mechanism.least_rho(np.size(sigma))  # proportional to 1 / n**2
         if field == "rho":
             return least, MOST
-        return max(2, math.ceil(mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12))), _MOST_ROWS
-    return (2, _MOST_ROWS) if field == "n" else L2_EPSILONS
+        return max(2, math.ceil(mechanism.n * math.sqrt(least / mechanism.rho) * (1 + 1e-12))), MOST_ROWS
+    return (2, MOST_ROWS) if field == "n" else L2_EPSILONS
 
 
-def _squared_errors(mechanism: AnyMechanism, imagined: dict[str, Array], measure: str) -> Array:
-    """Return the expected squared error of each entry of a release of `mechanism`, as a vector.
+def _errors(mechanism: AnyMechanism, imagined: dict[str, Array], measure: str) -> Array:
+    """Return the root of the expected squared error of each entry of a release of `mechanism`, as a vector.
 
     If `measure` is "mean", these are the errors of the means multiplied by n, in the units of a sum. `imagined` has the
     standard deviations and the mean of the rows for which an AdaptiveDataMechanism makes its forecast; for other
     mechanisms it is not used. If a mechanism does not know how many entries its value has, the result has one entry.
     """
     if isinstance(mechanism, GaussianDataMechanism):
-        return mechanism._errors_by_column("mean" if measure == "mean" else "sum")
+        return np.sqrt(mechanism._errors_by_column("mean" if measure == "mean" else "sum"))
     if isinstance(mechanism, AdaptiveDataMechanism):
         forecast = mechanism.forecast(**imagined)
         # The noise in a private number of rows moves the sum, and leaves the mean where it is.
-        variances: Array = (forecast.centered_std if measure == "mean" else forecast.noise_std) ** 2
-        return variances * (1 + (forecast.error.clipping + forecast.error.center) / np.sum(variances))
+        std = forecast.centered_std if measure == "mean" else forecast.noise_std
+        return with_clipping(std, forecast.error.clipping + forecast.error.center)
     if isinstance(mechanism, LaplaceMechanism):
-        return np.array([2 * mechanism.noise_scale**2])
+        return np.array([math.sqrt(2) * mechanism.noise_scale])
     size = (mechanism.d or 1) if isinstance(mechanism, GaussianMechanism) else mechanism.b.size
-    return np.full(size, mechanism.noise_std) ** 2
+    return np.full(size, mechanism.noise_std)
 
 
 def _half_widths(

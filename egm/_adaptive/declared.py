@@ -16,6 +16,7 @@ from egm._adaptive.search import least_rho
 from egm._basis import BasisLike, as_basis, checked
 from egm._types import Array, ArrayLike, Columns, Named, Neighbors
 from egm._validate import between, count, finite, positive, scalar
+from egm.forecast import MOST_ROWS
 
 _RANGE = 1e-100, 1e100  # standard deviations for which all squares in the computation are doubles
 _NARROW = 1e-12  # least width of a range over its largest entry: a double in a narrower one has less than four digits
@@ -68,6 +69,7 @@ class Declared:
         n, rho = count(n=self.n), scalar(positive, rho=self.rho)
         if n < 2:
             raise ValueError(f"n must be at least 2, got {n}")
+        between(2, MOST_ROWS, n=float(n))
         columns = _tables.declared(self.columns, ranges=self.ranges)
         ranges = None if self.ranges is None else _checked_ranges(self.ranges, columns)
         if (self.radius is None) == (ranges is None):

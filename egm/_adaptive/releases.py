@@ -56,8 +56,8 @@ class AdaptiveRelease(RowSum):
         `model_holds` is False, they are larger, by what the long rows may add to each column.
     forecast : egm.forecast.ErrorForecast
         Expected squared l2 error of `estimate`, computed from released numbers only. Without a
-        search this is the variance of the noise: there is no other error if the data lie in the
-        ranges.
+        search this is the variance of the noise. If the data lie in the ranges, it is an upper bound
+        of the error, and nearly exact if the noise is small beside n times the range.
     model_holds : bool
         Whether the norms of the rows looked like those of normal rows. With a small budget, where
         the spread is not measured column by column, this is also False for most normal rows whose

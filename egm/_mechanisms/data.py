@@ -45,7 +45,7 @@ from egm._validate import (
     vector,
     warn_of_delta,
 )
-from egm.forecast import ErrorForecast
+from egm.forecast import MOST_ROWS, ErrorForecast
 
 _CENTER_STD = 0.5  # default of `center_std`, over sigma
 _SIGMA_FACTOR = 1.25  # default of `sigma_factor`
@@ -62,7 +62,8 @@ class DataRelease(RowSum, Release):
     estimate : ndarray, shape (d,)
         Noisy sum, in the units of the data.
     noise_std : ndarray, shape (d,)
-        Standard deviation of the noise in each entry of `estimate`.
+        Standard deviation of the noise in each entry of `estimate`. If the noise is secure, it is
+        discrete and slightly larger than ``mechanism.noise_std``.
     simulated : bool
         Whether the noise came from a NumPy Generator.
     count : float, optional
@@ -130,7 +131,8 @@ class GaussianDataMechanism(Mechanism):
         1e-100 to 1e100. With a `basis` these are the standard deviations along its vectors, without
         names.
     n : int
-        Number of rows, >= 1. For "add_remove" it is only a guess, which sets the clip norm.
+        Number of rows, from 1 to 2**53. For "add_remove" it is only a guess, which sets the clip
+        norm.
     epsilon : float
         Privacy parameter, > 0.
     delta : float
@@ -391,6 +393,7 @@ class GaussianDataMechanism(Mechanism):
         sigma, n = vector(sigma=_tables.ordered(self.columns, sigma=self.sigma)), count(n=self.n)
         match(self.columns, sigma=sigma)
         between(*_RANGE, sigma=sigma)
+        between(1, MOST_ROWS, n=float(n))
         if self.basis is not None:
             fix(self, basis=as_basis(self.basis, sigma.size))
         if not isinstance(self.neighbors, str) or self.neighbors not in ("replace_one", "add_remove"):
@@ -594,7 +597,7 @@ class GaussianDataMechanism(Mechanism):
         egm.forecast.ErrorForecast
             Expected squared l2 error, divided into parts by their causes, in squared units of the
             data. The expectations are exact for normal rows, with independent coordinates unless
-            `covariance` is given.
+            `covariance` is given, but for the mean with a noisy number of rows (see Notes).
 
         Raises
         ------
@@ -621,6 +624,13 @@ class GaussianDataMechanism(Mechanism):
         If the center is known to be the mean, the target "population" makes little sense: n times
         the center is then the best estimate, and no data are needed for this estimate. Under
         "add_remove" the field `n` is taken for the true number of rows.
+
+        If `of` is "mean" and the number of rows is released with noise, the mean is a ratio of two
+        noisy numbers, and the forecast is computed to first order in the noise of the number of rows.
+        If this noise has the standard deviation r times n, the squared error is larger by about
+        3 r**2 to 9 r**2 times the forecast for r up to 0.1, and by more for a larger r. In
+        simulations with two columns, epsilon = 1 and delta = 1e-6, it was larger by 1 percent for 200
+        rows, 5 percent for 100, 27 percent for 50 and 80 percent for 40.
 
         Examples
         --------
@@ -808,10 +818,13 @@ class GaussianDataMechanism(Mechanism):
     @property
     def _count_std(self) -> float:
         """Return the standard deviation of the noise in the number of rows; 0 if this number is not released."""
-        if not self.count_weight:
-            return 0.0
-        sensitivity = self._joint.sensitivity(self.clip_norm, self.count_weight)
-        return float(sensitivity * self._joint.stretch * self.noise_multiplier / self.count_weight)
+        return self._joint_std / self.count_weight if self.count_weight else 0.0
+
+    @property
+    def _joint_std(self) -> float:
+        """Return the standard deviation of each coordinate of the noise, before it is divided by `b` or by a weight."""
+        sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
+        return sensitivity * self._joint.stretch * self.noise_multiplier
 
     def check(self, X: RowSource, *, person: object = None) -> None:
         """Raise the errors that `release` would raise for the type, the shape and the names of `X`.
@@ -976,7 +989,7 @@ class GaussianDataMechanism(Mechanism):
         weight, clipped_weight, std = self._on_lattice(grid)
         drawn = secure_noise(self.noise_law, std, self.noise_size)
         estimate, counts = self._with_noise(total, rows, weight, clipped_weight, drawn, grid.unit)
-        return self._released(estimate, simulated=False, **counts)
+        return self._released(estimate, simulated=False, larger=std * grid.unit / self._joint_std, **counts)
 
     def check_noise(self, X: object) -> None:
         """Raise an error if a secure release would be refused because its noise has to be an integer.
@@ -1051,25 +1064,25 @@ class GaussianDataMechanism(Mechanism):
         """
         sensitivity = float(self._joint.sensitivity(self.clip_norm, self.count_weight))
         clipped_weight = CLIPPED_SHARE * sensitivity if self.count_clipped else 0.0
-        std = sensitivity * self._joint.stretch * self.noise_multiplier
-        drawn = simulated_noise(self.noise_law, np.full(self.noise_size, std), rng)
+        drawn = simulated_noise(self.noise_law, np.full(self.noise_size, self._joint_std), rng)
         total = np.append(total[: self.sigma.size] * grid.unit, total[self.sigma.size :])
         estimate, counts = self._with_noise(total, rows, self.count_weight, clipped_weight, drawn, 1.0)
         return self._released(estimate, simulated=True, **counts)
 
-    def _released(self, estimate: Array, *, simulated: bool, **counts: float) -> DataRelease:
+    def _released(self, estimate: Array, *, simulated: bool, larger: float = 1.0, **counts: float) -> DataRelease:
         """Make the `DataRelease` with the noisy sum `estimate`; `simulated` says whether its noise is a simulation.
 
-        Two more keyword arguments are possible: `count`, the noisy number of rows, and `clipped`, that of clipped rows.
+        The standard deviation of the noise that was drawn is `larger` times that of continuous noise. Two more keyword
+        arguments are possible: `count`, the noisy number of rows, and `clipped`, that of clipped rows.
         """
         return DataRelease(
             estimate,
-            self.noise_std,
+            larger * self.noise_std,
             simulated,
             noise_law=self.noise_law,
             mechanism=self,
-            centered_std=self._centered_std,
-            count_std=self._count_std,
+            centered_std=larger * self._centered_std,
+            count_std=larger * self._count_std,
             **counts,
         )
 
@@ -1127,7 +1140,7 @@ class GaussianDataMechanism(Mechanism):
         taken to be equal. With ``center_std=0`` and ``sigma_factor=1`` the expectation is n times `p`.
 
         By chance the excess is above 3 in at most one release of 700 for an epsilon up to 1, in one of
-        500 up to 10, and more often for l2 noise (in one of 170 if the noise has two coordinates).
+        450 up to 10, and more often for l2 noise (in one of 170 if the noise has two coordinates).
         If the excess is above 3, neither `error` nor `confidence_radius` holds, and `noise_std`
         says little about how far the sum is off: the guesses are worse than declared, or the rows
         are not nearly normal.

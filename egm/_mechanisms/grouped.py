@@ -405,22 +405,23 @@ class GroupedDataMechanism(Mechanism):
         labels = people.Source(inner.columns, inner.sigma.size, person, by, inner.missing != "error")
         found = labels.results(X, of_groups)
         total, rows = grid.rotated(sum(part for part, _ in found)), sum(counted for _, counted in found)
-        weight: float = self._weight
+        weight, larger = self._weight, 1.0
         law, draws = inner.noise_law, len(keys) * (inner.sigma.size + 1) // self.noise_size
         if rng is None:
             weight, std = self._on_lattice(grid)
             drawn: Any = np.array([secure_noise(law, std, self.noise_size) for _ in range(draws)], dtype=object)
             unit = grid.unit
+            larger = std * unit / (self.count_std * self._weight)  # the noise that is drawn over continuous noise
         else:
             stds, unit = np.full(self.noise_size, self.count_std * weight), 1.0
             drawn = np.array([simulated_noise(law, stds, rng) for _ in range(draws)])
             total = total * grid.unit
         fields: dict[str, Any] = {"mechanism": inner, "noise_law": law}
-        fields |= {"centered_std": self._centered_std, "count_std": self.count_std}
+        fields |= {"centered_std": larger * self._centered_std, "count_std": larger * self.count_std}
         releases: dict[Hashable, DataRelease] = {}
         for key, centered, number, noise in zip(keys, total, rows, drawn.reshape(len(keys), -1), strict=True):
             estimate, counts = inner._with_noise(centered, int(number), weight, 0, noise, unit)
-            releases[key] = DataRelease(estimate, self.noise_std, rng is not None, **(fields | counts))
+            releases[key] = DataRelease(estimate, larger * self.noise_std, rng is not None, **(fields | counts))
         return GroupedRelease(releases)
 
     def _grid(self) -> lattice.Lattice:

@@ -9,6 +9,8 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy import stats
 
@@ -203,8 +205,14 @@ def test_bound_does_not_depend_on_the_unit(power):
     assert audit.lower_bound(np.ldexp(one, power), np.ldexp(other, power), 0.0) == audit.lower_bound(one, other, 0.0)
 
 
-def test_truth_values_and_large_integers_are_releases():
-    assert audit.lower_bound(np.ones(200, dtype=bool), np.zeros(200, dtype=bool), 0.0) > 1
+@pytest.mark.parametrize("kind", [np.array, list, lambda values: list(np.array(values)), pd.Series, pl.Series])
+def test_truth_values_are_releases(kind):
+    yes, no = kind([True] * 200), kind([False] * 200)
+    assert audit.lower_bound(yes, no, 0.0) > 1
+    assert audit.project(yes, no).shape == (1,)
+
+
+def test_large_integers_are_releases():
     assert audit.lower_bound([2**70 + 2**30] * 200, [2**70] * 200, 0.0) > 1
 
 
@@ -226,7 +234,10 @@ def test_wrong_releases_are_refused_by_name(bound, wrong, error):
         bound(np.arange(20.0), wrong)
 
 
-@pytest.mark.parametrize(("one", "other"), [((1, 2), (1, 2)), ((5, 2), (1, 2)), ((5, 2), (5, 3)), ((), ())])
+SHAPES = [((1, 2), (1, 2)), ((5, 2), (1, 2)), ((5, 2), (5, 3)), ((), ()), ((5,), ()), ((), (5,))]
+
+
+@pytest.mark.parametrize(("one", "other"), SHAPES)
 def test_a_direction_needs_two_releases_of_one_length(one, other):
     with pytest.raises(ValueError, match="one and other must have at least 2 releases of one length"):
         audit.project(np.zeros(one), np.zeros(other))
@@ -427,3 +438,12 @@ def test_a_direction_has_the_inverse_unit_of_the_releases(unit):
     one, other = np.random.default_rng(1).normal(size=(2, 100, 2))
     one += np.array([1, 0])
     np.testing.assert_allclose(audit.project(unit * one, unit * other) * unit, audit.project(one, other), rtol=1e-10)
+
+
+@pytest.mark.parametrize("power", [-1060, 1020])
+def test_a_direction_of_releases_near_the_ends_of_the_doubles_is_finite(power):
+    """`project` returns a multiple of the direction that it returns for releases of ordinary size."""
+    one, other = np.rint(1024 * np.random.default_rng(1).normal([[[1]], [[0]]], size=(2, 100, 2))) / 1024
+    found = audit.project(np.ldexp(one, power), np.ldexp(other, power))
+    expected = audit.project(one, other)
+    np.testing.assert_allclose(found / found[0], expected / expected[0], rtol=1e-10)

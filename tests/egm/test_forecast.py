@@ -556,6 +556,7 @@ ARGUMENTS = {"sigma": [2.0, 1.0], "n": 100, "scaling": [0.5, 1.0], "clip_norm": 
     [
         ({"sigma": [2.0, 0.0]}, r"sigma\[1\] must be finite and > 0, got 0"),
         ({"n": 0}, "n must be finite and > 0, got 0"),
+        ({"n": 1e160}, r"n must lie between 0.0 and 9007199254740992, got 1e\+160"),
         ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),
         ({"clip_norm": -1.0}, "clip_norm must be finite and > 0, got -1"),
         ({"clip_norm": np.inf}, "clip_norm must be finite and > 0, got inf"),

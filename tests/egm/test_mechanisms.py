@@ -101,6 +101,15 @@ def test_a_clipped_row_keeps_its_direction_and_loses_its_length():
     np.testing.assert_allclose(shortened / mechanism.clip_norm, long / np.linalg.norm(long))
 
 
+def test_rows_whose_norm_is_beyond_the_largest_double_are_clipped():
+    """`clip` shortens rows of 1.7e308 to the clip norm and keeps their direction, also for a clip norm near 1e-100."""
+    for scale in (1.0, 1e-100):
+        mechanism = GaussianDataMechanism(np.full(4, scale), 100, 1.0, 1e-6, scaling="none")
+        clipped = mechanism.clip([[1.7e308] * 4, [-1.7e308, 0.0, 0.0, 0.0], [0.1 * scale] * 4])
+        expected = [[0.5] * 4, [-1.0, 0.0, 0.0, 0.0], [0.1 * scale / mechanism.clip_norm] * 4]
+        np.testing.assert_allclose(clipped / mechanism.clip_norm, expected, rtol=1e-14)
+
+
 def test_replacing_a_row_moves_the_scaled_sum_by_at_most_the_sensitivity():
     mechanism, X = data_mechanism(), rows()
     for far in (1e3, 1e160, 1e300):
@@ -478,6 +487,7 @@ def test_with_the_weight_for_the_mean_means_have_the_error_of_their_forecast_and
     [
         ({"n": 1}, "clip_probability must be given for n = 1"),
         ({"n": 2.5}, "n must be a whole number >= 1, got 2.5"),
+        ({"n": 1e160}, r"n must lie between 1 and 9007199254740992, got 1e\+160"),
         ({"center": [0.0, 1.0, 2.0]}, "center must be a number or have the 2 entries of sigma"),
         ({"scaling": "best"}, "scaling must be \"optimal\", .* got 'best'"),
         ({"scaling": [1.0]}, "scaling must have the 2 entries of sigma, got 1"),

@@ -140,6 +140,21 @@ def test_units_do_not_matter():
     assert other.epsilon == pytest.approx(one.epsilon, rel=1e-8)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_squared_errors_need_not_be_doubles(unit):
+    """`curve` and `solve` are right for sensitivities whose squares overflow or underflow."""
+    for kind, arguments in (
+        (lambda unit: LaplaceMechanism(unit, 1), {}),
+        (lambda unit: GaussianMechanism(unit, 1, 1e-6, d=3), {}),
+        (lambda unit: EllipticalGaussianMechanism([unit, 2 * unit], 1, 1e-6), {"column": 1}),
+        (lambda unit: EllipticalGaussianMechanism([unit, 2 * unit], 1, 1e-6), {}),
+    ):
+        error = float(curve(kind(1.0), 0.5, measure="sum", **arguments))
+        assert float(curve(kind(unit), 0.5, measure="sum", **arguments)) / unit == pytest.approx(error, rel=1e-12)
+        found = solve(kind(unit), unit * error, measure="sum", **arguments)
+        assert found.epsilon == pytest.approx(0.5, rel=1e-5)
+
+
 # --- The measures -----------------------------------------------------------------------------------------------------
 
 
