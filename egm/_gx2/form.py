@@ -13,12 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from egm._threads import in_parallel
 from egm._types import Array, ArrayLike, Indices
 from egm._validate import finite, nonnegative, nonzero, positive, scalar, vector
 
 _EXACT = 2048  # more weights than this are clustered; for fewer weights, clusters would save no time
 _RATIO = 1e300  # largest ratio of a negative weight, or of the normal term, to the largest weight
 _MOST = 4096  # largest number of clusters
+_HALF = 1 << 16  # twice as many weights are divided in two halves, for two threads
 ORDER = 10  # number of moments kept of each cluster
 Long: TypeAlias = NDArray[Any]  # of np.longdouble
 Real: TypeAlias = Any  # a float or a np.longdouble
@@ -313,8 +315,26 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
     """
     from egm._gx2 import kernel
 
-    largest, found = kernel.gather(np.ascontiguousarray(weights), distinct(dof), distinct(nc), order, most)
-    return largest, found[np.argsort(found[:, 0])]
+    weights, dof, nc = np.ascontiguousarray(weights), distinct(dof), distinct(nc)
+    largest = float(weights.max())
+
+    def clusters(part: slice) -> Array:
+        own_dof, own_nc = (values if values.size == 1 else values[part] for values in (dof, nc))
+        found: Array = kernel.gather(weights[part], own_dof, own_nc, largest, order, most)
+        return found
+
+    half = weights.size // 2
+    parts = [slice(half), slice(half, None)] if half > _HALF else [slice(None)]
+    found = in_parallel(clusters, parts)
+    together = np.concatenate(found)
+    together = together[np.argsort(together[:, 0], kind="stable")]
+    first = np.flatnonzero(np.diff(together[:, 0], prepend=-1.0))
+    if first.size > most or not all(map(len, found)):
+        return largest, together[:0]
+    merged = np.add.reduceat(together, first)
+    merged[:, :2], merged[:, 2] = together[first, :2], np.minimum.reduceat(together[:, 2], first)
+    kernel.recenter(merged, order)
+    return largest, merged
 
 
 def _clustered(weights: Array, dof: Array, nc: Array, normal: float) -> Form | None:

@@ -721,21 +721,21 @@ def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> 
 
 
 @compiled()
-def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tuple[float, Array]:
-    """Gather weights in clusters; return the largest weight, and an array with a row for each cluster.
+def gather(weights: Array, dof: Array, nc: Array, largest: float, order: int, most: int) -> Array:
+    """Gather weights, of which none is above `largest`, in clusters; return an array with a row for each cluster.
 
     The vectors `dof` and `nc` have a single entry, or an entry for each of the `weights`. Let r be a weight divided by
-    the largest one. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits
-    of the mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. A row of the array holds a
-    key that orders the clusters by weight; the center of the cluster; its smallest weight; its sums of `dof` and of
-    `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ... `order`, where e_j is the relative distance
-    of the weight j from the center, and `order` is even. If there would be more than `most` clusters, the array has no
-    rows.
+    `largest`. Two weights are in one cluster if their numbers r have the same sign, exponent and first four bits of the
+    mantissa; for r > 1/2, the exponents and the bits of 1 - r are compared instead. A row of the array holds a key that
+    orders the clusters by weight; the center of the cluster, which depends on the key and on `largest` alone; its
+    smallest weight; its sums of `dof` and of `nc`; and its sums of dof_j e_j^p and then of nc_j e_j^p for p = 1 ...
+    `order`, where e_j is the relative distance of the weight j from the center, and `order` is even. If there would be
+    more than `most` clusters, the array has no rows.
 
     The weights of a cluster are held back until there are `_HELD` of them, because the processor computes the powers of
     several e_j at a time.
     """
-    largest, central = weights.max(), not nc.any()
+    central = not nc.any()
     places = np.full(_BELOW + _ABOVE + 1, -1, np.int32)  # for each key, where the next weight of its cluster is held
     found = np.zeros((most, 5 + 2 * order))
     held, room = np.empty((3, most * _HELD)), np.empty((2, _HELD))
@@ -752,7 +752,7 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
             place = int(places[keys[i]])
             if place < 0:
                 if count == most:
-                    return largest, found[:0]
+                    return found[:0]
                 w, top = part[i], bits[i] >> 48
                 bits[i] = top << 48 | 1 << 47  # the middle of the cluster
                 middle = block[i] * largest if top else 0.0
@@ -775,8 +775,7 @@ def gather(weights: Array, dof: Array, nc: Array, order: int, most: int) -> tupl
     for row in range(count):
         first, last = row * _HELD, places[int(found[row, 0])]
         _add_powers(held[:, first:last], dof, central, order, found[row], room)
-        _recenter(found[row], order)
-    return largest, found[:count]
+    return found[:count]
 
 
 @compiled(fastmath={"reassoc"})
@@ -814,20 +813,21 @@ def _add_powers(held: Array, dof: Array, central: bool, order: int, cluster: Arr
 
 
 @compiled()
-def _recenter(cluster: Array, order: int) -> None:
-    """Move the center of `cluster`, a row of the result of `gather`, to the mean of the weights in the cluster.
+def recenter(clusters: Array, order: int) -> None:
+    """Move the center of each of the `clusters`, a result of `gather`, to the mean of the weights in the cluster.
 
     In this mean, the weight j counts dof_j + nc_j times. The search for a saddle point takes all weights of a cluster
     as equal to its center, and the mean represents them best. The row also has sums of powers of e, the relative
     distances of the weights from the center, up to the power `order`. These sums are computed again: if the relative
     distance of the new center from the old one is t, the distance e of a weight becomes (e - t) / (1 + t).
     """
-    old = cluster[1]
-    cluster[1] = old * (1 + (cluster[5] + cluster[5 + order]) / (cluster[3] + cluster[4]))
-    t = (cluster[1] - old) / old
-    for start, total in ((5, cluster[3]), (5 + order, cluster[4])):
-        for p in range(order, 0, -1):
-            moment = total * (-t) ** p
-            for i in range(1, p + 1):
-                moment += _choose(p, i) * cluster[start + i - 1] * (-t) ** (p - i)
-            cluster[start + p - 1] = moment / (1 + t) ** p
+    for cluster in clusters:
+        old = cluster[1]
+        cluster[1] = old * (1 + (cluster[5] + cluster[5 + order]) / (cluster[3] + cluster[4]))
+        t = (cluster[1] - old) / old
+        for start, total in ((5, cluster[3]), (5 + order, cluster[4])):
+            for p in range(order, 0, -1):
+                moment = total * (-t) ** p
+                for i in range(1, p + 1):
+                    moment += _choose(p, i) * cluster[start + i - 1] * (-t) ** (p - i)
+                cluster[start + p - 1] = moment / (1 + t) ** p
