@@ -29,7 +29,7 @@ def opened(X: Any, person: object, declared: Declared) -> tuple[Passes, Columns]
     finite.
     """
     labels = people.label_names(X, person=person)
-    first, held = _held(X, once=person is not None, gaps=declared._gaps, columns=declared.columns)
+    first, held = _held(X, person is not None, declared)
     columns = declared.columns or _tables.column_names(first)
     columns = columns and tuple(name for name in columns if name not in labels)
     passes = _passes(held, declared) if person is None else _persons(held, person, first, declared)
@@ -84,20 +84,20 @@ def _is_empty(X: Any) -> bool:
     return isinstance(X, list | tuple) and not X
 
 
-def _held(X: Any, once: bool, gaps: bool, columns: Columns) -> tuple[Any, Any]:
+def _held(X: Any, once: bool, declared: Declared) -> tuple[Any, Any]:
     """Return an object that shows the names of the columns of `X`, and an object from which the rows can be read.
 
     Both objects are `X` itself if it is an array or a table. Otherwise `X` is an iterator over blocks of rows, or a
     function that returns one. If the rows are read only `once`, the objects are the first block, and an iterator over
     all blocks. If they are read several times, `X` must be a function, and both objects are one table that calls this
-    function for each reading; but the first object is None if the columns have no names. Entries may be missing if
-    `gaps` is true. `columns` has the declared names of the columns, or is None.
+    function for each reading; but the first object is None if the columns have no names. `declared` has what the user
+    declared about the rows.
     """
     if not _tables.is_read_later(X):
         return X, X
     if once:
         return peeked(_tables.opened(X))
-    table = Reopened(X, gaps, columns)
+    table = Reopened(X, declared._gaps, declared.columns, _declared_width(declared))
     return table if table.named else None, table
 
 

@@ -92,20 +92,20 @@ class Reopened:
     A block is an array or a data frame. `names` has the declared names of the columns, which are `columns`. If
     `columns` is None, it has the column names of the first block, or "1", "2" and so on if that block has no names.
     `named` says whether the columns have names. `count` is None, because the number of rows is not known. Entries may
-    be missing if `gaps` is true. Raise TypeError if the function returns one iterator twice, and ValueError if there is
-    no block.
+    be missing if `gaps` is true. `d` is the declared number of columns, or 0. Raise TypeError if the function returns
+    one iterator twice, and ValueError if there is no block and `d` is 0.
     """
 
     count = None
 
-    def __init__(self, X: Callable[[], Iterator[Any]], gaps: bool, columns: Columns) -> None:
+    def __init__(self, X: Callable[[], Iterator[Any]], gaps: bool, columns: Columns, d: int) -> None:
         self.X, self.gaps, self.last = X, gaps, None
         first = next(self._opened(), None)
-        if first is None:
+        if first is None and not d:
             raise ValueError("X must be a function that returns an iterator with at least one block of rows")
         names = columns or _tables.column_names(first)
         self.named = names is not None
-        self.names = names or tuple(map(str, range(1, 1 + unread_matrix(None, X=first).shape[1])))
+        self.names = names or tuple(map(str, range(1, 1 + (d or unread_matrix(None, X=first).shape[1]))))
 
     def blocks(self) -> Iterator[Array]:
         """Get a new iterator from the function; yield its blocks as arrays with columns in the order of `names`."""

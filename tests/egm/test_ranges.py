@@ -531,7 +531,7 @@ def test_a_function_is_called_only_if_all_else_is_right_and_must_return_a_new_it
     wrong = {
         r"^X must be a function that returns a new iterator each time": lambda: one,
         r"^X must be a function that returns an iterator .* returned an object of type list": lambda: [people()],
-        r"^X must be a function that returns an iterator with at least one block": lambda: iter([]),
+        r"^X must have the declared n = 4000 rows, got 0": lambda: iter([]),
         r"^X must have shape \(rows, 3\), got \(rows, 2\)": lambda: iter([people(), people()[:, :2]]),
         r"^X must have the declared n = 4000 rows, got 3999": lambda: iter([people(3999)]),
         r"^X must have shape \(rows, 3\), got \(rows, 1\)": lambda: iter([people()[:, :1]]),
