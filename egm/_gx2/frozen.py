@@ -477,7 +477,8 @@ def from_quadratic_form(
     omega[np.abs(omega) <= np.max(errors @ size.T)] = 0.0
     curved = np.abs(omega) > _STRAIGHT * slope
     flat, omega, straight, beta = np.sum(omega[~curved]), omega[curved], beta[~curved], beta[curved]
-    straight[np.abs(straight) <= np.max(2 * errors @ np.abs(mean) + size @ (rounding * np.abs(linear)))] = 0.0
+    of_slopes = (2 * errors @ np.abs(mean) + size @ (rounding * np.abs(linear))) @ np.abs(vectors)
+    straight[np.abs(straight) <= of_slopes[~curved]] = 0.0
     if omega.size == 0 and not straight.any():
         raise ValueError("A and linear must not both be 0 on the support of x, got a form that does not depend on x")
     taken = beta * (beta / 4 / omega)
@@ -552,15 +553,18 @@ def _root(cov: Array) -> Array:
 
     L follows from the eigenvectors of the correlation matrix. The eigenvalues of `cov` itself would all have rounding
     errors as large as that of the largest variance, and so L would depend on the units of the variables. An eigenvalue
-    that may be a rounding error counts as 0; its root would be far larger than a rounding error.
+    counts as 0 if it may be a rounding error of the product of its eigenvector and the matrix; the root of such an
+    error would be far larger.
     """
     if cov.shape[0] != cov.shape[1] or not np.allclose(cov, cov.T, rtol=1e-12, atol=0):
         raise ValueError(f"cov must be a symmetric matrix with {cov.shape[1]} rows, got shape {cov.shape}")
     deviations = np.sqrt(np.diag(cov), where=np.diag(cov) > 0, out=np.ones(cov.shape[0]))
     # The second try is for a matrix that rounding has made indefinite: it has tiny variances with larger covariances.
     for unit in (deviations, np.ones_like(deviations)):
-        values, vectors = np.linalg.eigh(cov / unit / unit[:, None])
+        correlation = cov / unit / unit[:, None]
+        values, vectors = np.linalg.eigh(correlation)
         if values[0] >= -1e-12 * values[-1] and values[-1] > 0:
-            values[values <= values.size * np.finfo(float).eps * values[-1]] = 0.0
+            rounding, size = values.size * np.finfo(float).eps, np.abs(vectors)
+            values[values <= rounding * np.sum(size * (np.abs(correlation) @ size), axis=0)] = 0.0
             return unit[:, None] * vectors * np.sqrt(values)
     raise ValueError(f"cov must be positive semidefinite and not 0, got an eigenvalue of {float(values[0])!r}")

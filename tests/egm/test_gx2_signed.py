@@ -931,6 +931,20 @@ def test_rounding_errors_of_a_form_that_cancels_are_no_eigenvalues():
             gx2.from_quadratic_form(**form, cov=np.full((3, 3), 2.0))
 
 
+def test_a_small_eigenvalue_is_kept_beside_a_large_one_of_other_variables():
+    """The mean and the variance are those of the formulas if two variables nearly agree, and 298 others are large."""
+    d, apart = 300, 1e-11
+    cov = 0.9 + 0.1 * np.eye(d)
+    cov[-2:, :-2] = cov[:-2, -2:] = 0.0
+    cov[-1, -2] = cov[-2, -1] = 1 - apart
+    A, linear = np.zeros((d, d)), np.zeros(d)
+    A[0, 0], A[-2:, -2:], linear[-2:] = 1e-11, [[1, -1], [-1, 1]], (1, -1)
+    assert gx2.from_quadratic_form(A, cov=cov).mean() == pytest.approx(1e-11 + 2 * apart, rel=1e-4)
+    assert gx2.from_quadratic_form(0 * A, cov=cov, linear=linear).var() == pytest.approx(2 * apart, rel=1e-4)
+    far = {"A": np.eye(2), "mean": [1e7, 1], "cov": np.diag([1, 1e-20]), "linear": [-2e7, 0], "constant": 1e14}
+    assert gx2.from_quadratic_form(**far).normal == pytest.approx(2e-10, rel=1e-9)
+
+
 @pytest.mark.parametrize("curvature", [0.3, 1e-3, -1e-4, 1e-6, 1e-17, -1e-20, 1e-300])
 @pytest.mark.parametrize("slope", [1.0, 1e5])
 def test_small_curvature(curvature, slope):
