@@ -193,8 +193,8 @@ def rows(
         the wanted columns exactly once, or has a first line for which "auto" raises the error. The
         message shows no cell of the first line of a CSV file unless `header` is "yes".
     ValueError
-        If `delimiter`, `decimal`, `thousands`, `skip_lines`, `encoding` or `missing` has a value
-        that is not allowed, or if `delimiter` or `thousands` is the decimal sign.
+        If `header`, `delimiter`, `decimal`, `thousands`, `skip_lines`, `encoding` or `missing` has a
+        value that is not allowed, or if `delimiter` or `thousands` is the decimal sign.
     TypeError
         If `labels` is a single string.
 

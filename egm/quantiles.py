@@ -109,7 +109,8 @@ def quantile(
     generator(rng)
     columns = values.reshape(len(values), -1).T
     low, high = _bounds(low, high, len(columns))
-    penalty = epsilon / 2 * np.abs(np.arange(len(values) + 1) - q * len(values))
+    with np.errstate(over="ignore"):  # an interval with an infinite penalty is not drawn
+        penalty = epsilon / 2 * np.abs(np.arange(len(values) + 1) - q * len(values))
     drawn = np.empty(len(columns))
     step = max(1, _BLOCK // len(values))
     for start in range(0, len(columns), step):
@@ -179,7 +180,8 @@ def secure_quantile(values: ArrayLike, q: float, low: float, high: float, epsilo
     steps = (high - low) / scalar(positive, step=step)
     if steps > POINTS:
         raise ValueError(f"step must divide the range into at most {POINTS:g} parts, got {step!r} for {low} to {high}")
-    points = low + np.arange(math.ceil(steps) + 1, dtype=np.float64) * step
+    with np.errstate(over="ignore"):  # a point beyond the largest double is above `high`
+        points = low + np.arange(math.ceil(steps) + 1, dtype=np.float64) * step
     points = points[points < high]
     columns = values.reshape(len(values), -1).T
     counts = (np.bincount(np.searchsorted(points[:-1], column), minlength=points.size) for column in columns)
@@ -267,7 +269,8 @@ def interval(counts: ArrayLike, q: float, epsilon: float, rng: np.random.Generat
     scores = -np.maximum(0, np.maximum(rank - ends, starts - rank))
     if rng is None:
         return samplers.secure_index(scores.tolist(), epsilon)
-    return int(np.argmax(epsilon / 2 * scores + rng.gumbel(size=scores.size)))
+    with np.errstate(over="ignore"):  # as in `quantile`
+        return int(np.argmax(epsilon / 2 * scores + rng.gumbel(size=scores.size)))
 
 
 @overload

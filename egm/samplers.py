@@ -419,13 +419,15 @@ def simulated_laplace(scale: Any, rng: np.random.Generator) -> Floats:
 def _simulated(draw: Callable[[float, Any], Any], **named: Any) -> Any:
     """Draw noise with the mean 0 by `draw`, a method of a NumPy Generator that takes a mean and scales.
 
-    The scales are the one keyword argument, and error messages show its name. They are checked only after NumPy has
+    The scales are the one keyword argument, and error messages show its name. Floats are checked only after NumPy has
     refused them, because a check takes longer than a draw.
     """
     ((_, scale),) = named.items()
+    if not isinstance(scale, float) and getattr(scale, "dtype", None) != np.float64:
+        scale = nonnegative(**named)
     try:
         return draw(0.0, scale)
-    except (TypeError, ValueError):
+    except ValueError:
         return draw(0.0, np.abs(nonnegative(**named)))  # NumPy refuses -0.0
 
 

@@ -48,6 +48,8 @@ def require_allowed(given: Given) -> None:
             raise ValueError(f"thousands must not be the decimal sign, got {given.decimal!r} for both")
     if type(given.skip_lines) is not int or given.skip_lines < 0:
         raise ValueError(f"skip_lines must be a whole number >= 0, got {given.skip_lines!r}")
+    if given.header not in ("auto", "yes", "no"):
+        raise ValueError(f'header must be "auto", "yes" or "no", got {given.header!r}')
     if given.missing not in ("error", "nan"):
         raise ValueError(f'missing must be "error" or "nan", got {given.missing!r}')
     try:

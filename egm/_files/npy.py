@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import mmap
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from egm._files.source import FileError, Given, Labels, Source, Vector, numbered, rows_in_a_block
 from egm._types import Array
@@ -26,7 +29,7 @@ def table(path: Path, given: Given) -> Source:
         everything = values == list(range(array.shape[1]))
         for start in range(0, len(array), step := rows_in_a_block(array.shape[1])):
             block = array[start : start + step]
-            yield np.array(block if everything else block[:, values], dtype=float), []
+            yield _doubles(block if everything else block[:, values]), []
             if hasattr(mmap, "MADV_DONTNEED"):  # otherwise this process would keep all that it has read
                 array.base.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]  # the base is an mmap
 
@@ -42,7 +45,13 @@ def vector(path: Path, given: Given) -> Vector:
 
     The values are an array with one axis. `given` is not used.
     """
-    return None, np.array(_mapped(path, 1), dtype=float)
+    return None, _doubles(_mapped(path, 1))
+
+
+def _doubles(array: NDArray[Any]) -> Array:
+    """Return a copy of `array` as float64, in which long doubles beyond the largest double are infinite."""
+    with np.errstate(over="ignore"):
+        return np.array(array, dtype=float)
 
 
 def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
@@ -53,8 +62,9 @@ def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:
     if not path.stat().st_size:
         raise FileError(f"{path}: is empty")
     try:
-        array = np.lib.format.open_memmap(path, mode="r")
-    except ValueError:  # NumPy's own message may show bytes of the file
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of a size that overflows
+            array = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, TypeError, OverflowError, TokenError):  # NumPy's own message may show bytes of the file
         raise FileError(f"{path}: is not a whole NumPy array of numbers") from None
     if array.dtype.kind not in "iuf":
         raise FileError(f"{path}: must hold real numbers, holds {array.dtype}")

@@ -772,6 +772,8 @@ WRONG = {  # arguments of files.rows that can never be right
     "no encoding": ({"encoding": "utf-9"}, "encoding must be the name of a text encoding, got 'utf-9'"),
     "no text": ({"encoding": "base64"}, "encoding must be the name of a text encoding"),
     "no policy": ({"missing": "center"}, 'missing must be "error" or "nan", got .center.'),
+    "another word": ({"header": "Yes"}, 'header must be "auto", "yes" or "no", got .Yes.'),
+    "a truth value": ({"header": True}, 'header must be "auto", "yes" or "no", got True'),
 }
 
 
@@ -806,6 +808,18 @@ def test_other_arrays_are_refused(saved, X, said):
 def test_another_file_with_the_name_of_a_numpy_file_is_not_shown(saved):
     with pytest.raises(FileError, match=r"t\.npy: is not a whole NumPy array of numbers$"):
         files.rows(saved("31,2400\n", "t.npy"))
+
+
+@pytest.mark.parametrize("shape", ["(4, 7, }", f"({10**20}, 7)}}", "(True, 7)}", f"({2**62}, 3)}}"])
+def test_a_numpy_file_with_a_damaged_header_is_refused(saved, shape):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}\n".encode()
+    with pytest.raises(FileError, match=r"t\.npy: is not a whole NumPy array of numbers$"):
+        files.rows(saved(b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header + bytes(224), "t.npy"))
+
+
+def test_long_doubles_beyond_the_doubles_are_infinite(saved):
+    with pytest.raises(FileError, match=r"t\.npy: row 1, column '2': infinite$"):
+        list(files.rows(saved(np.array([[1, np.longdouble("1e4000")]]), "t.npy")))
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])

@@ -351,6 +351,15 @@ def test_wrong_rng():
         quantile(VALUES, 0.5, -2.0, 5.0, 1.0, 3)
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_largest_arguments_give_no_warning():
+    values, rng = np.arange(101.0), np.random.default_rng(0)
+    assert secure_quantile(values, 0.5, 0, 1e308, 1.0, 9e307) in (0, 9e307)
+    assert secure_quantile(values, 0.5, 1e308, 1.7e308, 1.0, 1e308) == 1e308
+    assert 49 <= quantile(values, 0.5, 0, 100, 1e308, rng) <= 51
+    assert interval([1000] * 50, 0.3, 1e306, rng) in (14, 15)
+
+
 def test_the_widest_range_is_divided_evenly():
     """In a range nearly as wide as doubles allow, a private median of a single value 0 is negative half of the time.
 

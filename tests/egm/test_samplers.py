@@ -155,8 +155,9 @@ def test_a_negative_scale_of_simulated_noise_is_named(law):
     name = "std" if law == "gaussian" else "scale"
     with pytest.raises(ValueError, match=rf"{name}\[1\] must be finite and >= 0, got -1.0"):
         getattr(samplers, f"simulated_{law}")([1.0, -1.0], np.random.default_rng(1))
-    with pytest.raises(TypeError, match=f"{name} must be a real number or an array of real numbers"):
-        getattr(samplers, f"simulated_{law}")("1", np.random.default_rng(1))
+    for scale in ("1", ["1"], [None], True):
+        with pytest.raises(TypeError, match=f"{name} must be a real number or an array of real numbers"):
+            getattr(samplers, f"simulated_{law}")(scale, np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace", "l2"])
