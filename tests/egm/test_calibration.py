@@ -152,7 +152,7 @@ def test_classic_is_never_better_than_the_exact_calibration(epsilon, delta):
 
 
 def test_noise_for_rho_is_enough_to_the_last_digit():
-    """The noise multiplier z for rho is at least 1 / sqrt(2 rho), and above it by at most a relative 6e-16.
+    """The noise multiplier z for rho is at least 1 / sqrt(2 rho), and above it by at most a relative 7e-16.
 
     This is Proposition 1.6 of Bun and Steinke (2016). The comparison is in exact arithmetic.
     """
@@ -161,7 +161,7 @@ def test_noise_for_rho_is_enough_to_the_last_digit():
         2 * Fraction(r) * Fraction(z) ** 2
         for r, z in zip(rho.tolist(), zcdp_noise_multiplier(rho).tolist(), strict=True)
     ]
-    assert all(1 <= share <= 1 + Fraction(12, 10**16) for share in spent)
+    assert all(1 <= share <= 1 + Fraction(14, 10**16) for share in spent)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, 0.0])
