@@ -22,7 +22,7 @@ help:
 	@echo "            pack both with the executed chapters and the sources as _build/egm-supplement-<version>.zip"
 	@echo "make check  lint, types, layers, and the package's tests and examples but for slow ones: a first verdict"
 	@echo "make test   run every test: the package, the chapters and the built book"
-	@echo "make bench  compare egm with other programs: accuracy and time, three minutes"
+	@echo "make bench  compare egm with other programs: accuracy and time, six minutes"
 	@echo "make links  look up every external link, for which it needs a network"
 	@echo "make clean  remove the book and the environment"
 
