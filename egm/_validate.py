@@ -29,6 +29,7 @@ __all__ = [
     "DeltaWarning",
     "between",
     "count",
+    "doubles",
     "exact",
     "finite",
     "fitting",
@@ -66,7 +67,7 @@ def _read(name: str, value: object) -> Array:
     """
     if type(value) is np.ndarray and value.dtype == np.float64:
         return value
-    return _doubles(_numeric(name, value))
+    return doubles(_numeric(name, value))
 
 
 def _without_nan(name: str, array: Array) -> Array:
@@ -204,7 +205,7 @@ def matrix(columns: int | None, **named: object) -> Array:
     is accepted. A matrix of float64 is not copied.
     """
     ((name, value),) = named.items()
-    array = _doubles(unread_matrix(columns, **named))
+    array = doubles(unread_matrix(columns, **named))
     return _require(np.isfinite(array), "must be finite", name, array, _tables.column_names(value))
 
 
@@ -245,7 +246,7 @@ def exact(**named: object) -> NDArray[Any]:
     if array.dtype.kind == "O":
         passed = np.array([_is_finite(entry) for entry in array.flat], dtype=bool).reshape(array.shape)
     else:
-        passed = np.isfinite(_doubles(array))
+        passed = np.isfinite(doubles(array))
     return _require(passed, "must be finite and no larger than the largest double", name, array)
 
 
@@ -372,13 +373,13 @@ def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
         return np.asarray(None)
 
 
-def _doubles(array: NDArray[Any]) -> Array:
-    """Return `array` as float64, without a copy if it has this type already.
+def doubles(array: NDArray[Any], copy: bool = False) -> Array:
+    """Return `array` as float64; if it has this type already, it is copied only if `copy` is true.
 
     Long doubles beyond the largest double become infinite, without a warning.
     """
     with np.errstate(over="ignore"):
-        return array.astype(float, copy=False)
+        return array.astype(float, copy=copy)
 
 
 def _require(

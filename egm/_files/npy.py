@@ -10,10 +10,10 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from egm._files.source import FileError, Given, Labels, Source, Vector, numbered, rows_in_a_block
 from egm._types import Array
+from egm._validate import doubles
 
 __all__ = ["table", "vector"]
 
@@ -28,8 +28,8 @@ def table(path: Path, given: Given) -> Source:
     def read(values: list[int], _: list[int]) -> Iterator[tuple[Array, list[Labels]]]:
         everything = values == list(range(array.shape[1]))
         for start in range(0, len(array), step := rows_in_a_block(array.shape[1])):
-            block = array[start : start + step]
-            yield _doubles(block if everything else block[:, values]), []
+            block = np.asarray(array[start : start + step])
+            yield doubles(block if everything else block[:, values], copy=True), []
             if hasattr(mmap, "MADV_DONTNEED"):  # otherwise this process would keep all that it has read
                 array.base.madvise(mmap.MADV_DONTNEED)  # type: ignore[union-attr]  # the base is an mmap
 
@@ -45,13 +45,7 @@ def vector(path: Path, given: Given) -> Vector:
 
     The values are an array with one axis. `given` is not used.
     """
-    return None, _doubles(_mapped(path, 1))
-
-
-def _doubles(array: NDArray[Any]) -> Array:
-    """Return a copy of `array` as float64, in which long doubles beyond the largest double are infinite."""
-    with np.errstate(over="ignore"):
-        return np.array(array, dtype=float)
+    return None, doubles(np.asarray(_mapped(path, 1)), copy=True)
 
 
 def _mapped(path: Path, axes: int) -> np.memmap[Any, Any]:

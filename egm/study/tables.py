@@ -170,6 +170,11 @@ def profiles(d: int, n: int, alpha: float, epsilon: float, delta: float) -> Stru
     ValueError
         If a parameter is outside its range.
 
+    Warns
+    -----
+    DeltaWarning
+        If delta is 1/n or more.
+
     See Also
     --------
     egm.mechanisms.GaussianDataMechanism : The mechanism whose noise is tabulated.
