@@ -342,8 +342,8 @@ def from_parquet(
     Parameters
     ----------
     path : str or os.PathLike
-        Parquet file, or a folder of Parquet files. The files of a folder are taken in the order of
-        their names. A file whose name begins with a dot or an underscore is skipped.
+        Parquet file, or a folder of them, which are taken in the order of their names. A file whose
+        name begins with a dot or an underscore is skipped.
     columns : sequence of str, optional
         Names of the columns that are read, by default all columns of the first file. The columns
         must hold integers, floating-point numbers, decimal numbers or booleans, which count as 0
@@ -360,11 +360,12 @@ def from_parquet(
 
     Raises
     ------
+    ImportError
+        If dask or pyarrow is not installed, which the extra ``dask`` installs.
     FileNotFoundError
         If there are no Parquet files.
     ValueError
-        If a file is not a Parquet file or does not have these columns, or if `missing` has a value
-        that is not allowed.
+        If `missing` has another value, or a file is no Parquet file or lacks a column.
     TypeError
         If a column does not hold numbers, or if `columns` is a single string.
 
@@ -410,10 +411,8 @@ def whole(path: PathLike, *, overwrite: bool = False, last: Callable[[], object]
     Raises
     ------
     FileError
-        If there is a file of this name, unless `overwrite` is true and the file is a regular one,
-        or if a file cannot be made in its folder. In these cases the error is raised before
-        anything is written. The error is also raised if writing fails, or if a file of this name
-        has appeared meanwhile.
+        Before anything is written, if a file of this name may not be replaced or a file cannot be
+        made in its folder; later, if writing fails or a file of this name has appeared meanwhile.
 
     Examples
     --------

@@ -166,9 +166,13 @@ def as_dask(path: PathLike, columns: Sequence[str] | None, missing: Literal["err
     The function `egm.files.from_parquet` describes the arguments and the errors. No row is read before dask computes a
     result.
     """
-    import dask
-    from dask.array import map_blocks
-    from pyarrow import dataset
+    try:
+        import dask
+        from dask.array import map_blocks
+        from pyarrow import dataset
+    except ImportError as error:
+        needed = f"a dask array needs dask and pyarrow: pip install '{_distribution.NAME}[dask]'"
+        raise ImportError(needed) from error
 
     if isinstance(columns, str):
         raise TypeError(f"columns must be a list of names, got {columns!r}")

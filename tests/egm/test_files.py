@@ -845,6 +845,8 @@ def test_pyarrow_is_asked_for_only_where_it_is_needed(tmp_path, monkeypatch):
     assert len(whole_table(files.rows(tmp_path / "t.csv"))) == len(whole_table(files.rows(tmp_path / "t.npy"))) == 7
     with pytest.raises(FileError, match=re.escape(f"pip install '{_distribution.NAME}[files]'")):
         files.rows(tmp_path / "t.parquet")
+    with pytest.raises(ImportError, match=re.escape(f"pip install '{_distribution.NAME}[dask]'")):
+        files.from_parquet(tmp_path / "t.parquet")
 
 
 # --- Memory -----------------------------------------------------------------------------------------------------------
