@@ -35,14 +35,13 @@ class AdaptiveDataMechanism(Declared):
         Whole budget in zero-concentrated differential privacy: at most 1e6 and, with `ranges`, at
         least 1e-15. `egm.calibration.zcdp_rho` computes it from an epsilon and a delta.
     radius : float, optional
-        Bound R of the means: every column has a mean from -R to R, in the units of the data. It is
-        > 0 and at most 1e100. Exactly one of `radius` and `ranges` is given.
+        Bound R, > 0 and at most 1e100, in the units of the data: the mean of the rows is from -R to R
+        in every column. Exactly one of `radius` and `ranges` is given.
     sigma_range : tuple of float, optional
         Lower and upper bound of the standard deviations of the columns, from 1e-100 to 1e100. With
         `radius` it must be given, in the units of the data. With `ranges` the unit is half the range
-        of a column, and the default is (1e-4, 1): data within a range have at most the standard
-        deviation 1, and a standard deviation below 1e-4 counts as 1e-4. With a `basis`, the lower
-        bound also holds for the standard deviations along its vectors.
+        of a column, and the default is (1e-4, 1): no data in a range spread more, and a smaller
+        standard deviation counts as 1e-4. With a `basis`, the lower bound also holds along it.
     basis : array_like or str or `egm.bases.Basis` or linear operator, shape (d, d), optional
         Orthonormal basis for correlated columns: a public one, as for `GaussianDataMechanism`, or
         "learn", for one that is found privately with a twentieth of the budget. By default, and
@@ -256,9 +255,8 @@ class AdaptiveDataMechanism(Declared):
         Parameters
         ----------
         sigma : array_like or mapping, shape (d,), optional
-            True standard deviations of the columns, in the units of the data, > 0. With a public
-            `basis` they are those along its vectors; with a `basis` and `ranges`, they are those of
-            the standardized columns along its vectors.
+            True standard deviations of the columns, > 0: in the units of the data, along the vectors
+            of a public `basis`, or, with a `basis` and `ranges`, of the standardized columns along it.
         center : float or array_like or mapping, shape (d,), optional
             True mean of a row, in the units of the data and within the declared ranges; by default
             the middle of the ranges, which is 0 with `radius`.
@@ -268,8 +266,7 @@ class AdaptiveDataMechanism(Declared):
         Returns
         -------
         AdaptiveForecast
-            Expected squared error, probability that the search succeeds, the budget that each step
-            takes, and whether there is a search.
+            Expected squared error, probability that the search succeeds, and cost of each step.
 
         Raises
         ------
@@ -285,9 +282,10 @@ class AdaptiveDataMechanism(Declared):
         The steps of the search are computed without data, with the answers to its queries that are
         expected for normal rows. These have the mean `center`, and either the standard deviations
         `sigma` and independent coordinates, or the covariance matrix `covariance`. With `ranges`
-        there is no search unless it promises a far smaller error. Without a search, the forecast is
-        the variance of the noise. If the data lie in the ranges, this is an upper bound of the
-        error, and nearly exact if the noise is small beside n times the range.
+        there is no search unless it promises a far smaller error; without one, the forecast is the
+        variance of the noise, a nearly exact upper bound for rows in the ranges. What ranges cut off
+        from normal rows is not in the error (see `cut` of the result), nor by how much the mean of
+        some rows is outside of `radius` if `center` is at its end.
 
         Examples
         --------
@@ -308,6 +306,7 @@ class AdaptiveDataMechanism(Declared):
             uncorrected_std=result.half * result.found.uncorrected_std,
             bias=result.half * result.found.bias,
             bias_std=result.half * result.found.bias_std,
+            cut=self.n * result.half * rows.cut() * (self.ranges is not None),
             method=result.found.method,
         )
 

@@ -242,6 +242,7 @@ def _plan_adaptive(args: Namespace) -> None:
     plan: dict[str, Any] = solved | {
         "forecast": errors(forecast.error),
         "success": forecast.success,
+        "cut": forecast.cut.tolist(),
         "method": forecast.method,
         "spent": forecast.spent,
         "least_rho": least,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import ndtr
 
 from egm._adaptive import pairs
 from egm._adaptive.private_rows import Account, Intervals, squares_std
@@ -22,6 +23,13 @@ from egm._types import Array, Floats
 __all__ = ["ExpectedRows"]
 
 
+def _excess(z: Array) -> Array:
+    """Return the mean of max(Z - z, 0) for a standard normal Z and each number in `z`."""
+    with np.errstate(over="ignore", under="ignore"):
+        excess: Array = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * ndtr(-z)
+    return np.maximum(excess, 0.0)
+
+
 class ExpectedRows:
     """Answer the queries of `PrivateRows` as expected for `n` normal rows with mean `mu` and deviations `sigma`.
 
@@ -30,7 +38,7 @@ class ExpectedRows:
     columns. If `along` is given, the coordinates along the basis that is passed to the method `turn` are independent,
     and `along` has their standard deviations.
 
-    Each public method except `turn` and `standardize` is a query. Its cost, a number rho of zero-concentrated
+    Each public method except `turn`, `standardize` and `cut` is a query. Its cost, a number rho of zero-concentrated
     differential privacy, is recorded under the name of a step of the search for the center and the spread of the rows.
     All queries together may cost at most the budget `rho`. The attribute `failure` is an upper bound of the probability
     that some answer about real rows would be so wrong that the search fails. The attribute `diameter` is the largest
@@ -164,6 +172,11 @@ class ExpectedRows:
         self.account.spend(step, rho)
         std = self.diameter * math.sqrt(self.d / (2 * rho)) / self.n
         return np.clip(self.columns, -1.0, 1.0) - std, std
+
+    def cut(self) -> Array:
+        """Return the expected change of an entry of each column if all entries of normal rows are cut to [-1, 1]."""
+        sigma = self.law[0]
+        return sigma * (_excess((1 + self.columns) / sigma) - _excess((1 - self.columns) / sigma))
 
     def squares(self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0) -> tuple[Array, float]:
         """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy a private answer is.

@@ -67,7 +67,6 @@ _TRIED_RATIOS = np.geomspace(1.05, 2.0, 40)  # ratios that are compared for norm
 _BEYOND = 0.1, 0.0025  # share of the budget to count rows beyond a clip norm: first / effective dimension + second
 _CLEARLY = 2.0  # standard deviations by which this number is surely too large
 _DOUBTED = 0.2  # share of the standard deviation of the distance found by counting long rows that counts as a distance
-_OUTSIDE = 3.0  # standard deviations by which noise may move a mean out of the declared range
 _LATE = 1.5  # factor by which the error, if all long rows point in one direction, may exceed the limit late in a search
 _RARE = 0.1  # normal rows that are expected beyond the larger of two norms beyond which rows are counted
 _NEARER = 0.2  # standard deviations of noise that the rows between the two norms add to the bound if all is normal
@@ -367,8 +366,8 @@ class _LastRound:
             bias_std = bias_std / math.sqrt(self.effective)
         bias, bias_std, noise_std = (search.of_columns(part) for part in (bias, bias_std, noise_std))
         beyond = n * search.move(mean / b)
-        outside = np.maximum(np.abs(beyond) - _OUTSIDE * noise_std, 0.0)
-        bias, off_center = bias + outside, off_center + _square(float(np.linalg.norm(outside)))
+        bias = bias + np.abs(beyond)
+        off_center += float(np.sum(np.maximum(beyond**2 - noise_std**2, 0.0)))
         if unseen is not None:
             unseen = unseen._replace(most=unseen.most + np.abs(beyond))
         square = 0.0 if clip.tail is None else clip.tail.square(n)

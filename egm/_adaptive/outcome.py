@@ -17,6 +17,7 @@ from egm._types import Array, ArrayLike, Named
 from egm._validate import vector
 from egm.forecast import ErrorForecast
 
+_LEAST = 1e-100  # standard deviation of a column in a forecast, in the units in which rows are searched
 _FARTHEST = 5.0  # standard deviations by which noise may move a number of rows
 
 
@@ -125,8 +126,9 @@ def expected_rows(
     declared._require_enough(d)
     along = None
     if basis is not None and true is None:
-        along, spread = spread, of_columns(basis, spread)
+        along, spread = np.maximum(spread, _LEAST), of_columns(basis, spread)
     else:
         spread = spread / half
+    spread = np.maximum(spread, _LEAST)  # whoever searches has declared a larger one, and its square is a double
     true = None if true is None else true / np.multiply.outer(half, half)
     return ExpectedRows(declared.n, declared.rho, spread, mean, true, along, 1.0 if declared._counted else 2.0)

@@ -284,11 +284,19 @@ class AdaptiveForecast:
         may move each entry of the sum up or down, beyond the part that the release measures.
     bias_std : ndarray, shape (d,)
         Standard deviation of the noise in the `bias` of a release, in the units of the data.
+    cut : ndarray, shape (d,)
+        Expected change of each entry of the sum if the entries of all rows were cut to the declared
+        ranges, in the units of the data. It is not in `error`. With `radius` it is 0.
     method : {"search", "ranges"}
         Whether there is a search, or the rows are clipped to the declared ranges without one.
 
     Notes
     -----
+    With ranges, `error` and `success` are for rows that lie in the ranges. Normal rows may reach
+    beyond, and are cut then. If `cut` is large beside the root of `error`, a release notices that a
+    search gives another mean than the cut rows. It then gives the search up, and `cut` is nearly all
+    of its error.
+
     A search in ranges that is given up has the error of a sum that is clipped to the ranges. If these
     are wide, the mean over all releases can thus be far above `error`, although such releases are
     rare. Where a search gains little, a release may decide otherwise than this forecast whether to
@@ -314,4 +322,5 @@ class AdaptiveForecast:
     uncorrected_std: Array
     bias: Array
     bias_std: Array
+    cut: Array
     method: Literal["search", "ranges"] = "search"

@@ -39,6 +39,7 @@ __all__ = ["CONFIDENCE", "adaptive_parameters", "document", "errors", "output", 
 CONFIDENCE = 0.95  # of the intervals that are written
 _PARTS = ("noise", "clipping", "center", "total")  # of an expected error
 _CAUTION = "With so few rows for this budget, the squared error is often several times the expected one"
+_CUT = "Normal rows would reach beyond the ranges; to cut them, as a release does, would move the sum by"
 _OF_MEANS = "mean", "mean_std", "low", "high", "population_low", "population_high"  # left out for sums
 _SHOWN = 20  # columns of a plan that are shown by name
 _MEASURES = {
@@ -353,7 +354,7 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
         budget = f"epsilon = {made['epsilon']:g}, delta = {made['delta']:g} ({budget})"
         least = f"epsilon = {rounded_up(plan['least_epsilon']):g} ({least})"
     low, high = made["sigma_range"]
-    error = math.sqrt(plan["forecast"]["total"])
+    error, cut = math.sqrt(plan["forecast"]["total"]), math.hypot(*plan["cut"])
     few = plan["method"] == "search" and made["rows"] * math.sqrt(made["rho"]) < FEW
     columns = "1 column" if len(plan["columns"]) == 1 else f"{len(plan['columns'])} columns"
     return [
@@ -369,6 +370,7 @@ def _lines_of_adaptive(plan: Document) -> list[str]:
         if plan["method"] == "search"
         else "There is no search: the rows are clipped to the declared ranges",
         *([_CAUTION] if few else []),
+        *([f"{_CUT} {cut:.4g}"] if cut > error else []),
         f"It would still run with {least}, or with {plan['least_rows']} rows"
         if "radius" in made
         else f"A search needs at least {least}, or {plan['least_rows']} rows, and data that are near each other",

@@ -668,6 +668,19 @@ def test_intervals_cover(law):
         assert np.mean(covered) >= confidence - 4 * math.sqrt(confidence * (1 - confidence) / len(covered))
 
 
+def test_an_interval_holds_if_the_mean_is_just_outside_of_the_radius():
+    """If the mean of the rows is four standard deviations of the noise above the radius, intervals still hold.
+
+    The estimate is at most n times the radius. What it would be above is released, too, and an interval is longer by
+    it. Of 20 intervals with the confidence 0.95 at least 15 contain the exact sum, except with a probability of 1e-3.
+    """
+    X = np.random.default_rng(1).normal(0.0, 1.0, (3000, 1))
+    noise = mechanism(len(X)).forecast([1.0], 100.0).noise_std
+    X += 100.0 + 4 * noise / len(X) - X.mean(axis=0)
+    ends = [run(X, seed=seed)[0].interval(0.95) for seed in range(20)]
+    assert sum((low <= X.sum() <= high).item() for low, high in ends) >= 15
+
+
 def test_an_interval_grows_with_its_confidence_and_not_beyond_its_reason():
     """A confidence interval is centered at `estimate` + `uncorrected`, and its half-width grows with the confidence.
 

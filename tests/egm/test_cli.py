@@ -858,6 +858,11 @@ def test_plan_of_adaptive_says_the_same_as_text(egm, released):
     warned = "With so few rows for this budget, the squared error is often several times the expected one"
     assert warned in text
     assert warned not in egm(*("1000" if word == "400" else word for word in PLAN_ADAPTIVE))[1].decode()
+    cut = "Normal rows would reach beyond the ranges; to cut them, as a release does, would move the sum by"
+    declared = [word for j in (1, 2, 3) for word in ("--range", f"{j}=-9:9")]
+    ranged = egm(*PLAN_ADAPTIVE[:-4], *declared, "--center", "8")[1].decode()
+    assert from_text(cut, ranged) > from_text("sum is off by", ranged)
+    assert cut not in text
 
 
 @pytest.mark.parametrize("budget", [BUDGET, ("--rho", "0.03")])

@@ -294,6 +294,35 @@ def test_a_forecast_says_that_there_is_no_search():
     assert wide.method == "ranges"
 
 
+@pytest.mark.parametrize("sigma", [1e-150, 1e-170, 1e-300])
+@pytest.mark.parametrize("center", [[1.0, 0.0], [0.0, 0.5]])
+def test_a_forecast_for_columns_that_hardly_vary_is_nearly_that_for_a_small_spread(sigma, center):
+    """Standard deviations far below the declared ones have nearly the forecast for small ones.
+
+    This holds also for a mean at an end of a range, where the search begins. `sigma` is a standard deviation, and
+    `center` the mean of a row, in ranges from -1 to 1 and from 0 to 1.
+    """
+    few = mechanism(ranges=[(-1, 1), (0, 1)])
+    expected = few.forecast([1e-20, 1e-20], center)
+    forecast = few.forecast([sigma, sigma], center)
+    assert 1 / 2 < forecast.error.total / expected.error.total < 2
+    assert forecast.success == pytest.approx(expected.success, abs=0.02)
+
+
+def test_a_forecast_says_what_the_ranges_would_cut_off():
+    """`forecast().cut` is the change of the expected sum if the entries of normal rows are cut to the ranges.
+
+    The simulated changes have standard errors. With `radius` nothing is cut, and `cut` is 0.
+    """
+    n, (low, high) = 100, np.array(list(RANGES.values())).T
+    rows = np.random.default_rng(1).normal(MEAN, SIGMA, (200_000, 3))
+    changes = n * (rows.clip(low, high) - rows)
+    cut = mechanism(n).forecast(SIGMA, MEAN).cut
+    assert np.all(np.abs(cut - changes.mean(axis=0)) <= 5 * changes.std(axis=0) / math.sqrt(len(rows)))
+    assert np.all(cut > 0)
+    assert not mechanism(ranges=None, radius=1e6, sigma_range=(1.0, 1e6), rho=1.0).forecast(SIGMA, 1e6).cut.any()
+
+
 @pytest.mark.slow
 def test_a_search_that_noise_ends_counts_as_a_failure(monkeypatch):
     """`forecast` allows for the two comparisons of noisy means by which a search in ranges may be given up.
