@@ -1,7 +1,8 @@
 """Find out on which other cells a cell of a notebook depends, by the names that the cells assign and read.
 
 Nothing is executed: the syntax trees say which names a cell needs from the cells before it. Where they do not say
-whether a name is assigned, as in the body of an `if`, both possibilities are considered.
+whether a name is assigned, as in the body of an `if`, both possibilities are considered. Not seen is a change of an
+object by a function that gets it as an argument, through another name, or by a method within an expression.
 """
 
 import ast
@@ -38,8 +39,8 @@ class Names(ast.NodeVisitor):
     `cell` is the syntax tree of the cell, and `generators` has the names of random generators.
 
     `reads` are the names that the cell reads before it assigns them, and `gives` those that it assigns or may change.
-    The names in `sure` are assigned whenever the cell runs, so not only within a loop or a condition. `imports` is a
-    dictionary from an imported name to its import statement.
+    The names in `sure` are assigned whenever the cell runs, so not only within a loop or a condition, or where an
+    exception may be caught. `imports` is a dictionary from an imported name to its import statement.
 
     A name is changed by an assignment to an attribute or an item of its object, and by a method that is called as a
     statement (`rows.append(row)`). A random generator is changed by every use. Names that belong only to a
@@ -116,6 +117,22 @@ class Names(ast.NodeVisitor):
 
     visit_While = visit_If
 
+    def visit_With(self, node: ast.With) -> None:
+        """Visit the contexts of `node`, and then its body as a block of which Python may skip a part.
+
+        A context may end the block at an exception, and suppress the exception.
+        """
+        for item in node.items:
+            self.visit(item)
+        self.visit_block(node.body)
+
+    def visit_Try(self, node: ast.Try) -> None:
+        """Visit the parts of the `try` statement `node`, each but the last as a block that Python may skip."""
+        for block in (node.body, *(handler.body for handler in node.handlers), node.orelse):
+            self.visit_block(block)
+        for part in node.finalbody:
+            self.visit(part)
+
     def visit_block(self, block: list[ast.AST]) -> None:
         """Visit the nodes in the list `block`, which Python may skip, for instance the body of an `if`.
 
@@ -158,12 +175,12 @@ class Names(ast.NodeVisitor):
         self.own.pop()
 
     def root(self, target: ast.expr) -> str:
-        """Return the name with which the expression `target` begins: `name` for `name.part[0].rest`, for example.
+        """Return the name with which the expression `target` begins: `name` for `name.part[0].rest()`, for example.
 
-        If it begins with something else, such as the call in `make().part`, return "".
+        If it begins with something else, such as a bracket, return "".
         """
-        while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
-            target = target.value
+        while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
+            target = target.func if isinstance(target, ast.Call) else target.value
         return target.id if isinstance(target, ast.Name) else ""
 
     def change(self, target: ast.expr) -> None:

@@ -18,7 +18,7 @@ import math
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from pathlib import Path
@@ -39,7 +39,7 @@ WEIGHTS = ("result", "proof", "wording")  # of a slip, the gravest first
 FINAL = ("stands", "mended", "removed")  # what the report of 23 January did with a slip of an earlier version
 LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the first is faster, and not everywhere
 LABEL = re.compile(r"^(?::label: |\$\$ \()((?:definition|lemma|corollary|theorem|algorithm|report)(?:-\d+)+)\)?$", re.M)
-WORDS = ("kind", "begins", "claim", "correction", "printed", "correct")  # fields that are read with statement and check
+SILENT = "{cell} records nothing under this key"
 LOCK = "# Digests of each entry, its statement and check as last read; renewed by `python -m tools.ledger lock`.\n"
 
 
@@ -182,7 +182,7 @@ def differences(entry: Entry, finding: dict | None) -> list[str]:
     nothing is recorded.
     """
     if finding is None:
-        return [f"{entry.cell} records nothing under this key"]
+        return [SILENT.format(cell=entry.cell)]
     wrong = []
     if finding["cell"] != entry.cell:
         wrong.append(f"recorded by {finding['cell']}, not by {entry.cell}")
@@ -251,6 +251,12 @@ def of_slip(ledger: Ledger, slip: Slip) -> list[str]:
     return wrong
 
 
+def silent(ledger: Ledger) -> list[str]:
+    """Return a list of messages about entries of `ledger` that name a cell which recorded no result for them."""
+    missing = [entry for entry in ledger.entries if entry.cell and entry.id not in ledger.findings]
+    return [f"{entry.id}: {SILENT.format(cell=entry.cell)}" for entry in missing]
+
+
 def test_exists(root: Path, test: str) -> bool:
     """Return True if `test`, a text such as "file::name", names a test that exists: a file, and a function in it."""
     file, _, name = test.partition("::")
@@ -283,11 +289,11 @@ def labels_of(source: str) -> list[str]:
 
 
 def seal(ledger: Ledger, entry: Entry) -> str:
-    """Return a hash that changes if the text or the check of `entry`, a statement or an error in print, changes.
+    """Return a hash that changes if `entry`, a statement or an error in print, or its text or check changes.
 
-    The text is that of the entry's fields in the list `WORDS`, such as "claim", and of the notebook cells that state
-    the entry. The check is the code of the cells that the entry names, and of all cells and imports on which they
-    depend. `ledger` has the code of all cells. The hash has 12 characters.
+    The text is that of the notebook cells that state the entry. The check is the code of the cells that the entry
+    names, and of all cells and imports on which they depend. `ledger` has the code of all cells. The hash has 12
+    characters.
     """
     names, imports = [*entry.cells], []
     for stem, _, cell in (name.partition("#") for name in entry.cells):
@@ -297,8 +303,8 @@ def seal(ledger: Ledger, entry: Entry) -> str:
             imports += lines
     names += [name for name in ledger.cells if entry.id in labels_of(ledger.cells[name])]
     texts = [ledger.cells.get(name, "") for name in dict.fromkeys(names)]
-    words = [getattr(entry, name, "") for name in WORDS]
-    return hashlib.sha256("\0".join([*texts, *sorted(set(imports)), *words]).encode()).hexdigest()[:12]
+    fields = json.dumps(asdict(entry), sort_keys=True)
+    return hashlib.sha256("\0".join([*texts, *sorted(set(imports)), fields]).encode()).hexdigest()[:12]
 
 
 def read_lock(root: Path = ROOT) -> dict[str, str]:
@@ -313,18 +319,18 @@ def read_lock(root: Path = ROOT) -> dict[str, str]:
 
 
 def seals(ledger: Ledger) -> dict[str, str]:
-    """Return a dictionary from key to hash for the statements and errors in print of `ledger` that a cell checks.
+    """Return a dictionary from key to hash for all statements and errors in print of `ledger`.
 
-    The hash is that of the present text and check of the statement or error (see `seal`).
+    The hash is that of the present entry, text and check of the statement or error (see `seal`).
     """
-    return {entry.id: seal(ledger, entry) for entry in ledger.entries if entry.cell}
+    return {entry.id: seal(ledger, entry) for entry in ledger.entries}
 
 
 def unread(ledger: Ledger) -> list[str]:
     """Return messages about statements and errors of `ledger` that are new, or changed since somebody accepted them.
 
     Somebody accepts all of them by the command `python -m tools.ledger lock`, which writes the key and a hash of each
-    into the file `ledger/lock`. Keys in this file that belong to no statement or error with a check are reported, too.
+    into the file `ledger/lock`. Keys in this file that belong to no statement or error are reported, too.
     """
     lock, now = read_lock(ledger.root), seals(ledger)
     return [f"{key} changed" for key in now | lock if lock.get(key) != now.get(key)]

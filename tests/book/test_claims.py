@@ -285,6 +285,18 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
 
 
 @pytest.mark.parametrize(
+    ("old", "new"), [("why: Count.", "why: Guess."), ("versions:", "headline: A new one.\n  versions:")]
+)
+def test_lock_covers_each_field_of_an_entry(project, old, new):
+    """If the text `old` in the file of errata is replaced by `new`, `complaints` reports that the erratum has changed.
+
+    The small project in the folder `project` has only one erratum. The changed field is not compared with the check.
+    """
+    edit(project / "ledger" / "errata.yml", old, new)
+    assert complaints(project) == ["slip-five changed"]
+
+
+@pytest.mark.parametrize(
     ("cells", "needed"),
     [
         (["a = 1", "b = 2", "c = a"], [0]),
@@ -295,7 +307,10 @@ def test_lock_covers_the_cells_that_a_check_depends_on(project, old, new, stale)
         (["a = []", "a.real = 1", "c = a"], [0, 1]),
         (["a = []", "for i in range(3):\n    a.append(i)", "c = a"], [0, 1]),
         (["a = []", "a[0], b = 1, 2", "c = a"], [0, 1]),
+        (["a = {}", "a.setdefault(1, []).append(2)", "c = a"], [0, 1]),
         (["a = 1", "if b:\n    a = 2", "c = a"], [0, 1]),
+        (["a = 1", "with suppress(ValueError):\n    a = 2", "c = a"], [0, 1]),
+        (["a = 1", "try:\n    a = 2\nexcept ValueError:\n    pass", "c = a"], [0, 1]),
         (["a = 1", "for b in range(3):\n    a = b", "c = a"], [0, 1]),
         (["a = 1", "for a in range(3):\n    b = a", "c = b"], [1]),
         (["a = 1", "b = [a for a in range(3)]", "c = a"], [0]),
