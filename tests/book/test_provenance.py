@@ -55,9 +55,12 @@ def test_stamp_is_the_last_of_the_page_and_folded(book, chapter):
 def test_commit_and_time(shown):
     """The provenance box of a chapter shows the last commit of the project and the time of this commit.
 
-    The box also says whether there are uncommitted changes.
+    The box also says whether there are uncommitted changes, or that the project is not from a git repository.
     """
     assert list(shown) == [None, *FACTS]
+    if not (ROOT / ".git").exists():
+        assert shown["Commit"] == provenance.NO_REPOSITORY
+        return
     time = datetime.fromtimestamp(int(provenance.git(ROOT, "log", "-1", "--format=%ct")), tz=UTC)
     changed = ", with uncommitted changes" if provenance.git(ROOT, "status", "--porcelain") else ""
     commit, day = provenance.git(ROOT, "rev-parse", "HEAD")[:7], f"{time.day} {time:%B %Y}"

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from egm import scaling
+from egm import GaussianMechanism, scaling
 from egm.study.tables import improvement
 from tools.execute import ROOT
 
@@ -42,7 +42,19 @@ def test_claim_is_what_egm_computes():
     assert float(factor) == round(improvement(int(d), 10**6, 1), 1)
     sigma = 1 / np.arange(1, int(d) + 1)
     errors = [scaling.noise_factor(b, sigma, 1e-6) for b in (1 / sigma, scaling.expected_norm(sigma))]
+    printed = [int(number) for number in re.findall(r"squared error (\d+) expected", block("text"))]
+    assert f"gains a factor of {printed[0] / printed[1]:.1f}." in README
     assert float(re.search(r"deviations\s+the factor is ([\d.]+) here", README)[1]) == round(errors[0] / errors[1], 1)
+
+
+def test_l2_noise_has_the_error_that_the_readme_says():
+    """The README compares the squared errors of l2 noise and Gaussian noise for three numbers of columns."""
+    more = r", ([\d.]+) times\s+for\s+(\d+)"
+    claim = r"has ([\d.]+) times the squared error of Gaussian noise for\s+(\d+) columns" + 2 * more
+    found = re.search(claim, README).groups()
+    for share, columns in zip(found[::2], found[1::2], strict=True):
+        least, normal = (GaussianMechanism(1, 1, 1e-6, noise=kind, d=int(columns)) for kind in ("l2", "gaussian"))
+        assert float(share) == round((least.noise_std / normal.noise_std) ** 2, 2)
 
 
 def test_every_module_is_named():
