@@ -6,6 +6,7 @@ compile the functions for the first time on a machine.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
@@ -40,11 +41,15 @@ def compiled(signature: str | None = None, **options: Any) -> Callable[[F], F]:
 
 
 def interpreted(name: str) -> ModuleType:
-    """Return a copy of the module `name` whose functions are not compiled, but run by Python."""
+    """Return a copy of the module `name` whose functions are not compiled, but run by Python.
+
+    The copy is among the loaded modules, `sys.modules`, under another name.
+    """
     spec = find_spec(name)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
     vars(module)[_PLAIN] = True
+    sys.modules[f"{name}.{_PLAIN}"] = module
     spec.loader.exec_module(module)
     return module

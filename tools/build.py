@@ -9,6 +9,7 @@ anything but pages has changed, such as the settings, the package or these tools
 """
 
 import filecmp
+import functools
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
+from filelock import FileLock
 
 from tools import ledger, pages, provenance
 from tools.execute import ROOT, ChapterError, digest, execute_all, package_files, tail
@@ -35,10 +37,32 @@ class BookError(Exception):
     """
 
 
+def alone(build: Callable[..., Path]) -> Callable[..., Path]:
+    """Return the function `build`, which builds something of a project, changed so that it waits for other builds.
+
+    The first argument of `build` is the main folder of the project, by default that of these tools. All builds of a
+    project use files in its folder `_build`, so only one of them runs at a time, in any process.
+    """
+
+    @functools.wraps(build)
+    def waiting(root: Path = ROOT, *others: object) -> Path:
+        (root / "_build").mkdir(exist_ok=True)
+        with FileLock(root / "_build" / "lock"):
+            return build(root, *others)
+
+    return waiting
+
+
 def copy(source: Path, target: Path) -> None:
-    """Copy the file or the folder `source` to the path `target`, and make missing parent folders."""
+    """Copy the file or the folder `source` to the path `target`, and make missing parent folders.
+
+    The copies are as old as this call: Sphinx would not read a file again that is older than its last build.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=shutil.copy)
+    else:
+        shutil.copy(source, target)
 
 
 def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
@@ -47,15 +71,18 @@ def lay_out(stage: Path, executed: dict[str, Path], root: Path) -> None:
     `executed` has the path of each executed chapter (notebook) by its file name, and `root` is the main folder of the
     project. Each chapter gets a box with its provenance: commit, versions, parameters and seeds. Pages about checked
     statements and about errors in print get their lists. Pages that Sphinx has read in an earlier build are kept if
-    they are still valid (see `keep_what_was_read`); all else in the folder is removed first.
+    they are still valid (see `keep_what_was_read`); all else in the folder is removed first. If a recorded result and
+    the lists do not belong together, raise a BookError.
     """
+    found, made, address = ledger.read(executed, root), provenance.commit(root), launch.repository(root)
+    if wrong := ledger.strangers(found) + ledger.silent(found):
+        raise BookError("\n".join(wrong))
     place, stage = stage, stage.with_name(f"{stage.name}-new")
     shutil.rmtree(stage, ignore_errors=True)
     for name in ("_config.yml", "_toc.yml", "book"):
         copy(root / name, stage / name)
     for name in ("notebooks", "extra/figures"):
         (stage / name).mkdir(parents=True)
-    found, made, address = ledger.read(executed, root), provenance.commit(root), launch.repository(root)
     launch.configure(stage / "_config.yml", address, made)
     for name, file in executed.items():
         notebook = pages.link_findings(nbformat.read(file, as_version=4), found, name)
@@ -146,6 +173,7 @@ def gather(root: Path) -> Path:
     return stage
 
 
+@alone
 def build(root: Path = ROOT) -> Path:
     """Build the book of the project in the folder `root` as HTML, and return the path of its landing page."""
     finished = root / "_build" / "html"

@@ -19,6 +19,9 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
 
@@ -84,14 +87,15 @@ def package_files() -> dict[str, str]:
 def key(notebook: nbformat.NotebookNode, root: Path = ROOT) -> str:
     """Return a hash of all that a chapter's output may depend on, except for the contents of the package `egm`.
 
-    `notebook` is the chapter, and `root` is the main folder of the project. The hash is that of the code cells,
-    the fixed settings in `environment`, the programs in `tools.kernel`, the versions of Python and chi2comb,
-    `constraints.txt`, and the names of the files of `egm`, because Python may import a new file in place of another.
+    `notebook` is the chapter, and `root` is the main folder of the project. The hash is that of the code cells, the
+    fixed settings in `environment`, the programs in `tools.kernel`, the versions of Python and chi2comb, whether
+    chi2comb is installed, `constraints.txt`, and the names of the files of `egm`, because Python may import a new file
+    in place of another.
     """
     cells = [(cell.id, cell.source, cell.metadata.get("tags", [])) for cell in code_cells(notebook)]
-    settings = (sys.version, FILTERS, KERNEL, MATPLOTLIB, FIXED, sorted(package_files()), cells)
+    settings = (sys.version, FILTERS, KERNEL, MATPLOTLIB, FIXED, bool(find_spec("chi2comb")), sorted(package_files()))
     files = (FIGURES, RECORDER, WHEEL, root / "constraints.txt")
-    return digest(repr(settings).encode(), *(file.read_bytes() for file in files))
+    return digest(repr((*settings, cells)).encode(), *(file.read_bytes() for file in files))
 
 
 def environment(scratch: Path) -> dict[str, str]:
@@ -100,7 +104,8 @@ def environment(scratch: Path) -> dict[str, str]:
     `scratch` is an empty folder. With these settings, the chapter's output depends only on the package `egm` and on
     what the function `key` hashes. The settings also make the kernel, the process that runs the cells, record versions
     and modules (`tools.kernel.recorder`), and output every figure as PDF and CSV, too (`tools.kernel.figures`).
-    Numerical libraries get one thread.
+    Numerical libraries get one thread. The user's variables for Python are left out, since one of them switches
+    assertions off.
     """
     startup = scratch / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -112,7 +117,8 @@ def environment(scratch: Path) -> dict[str, str]:
     settings = scratch / "matplotlibrc"
     settings.write_text(MATPLOTLIB)
     places = {"PYTHONPATH": str(PACKAGE.parent), "IPYTHONDIR": str(scratch), "MATPLOTLIBRC": str(settings)}
-    return {**os.environ, **FIXED, **places}
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**others, **FIXED, **places}
 
 
 def failure(chapter: Path, output: Path, log: str) -> ChapterError:
@@ -190,17 +196,17 @@ def checks(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode,
     return pairs
 
 
-def papermill(chapter: Path, output: Path, stop: Event) -> None:
-    """Run the notebook `chapter`, a path, in its own process, and write the executed notebook to the path `output`.
+def papermill(chapter: Path, source: Path, output: Path, stop: Event) -> None:
+    """Run the notebook at the path `source` in its own process, and write the executed notebook to the path `output`.
 
-    If the event `stop` is set before the chapter ends, end the process, and return. If the chapter fails, raise
-    ChapterError. A process that computes nothing for a minute is ended, and started again, at most twice: now and then
-    a message between papermill and the kernel, the process that runs the cells, is lost, and each of them waits for the
-    other.
+    `source` is a copy of the notebook `chapter`, in whose folder the process works. If the event `stop` is set before
+    the chapter ends, end the process, and return. If the chapter fails, raise ChapterError. A process that computes
+    nothing for a minute is ended, and started again, at most twice: now and then a message between papermill and the
+    kernel, the process that runs the cells, is lost, and each of them waits for the other.
     """
     options = ["-k", "python3", "--cwd", str(chapter.parent), "--execution-timeout", str(TIMEOUT), "--no-progress-bar"]
     options += ["--no-request-save-on-cell-execute"]  # each would write the whole notebook
-    command = [sys.executable, "-m", "papermill", str(chapter), str(output), *options, "--log-level", "ERROR"]
+    command = [sys.executable, "-m", "papermill", str(source), str(output), *options, "--log-level", "ERROR"]
     log, variables = output.with_suffix(".log"), environment(output.parent)
     for _ in range(STARTS):
         with log.open("wb") as sink:
@@ -246,6 +252,24 @@ def processor_time(pid: int) -> float:
     return total
 
 
+def is_up_to_date(record: dict, package: dict[str, str]) -> bool:
+    """Return whether the files of `egm` and the versions of packages are still those with which a chapter was executed.
+
+    `record` is the dictionary that was stored with the chapter's result. `package` has the hashes of the present files
+    (see `package_files`).
+    """
+    same = all(installed(name) == version for name, version in record["packages"].values())
+    return same and record["files"].items() <= package.items()
+
+
+@cache
+def installed(name: str) -> str | None:
+    """Return the version of the installed package `name`, as pip calls it, or None if there is no such package."""
+    with contextlib.suppress(PackageNotFoundError):
+        return version(name)
+    return None
+
+
 def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None]:
     """Execute the chapter with the path `chapter` unless its stored result in the folder `store` is up to date.
 
@@ -256,17 +280,19 @@ def execute(chapter: Path, store: Path, stop: Event) -> tuple[Path, float | None
     stored = store / f"{chapter.stem}-{key(notebook, chapter.parent.parent)}.ipynb"
     beside = stored.with_suffix(".run.json")
     known = stored.exists() and beside.exists()
-    known = known and json.loads(beside.read_text())["files"].items() <= package.items()
+    known = known and is_up_to_date(json.loads(beside.read_text()), package)
     with tempfile.TemporaryDirectory(dir=store) as scratch:
         output = Path(scratch) / chapter.name
         if not known:
-            papermill(chapter, output, stop)
+            source = output.with_suffix(".source.ipynb")
+            nbformat.write(notebook, source)  # what the key belongs to: the chapter may be saved while it runs
+            papermill(chapter, source, output, stop)
             if stop.is_set():
                 raise ChapterError(f"{chapter.name} was stopped")
         add_outputs(notebook, nbformat.read(stored if known else output, as_version=4))
         nbformat.write(notebook, output)
         if not known:
-            for outdated in store.glob(f"{chapter.stem}-*"):
+            for outdated in store.glob(f"{chapter.stem}-{'[0-9a-f]' * 24}.*"):
                 outdated.unlink()
             record = json.loads(output.with_name("run.json").read_text())
             # The modules as they were before the run, and all other files, because nothing records which are read.

@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path
 
 from tools import provenance
-from tools.build import BookError, environment, gather, report, run_jupyter_book
+from tools.build import BookError, alone, environment, gather, report, run_jupyter_book
 from tools.execute import ROOT, tail
 
 PROGRAMS = ("xelatex", "latexmk")
@@ -85,6 +85,7 @@ def typeset(folder: Path, root: Path) -> Path:
     return folder / "egm.pdf"
 
 
+@alone
 def build(root: Path = ROOT, name: str = "egm") -> Path:
     """Build the book (`name` is "egm") or the article (`name` is "paper") as PDF, and return its path.
 

@@ -43,9 +43,11 @@ class Commit:
 def git(root: Path, *arguments: str) -> str:
     """Run git in the folder `root`, and return what git prints; raise an error if git fails.
 
-    The further arguments of the function, such as "log", are those of git.
+    The further arguments of the function, such as "log", are those of git. The folder may belong to another user, as in
+    a container.
     """
-    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    command = ["git", "-c", f"safe.directory={root.resolve()}", "-c", "log.showSignature=false", *arguments]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def commit(root: Path) -> Commit | None:

@@ -1,13 +1,16 @@
 """Test the committed chapters (notebooks), their runs by papermill, and which chapters a build executes again."""
 
 import ast
+import json
 import math
+import os
 import re
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import nbformat
@@ -396,6 +399,100 @@ def test_what_is_gone_is_noticed(uses):
     assert executed_again(uses) == "12"
 
 
+def test_chapter_is_executed_again_with_other_versions_of_packages(uses):
+    """If a package that a chapter loaded has another version now, or is gone, a build executes the chapter again.
+
+    `uses` is the folder of a project with two executed chapters; both have loaded IPython.
+    """
+    (record,) = (uses / "_build" / "executed").glob("02-*.run.json")
+    for old, new in (('"ipython",\n   "', '"ipython",\n   "0.'), ('"ipython"', '"no-package-of-this-name"')):
+        text = record.read_text()
+        assert old in text
+        record.write_text(text.replace(old, new))
+        assert executed_again(uses) == "2"
+        record.write_text(text)
+    assert executed_again(uses) == ""
+
+
+def test_module_that_is_not_compiled_is_among_the_loaded_ones():
+    """If functions of a module run without being compiled, its file is among those of `sys.modules`.
+
+    A build looks there for the modules on which a chapter depends.
+    """
+    found = "sorted(m.__file__ for n, m in sys.modules.items() if n.startswith('egm._gx2.kernel'))"
+    code = f"import sys\nfrom egm._compiled import interpreted\ninterpreted('egm._gx2.kernel')\nprint({found})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "kernel.py" in done.stdout
+
+
+def test_chapter_that_is_saved_while_it_runs_is_executed_as_it_was(project, monkeypatch):
+    """If a chapter is saved with other code after a build has read it, this build executes the code that it has read.
+
+    The next build executes the new code. `project` is the folder of a project with one chapter.
+    """
+    run = execute.papermill
+
+    def save_and_run(*arguments):
+        write_chapter(project, "01-works", "x = 7", "print(x)")
+        run(*arguments)
+
+    monkeypatch.setattr(execute, "papermill", save_and_run)
+    for expected in ("1\n", "7\n"):
+        notebook = nbformat.read(execute.execute_all(project)["01-works.ipynb"], as_version=4)
+        assert notebook.cells[1].outputs[0].text == expected
+
+
+def test_assertions_of_chapters_are_never_switched_off(project, monkeypatch):
+    """A chapter whose assertion fails stops the build, also if the user has set PYTHONOPTIMIZE, which ignores them."""
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    write_chapter(project, "01-works", "assert 1 == 2")
+    with pytest.raises(ChapterError, match="AssertionError"):
+        execute.execute_all(project)
+
+
+def test_result_of_a_chapter_with_a_longer_name_is_kept(project, monkeypatch):
+    """If a chapter is executed again, the stored result of another chapter whose name begins with its name is kept."""
+    other = project / "_build" / "executed" / f"01-works-Copy1-{24 * '0'}.ipynb"
+    other.parent.mkdir()
+    other.touch()
+    execute.execute_all(project)
+    assert other.exists()
+
+
+@pytest.mark.parametrize(("field", "message"), [("id", "records it, no entry"), ("cell", "records nothing")])
+def test_result_without_an_entry_stops_the_build(project, field, message):
+    """If a recorded result has no entry in the ledger, or an entry no result, a build says so, in a BookError.
+
+    `project` is the folder of a project with one chapter. `field` says what is missing: the entry with an "id", or the
+    result of the entry's "cell".
+    """
+    if field == "id":
+        write_chapter(project, "01-works", "from egm.study import claims\nclaims.record('lemma-9-9', printed=1 == 1)")
+    else:
+        texts = dict.fromkeys(("id", "place", "source", "section", "claim"), "lemma-9-9")
+        entry = texts | {"kind": "exact", "result": "holds", "cell": "01-works#check"}
+        (project / "ledger" / "claims.yml").write_text(f"[{json.dumps(entry)}]")
+    with pytest.raises(build.BookError, match=message):
+        build.build(project)
+
+
+def test_builds_wait_for_each_other(project):
+    """Of two builds of the project in the folder `project`, the second begins only when the first has ended."""
+    running, most = [], []
+
+    @build.alone
+    def make(root):
+        running.append(root)
+        most.append(len(running))
+        time.sleep(0.2)
+        running.remove(root)
+        return root
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(make, [project] * 3)) == [project] * 3
+    assert most == [1, 1, 1]
+
+
 def test_change_of_the_text_executes_no_chapter_again(uses):
     """If only text or captions of a chapter change, a build copies the stored outputs instead of executing the chapter.
 
@@ -519,8 +616,12 @@ def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_b
         (small_book / "book" / file).write_text(text)
         build.build(small_book)
         assert read_again(small_book) == count
+    other = small_book / "book" / "other.md"
+    other.write_text("(there)=\n# An earlier one\n")
+    os.utime(other, (10**9, 10**9))  # as if a copy with its time had come back
+    build.build(small_book)
     built = contents(small_book / "_build" / "html")
-    assert "Another" in built["book/index.html"].decode()
+    assert "An earlier one" in built["book/index.html"].decode()
     shutil.rmtree(small_book / "_build" / "stage")
     build.build(small_book)
     assert contents(small_book / "_build" / "html") == built
