@@ -241,7 +241,8 @@ class Edge:
         """Return an upper bound of log |F| on the hyperbola s(u) for all u with cosh u in `c`, an interval (real ball).
 
         s(u) is m + rho sin(phi + i u), and F is the integrand of the tail or, if the edge was made for the density, of
-        the density. The terms of the noncentralities are left out if `central` is true.
+        the density. The terms of the noncentralities are left out if `central` is true. If no bound is proved, the
+        result is infinite or NaN.
         """
         low, high = c.lower(), c.upper()
         length = ((abs(self.m) + self.rho * self.sine * high) ** 2 + (self.rho * self.cosine * high) ** 2).sqrt()
@@ -256,7 +257,10 @@ class Edge:
         for (mantissa, exponent), places in self.alike.items():
             product = self.m * 0 + 1
             for b, rest, inverse in places:
-                product *= ((c - b).abs_lower() ** 2 + rest) * inverse
+                square = ((c - b).abs_lower() ** 2 + rest).lower()
+                if not square > 0:  # two negative bounds would have a positive product
+                    return self.y + self.y.pos_inf()
+                product *= square * inverse
             total -= mantissa * (self.m * 0 + 2) ** (exponent - 1) * product.lower().log()
         for group, q, b, rest, p in self.others:
             square = ((c - b).abs_lower() ** 2 + rest).lower()

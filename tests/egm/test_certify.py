@@ -344,6 +344,28 @@ def test_bounds_hold_on_boxes(parameters, y):
         assert edge.log_size(box) < max(float(size) for size in sizes) + (60 if high > low else 1e-6)
 
 
+@pytest.mark.parametrize("gap", [2.0**-54, 2.0**-20])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_bounds_hold_on_long_boxes_for_nearly_equal_weights(gap, count):
+    """`Edge.log_size` returns an upper bound of log |F| also on parts of a contour that are too long for a good bound.
+
+    F is the integrand of a tail. It has one factor for each of the `count` weights, and each weight is by `gap` smaller
+    than the one before. On a long part of the contour, the lower bounds of several factors are negative numbers; then
+    the bound of |F| is infinite. On a short part it is finite. Each part begins at the point on the real axis.
+    """
+    law, y = law_of(0.5 - gap * np.arange(count), 0.03), flint.arb(1e-10)
+    contour = choice.contour_of(law, y, True, 60)
+    angle = flint.arb(contour.high)
+    edge = enclosed.Edge(contour, angle, y, False)
+    with flint.ctx.workprec(300):
+        s = contour.m + contour.rho * angle.sin()
+        size = (law.cumulant(flint.acb(s)) - s * y).real - abs(s).log()
+    bounds = [edge.log_size(flint.arb(1).union(flint.arb(u).cosh())) for u in range(1, 25)]
+    assert all(bound + 1e-9 >= size for bound in bounds)
+    assert bounds[0].is_finite()
+    assert not bounds[-1].is_finite()
+
+
 @pytest.mark.parametrize(
     ("parameters", "y", "upper"),
     [
