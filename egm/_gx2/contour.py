@@ -152,7 +152,7 @@ class Crossing:
         else:
             c = 1 - rest
         y = c * form.exact_r
-        slack, near = 1 - y if self.lower else rest + c * form.table[1], y > -1
+        slack, near = 1 - y if self.lower else rest + c * form.exact_rest, y > -1
         terms = form.k * np.where(near, _minus_log1p_less_mean(y, slack), -np.log(slack)) / 2
         y, less = np.where(near, y, 1.0), np.where(near, form.means, 0.0).sum()
         if not form.central:

@@ -92,6 +92,12 @@ class Form:
         return self.centers / np.longdouble(self.unit / 2)
 
     @cached_property
+    def exact_rest(self) -> Long:
+        """Return 1 - r in extended precision, where r is `exact_r`; no digits are lost if r is near 1."""
+        largest = np.longdouble(self.unit / 2)
+        return (largest - self.centers) / largest
+
+    @cached_property
     def central(self) -> bool:
         return not np.any(self.nc)
 

@@ -592,6 +592,23 @@ def test_many_small_weights_against_a_large_one(x, sign):
     assert gx2.isf(tail, weights, dof) == pytest.approx(sign * x, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize("far", [20.0, 34.0, 36.0])
+@pytest.mark.parametrize(
+    ("weights", "dof"), [([0.3, -0.7], 1e6), ([0.3, -0.7], 3.5e6), ([1.0, -0.9], 1e6), ([0.5, -0.999, -1.0], 1e6)]
+)
+def test_far_tails_of_millions_of_degrees_of_freedom(weights, dof, far):
+    """Far tails lie in the intervals that `gx2.certify` proves, up to 1e-12, although far larger terms cancel in them.
+
+    Each chi-square variable has `dof` degrees of freedom. The tail is the upper one at the mean plus `far` standard
+    deviations, and for the negative `weights` the lower one on the other side.
+    """
+    weights = np.array(weights)
+    x = gx2.mean(weights, dof) + far * np.sqrt(gx2.var(weights, dof))
+    proved = gx2.certify(x, weights, dof)
+    for tail in (gx2.sf(x, weights, dof), gx2.cdf(-x, -weights, dof)):
+        assert proved.low * (1 - 1e-12) <= tail <= proved.high * (1 + 1e-12)
+
+
 # --- derivatives ------------------------------------------------------------------------------------------------------
 
 SMALL = [name for name in FORMS if name not in ("harmonic", "many")]
