@@ -124,21 +124,22 @@ def gradients(
             raise
         zeros = np.zeros(law.weights.size)
         return Gradients(-0.0, zeros, zeros.copy(), 0.0, 0.0)
-    return Gradients(-point.density, point.density * point.means, point.by_nc, -law.normal * point.slope, point.density)
+    return Gradients(-point.density, point.density * point.means, point.by_nc, point.by_normal, point.density)
 
 
 @dataclass(frozen=True)
 class _Point:
     """Hold the results of one quadrature at a point x of Q, a sum of chi-square variables Y_j with weights.
 
-    `density` is the density f of Q at x and `slope` its derivative. `means` are the conditional means E[Y_j | Q = x],
-    and `by_nc` the derivatives of P[Q > x] by the noncentralities.
+    `density` is the density of Q at x, and `means` are the conditional means E[Y_j | Q = x]. `by_nc` are the
+    derivatives of P[Q > x] by the noncentralities, and `by_normal` is that by the standard deviation of the normal
+    term.
     """
 
     density: float
-    slope: float
     means: Array
     by_nc: Array
+    by_normal: float
 
 
 def _point(x: float, law: Law) -> _Point:
@@ -159,12 +160,12 @@ def _point(x: float, law: Law) -> _Point:
     ((once, twice),) = sums_of_inverses(crossing, shift, mass[None], side.sign * law.weights)
     size = abs(crossing.c)
     height = math.exp(crossing.log_height(y)[0]) / math.pi / unit
-    density = height * total * size
+    tilt = side.sign * crossing.c * (law.normal / unit)
     return _Point(
-        density,
-        -side.sign * crossing.c / unit * height * size * (total + moment),
+        height * total * size,
         (law.dof * once + law.nc * twice) / np.sum(mass).imag,
         law.weights * height * once,
+        tilt * (height * size * (total + moment)) if law.normal else 0.0,
     )
 
 

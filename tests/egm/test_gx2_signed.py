@@ -675,6 +675,28 @@ def test_gradients_know_the_scale(form):
         assert abs(parts.sum()) <= 1e-11 * np.abs(parts).sum()
 
 
+@forms
+@pytest.mark.parametrize("factor", [2.0**-900, 2.0**-560, 2.0**-520, 2.0**520, 2.0**560, 2.0**900])
+def test_gradients_follow_the_unit(form, factor):
+    """If x and all parameters with a unit are multiplied by `factor`, the derivatives by them are divided by it.
+
+    The derivatives by the noncentralities do not change. `form` has the parameters. The factor is a power of two, so
+    that nothing is rounded. Without a normal term, the derivative by its standard deviation is 0 in any unit.
+    """
+    full = changed(form)
+    scaled = {**full, **{name: factor * full[name] for name in ("weights", "normal", "shift")}}
+    for x in points(form)[[0, 2, 7]]:
+        found, other = gx2.gradients(x, **full), gx2.gradients(factor * x, **scaled)
+        np.testing.assert_array_equal(other.nc, found.nc)
+        for name in ("x", "weights", "normal", "shift"):
+            np.testing.assert_array_equal(factor * getattr(other, name), getattr(found, name))
+        assert other.normal == 0 or full["normal"]
+
+
+def test_gradient_of_no_normal_term_beside_a_pole():
+    assert gx2.gradients(1e-300, [1.0], 0.5).normal == 0
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_gradient_of_a_noncentrality_is_half_a_difference(name):
     """The derivative of an upper tail with respect to a noncentrality is half of a difference of two tails.
