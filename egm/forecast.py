@@ -248,7 +248,8 @@ def correlated_clipping(
         weights, means = np.append(weights, max(beyond, floor) / _CERTAIN**2), np.append(means, _CERTAIN)
         axes = np.column_stack([axes, rest / _CERTAIN])
     largest = np.max(weights)
-    first, lost, lost_square = lost_quadratic(clip_norm**2 / largest, weights / largest, means, axes.T @ axes)
+    radius = np.clip(clip_norm, 1e-150, 1e150) ** 2 / largest
+    first, lost, lost_square = lost_quadratic(radius, weights / largest, means, axes.T @ axes)
     mean = axes @ (first * means)
     variation = lost_square - mean @ mean
     if target == "population":
@@ -338,7 +339,8 @@ def _checked(
 ) -> tuple[Array, Array, float, Array, Array, Array]:
     """Check the arguments of `clipping`, and return all but `target`.
 
-    `offset` and `copies` are returned as vectors of the length of `sigma`.
+    `offset` and `copies` are returned as vectors of the length of `sigma`. `scaling` and `clip_norm` are divided by a
+    power of two near the largest entry of `sigma` times `scaling`, so that no squares of these products overflow.
     """
     sigma, scaling, factors = vector(sigma=sigma), vector(scaling=scaling), vector(factors=factors)
     if scaling.shape != sigma.shape:
@@ -349,7 +351,9 @@ def _checked(
     for name, each in (("offset", offset), ("copies", copies)):
         if each.shape not in ((), sigma.shape):
             raise ValueError(f"{name} must be a number or have the {sigma.size} entries of sigma, got {each.shape}")
-    return sigma, scaling, scalar(positive, clip_norm=clip_norm), offset + 0 * sigma, copies + 0 * sigma, factors
+    exponent = np.max(np.frexp(sigma)[1] + np.frexp(scaling)[1])
+    clip_norm = float(np.ldexp(scalar(positive, clip_norm=clip_norm), -exponent))
+    return sigma, np.ldexp(scaling, -exponent), clip_norm, offset + 0 * sigma, copies + 0 * sigma, factors
 
 
 def best_clip_norm(
@@ -428,7 +432,7 @@ def best_clip_norm(
     (2.0, '5.82e+08')
     """
     rows, tolerance = _rows(n), scalar(positive, tolerance=tolerance)
-    sigma, scaling, _, *others = _checked(sigma, scaling, 1.0, offset, copies=copies, factors=factors)
+    sigma, scaling, unit, *others = _checked(sigma, scaling, 1.0, offset, copies=copies, factors=factors)
     (offset, copies, scales), weights = others, (scaling * sigma) ** 2
     typical = np.sqrt(np.sum(copies * weights)) * np.min(scales)
     largest = np.sqrt(gx2.isf(1e-3 / rows, weights, copies)) * np.max(scales)
@@ -436,9 +440,9 @@ def best_clip_norm(
 
     def total(log_norm: float) -> float:
         norm = np.exp(log_norm)
-        variance, squared_bias = lost_of_a_row("sample", sigma, scaling, norm, *others)
+        variance, squared_bias = lost_of_a_row("sample", sigma, scaling, norm * unit, *others)
         return float(noise(norm) + rows * np.sum(variance) + rows**2 * np.sum(squared_bias))
 
-    ends = np.log(1e-3 * typical), np.log(largest)
+    ends = np.log(1e-3 * typical / unit), np.log(largest / unit)
     found = minimize_scalar(total, bounds=ends, method="bounded", options={"xatol": tolerance})
     return float(np.exp(found.x)), float(found.fun)

@@ -586,10 +586,33 @@ def test_matrices_that_are_no_covariances_are_refused(covariance, message):
 
 
 def test_lists_and_extreme_clip_norms_are_allowed():
-    """`forecast.clipping` accepts lists as arguments, and clip norms as small as 1e-200 or as large as 1e200.
+    """The forecasts accept lists as arguments, and clip norms as small as 1e-200 or as large as 1e200.
 
-    Near 0, the variance of the error is that of the sum of the rows, since nearly all of each row is clipped away.
+    They are `forecast.clipping` and, for a diagonal covariance matrix, `forecast.correlated_clipping`. Near 0, the
+    variance of the error is that of the sum of the rows, since nearly all of each row is clipped away.
     """
-    variation, center = forecast.clipping(**ARGUMENTS | {"clip_norm": 1e-200})
-    assert (variation, center) == (pytest.approx(100 * (4 + 1)), 0.0)
-    assert forecast.clipping(**ARGUMENTS | {"clip_norm": 1e200}) == (0.0, 0.0)
+    for forecast_of, spread in ((forecast.clipping, [2, 1]), (forecast.correlated_clipping, [[4, 0], [0, 1]])):
+        variation, center = forecast_of(spread, 100, [0.5, 1.0], 1e-200)
+        assert (variation, center) == (pytest.approx(100 * (4 + 1)), 0.0)
+        assert forecast_of(spread, 100, [0.5, 1.0], 1e200) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("target", ["sample", "population"])
+@pytest.mark.parametrize("exponent", [-1000, -530, -520, 520, 1000])
+def test_forecasts_do_not_depend_on_the_unit_of_the_scaling(exponent, target):
+    """The error by clipping is the same, in all digits, if the scaling and the clip norm have another unit.
+
+    Both are multiplied by 2**`exponent`, and the squares of such numbers are no doubles. The two parts of the error are
+    those of `forecast.clipping` and of `forecast.correlated_clipping`; `target` is what is estimated. With the best
+    clip norm, the error in any unit agrees to a relative 1e-9.
+    """
+    sigma, unit = np.array([18.0, 1200.0, 3.0]), 2.0**exponent
+    covariance = np.outer(sigma, sigma) * (0.5 + 0.5 * np.eye(3))
+    for function, spread in ((forecast.clipping, sigma), (forecast.correlated_clipping, covariance)):
+        for offset in (0.0, sigma / 10):
+            expected, found = (function(spread, 1000, s / sigma, 3 * s, offset, target) for s in (1.0, unit))
+            assert found == expected
+    expected, found = (
+        forecast.best_clip_norm(lambda norm, s=s: 1e3 * (norm / s) ** 2, sigma, 1000, s / sigma)[1] for s in (1.0, unit)
+    )
+    assert found == pytest.approx(expected, rel=1e-9)
