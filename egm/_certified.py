@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from egm import _curve
-from egm._enclosure import Enclosure, ball_arithmetic
+from egm._enclosure import Enclosure, ball_arithmetic, precision
 from egm._l2 import l2_noise_scale
 from egm._types import NoiseLaw
 from egm._validate import between, count, probability, real, scalar
@@ -83,6 +83,8 @@ def certify(epsilon: float, delta: float, *, noise: NoiseLaw = "gaussian", d: in
     clear. l2 noise is a normal vector whose variance is a gamma variable; the gamma law is self-decomposable, so a
     larger multiple of this variance is a sum of the smaller multiple and an independent nonnegative variable.
 
+    The precision of python-flint is one for all threads. So calls in several threads wait for each other.
+
     References
     ----------
     .. [1] Johansson (2017), "Arb: Efficient Arbitrary-Precision Midpoint-Radius Interval Arithmetic".
@@ -127,7 +129,7 @@ def _bracket(curve: Callable[[Ball, Ball], Ball], epsilon: float, delta: float, 
         """
         nonlocal bits
         while bits <= _MOST_BITS:
-            with flint.ctx.workprec(bits):
+            with precision(bits):
                 least = curve(flint.arb(epsilon), flint.arb(scale))
                 if least <= delta:
                     return True

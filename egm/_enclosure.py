@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from threading import RLock
 from typing import Any
 
-__all__ = ["Enclosure", "ball_arithmetic", "rounded"]
+__all__ = ["Enclosure", "ball_arithmetic", "precision", "rounded"]
+
+_ALONE = RLock()  # held by the thread that has set the precision of flint
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,16 @@ def ball_arithmetic() -> Any:
             "pip install 'elliptical-gaussian-mechanism[certify]'"
         ) from error
     return flint
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Compute with balls of `bits` bits inside a `with` statement; such statements may be nested.
+
+    flint has one precision for all threads. So other threads wait where they set theirs until this statement ends.
+    """
+    with _ALONE, ball_arithmetic().ctx.workprec(bits):
+        yield
 
 
 def rounded(ball: Any) -> Enclosure:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from egm._enclosure import Enclosure, ball_arithmetic, rounded
+from egm._enclosure import Enclosure, ball_arithmetic, precision, rounded
 from egm._gx2.balls import Law, law_of
 from egm._gx2.choice import contour_of, start, tilt
 from egm._gx2.enclosed import Contour
@@ -101,6 +101,8 @@ def certify(
     A quantile is searched without proof. Afterwards it is proved, for example for ``of="isf"``, that P[Q > low] is at
     least, and P[Q > high] at most, the given probability.
 
+    The precision of python-flint is one for all threads. So calls in several threads wait for each other.
+
     References
     ----------
     .. [1] Johansson (2017), "Arb: Efficient Arbitrary-Precision Midpoint-Radius Interval Arithmetic".
@@ -185,7 +187,7 @@ class _Variable:
         exponent the power of two by which Q is divided in all computations.
         """
         flint = ball_arithmetic()
-        with flint.ctx.workprec(_EXACT):
+        with precision(_EXACT):
             return (flint.arb(x) - self.shift) * flint.arb(2) ** -self.exponent
 
     def outside(self, y: Ball) -> float | None:
@@ -253,7 +255,6 @@ class _Variable:
         Q is the generalized chi-square variable that this object describes. The result is an `Enclosure`: two doubles
         with the exact value between them.
         """
-        flint = ball_arithmetic()
         limit = float(x > 0) if math.isinf(x) else self.outside(self.scaled(x))
         if limit is not None:
             exact = {"cdf": limit, "sf": 1 - limit, "pdf": 0.0}[of.removeprefix("log")]
@@ -265,7 +266,7 @@ class _Variable:
         least, most = (-math.inf, 0.0) if of.startswith("log") else (0.0, math.inf if of == "pdf" else 1.0)
         for attempt in range(_ROUNDS):
             bits = _BITS + attempt * _MORE
-            with flint.ctx.workprec(bits + 64):
+            with precision(bits + 64):
                 if of == "pdf":
                     ball = self.density(self.scaled(x), bits)
                 else:
@@ -297,9 +298,9 @@ class _Variable:
             return self.end(upper=never == (of != "ppf"))
         for attempt in range(_ROUNDS):
             bits = _BITS + 20 + attempt * _MORE
-            with flint.ctx.workprec(bits + 64):
+            with precision(bits + 64):
                 one = flint.arb(given).exp() if log else flint.arb(given)
-                with flint.ctx.workprec(_EXACT):
+                with precision(_EXACT):
                     other = -flint.arb(given).expm1() if log else 1 - one
                 found = _Quantile(self, (other, one) if of == "ppf" else (one, other), bits).enclosure()
             if found is not None:
@@ -341,7 +342,7 @@ class _Quantile:
         """Return a proved enclosure of the quantile x, or None if `bits` bits of precision give no narrow one."""
         flint, variable = ball_arithmetic(), self.variable
         y = self.searched()
-        with flint.ctx.workprec(_EXACT):
+        with precision(_EXACT):
             x = y * flint.arb(2) ** variable.exponent + variable.shift
         found = rounded(x)
         low, high = found.low, found.high

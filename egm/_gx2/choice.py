@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from egm._enclosure import ball_arithmetic
+from egm._enclosure import ball_arithmetic, precision
 from egm._gx2.balls import Ball, Law
 from egm._gx2.enclosed import BOUND_BITS, MOST_STEPS, STEEPEST, Contour, Edge
 from egm._types import Array
@@ -46,7 +46,7 @@ def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
     if found is None:
         raise failure
     contour, log_cut = found
-    with flint.ctx.workprec(BOUND_BITS):
+    with precision(BOUND_BITS):
         middle = Edge(contour, (flint.arb(contour.low) + contour.high) / 2, y, False)
         count = contour.count
         for _ in range(MOST_STEPS):

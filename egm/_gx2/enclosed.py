@@ -89,7 +89,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from egm._enclosure import ball_arithmetic
+from egm._enclosure import ball_arithmetic, precision
 from egm._gx2.balls import Ball, Group, Law
 
 BOUND_BITS = 64  # precision of the bounds of |f|
@@ -135,7 +135,7 @@ class Contour:
         """
         flint = ball_arithmetic()
         nodes = []
-        with flint.ctx.workprec(self.bits):
+        with precision(self.bits):
             self._check()
             phi = (flint.arb(self.low) + self.high) / 2
             for j in range(self.count + 1):
@@ -163,7 +163,7 @@ class Contour:
         `y` and both results are real balls, which are intervals that contain the exact numbers.
         """
         flint = ball_arithmetic()
-        with flint.ctx.workprec(self.bits):
+        with precision(self.bits):
             tail = density = flint.arb(0)
             for j, (s, cumulant, slope) in enumerate(self.nodes):
                 value = (cumulant - s * y).exp() * slope / (2 if j == 0 else 1)
@@ -179,7 +179,7 @@ class Contour:
         """
         flint = ball_arithmetic()
         value = self.sums(y)[density]
-        with flint.ctx.workprec(self.bits):
+        with precision(self.bits):
             return value + flint.arb(0, self._error(y, density).upper())
 
     def _error(self, y: Ball, density: bool) -> Ball:
@@ -188,7 +188,7 @@ class Contour:
         The sum is for the density if `density` is true, and otherwise for the tail.
         """
         flint = ball_arithmetic()
-        with flint.ctx.workprec(BOUND_BITS):
+        with precision(BOUND_BITS):
             arb = flint.arb
             whole = arb(0)
             for angle, end in zip((self.low, self.high), self.ends, strict=True):

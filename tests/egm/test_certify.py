@@ -8,6 +8,7 @@ import functools
 import json
 import math
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -690,6 +691,38 @@ def test_a_form_without_weights_is_normal(x):
 def test_bad_values_are_named(arguments, options, name):
     with pytest.raises(ValueError, match=f"^{name} must"):
         gx2.certify(*arguments, **options)
+
+
+@pytest.fixture
+def restless():
+    """Let the interpreter switch between threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_threads_do_not_disturb_each_other(restless):
+    """In several threads, `certify` returns the same intervals as in one, and leaves the precision of flint as it was.
+
+    flint has one precision for the whole process, and every computation needs its own. The threads compute tails, a
+    quantile and noise scales, each in another order.
+    """
+    calls = [
+        *(functools.partial(gx2.certify, 3.0, [1.0, 0.5], of=of) for of in ("sf", "logcdf", "pdf")),
+        functools.partial(gx2.certify, 0.2, [1.0, -0.5], of="isf"),
+        functools.partial(calibration.certify, 1.0, 1e-6),
+        functools.partial(calibration.certify, 1.0, 1e-6, noise="l2", d=3),
+    ]
+    before, expected = flint.ctx.prec, [call() for call in calls]
+
+    def compute(seed):
+        order = np.random.default_rng(seed).permutation(np.tile(np.arange(len(calls)), 3))
+        return all(calls[i]() == expected[i] for i in order)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(compute, range(4)))
+    assert flint.ctx.prec == before
 
 
 def test_without_flint_the_extra_is_named(monkeypatch):
