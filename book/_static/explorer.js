@@ -109,6 +109,12 @@
     return [...new Set(whole ? inside.map(Math.round) : inside)];
   }
 
+  /** The number that a text says; a whole one may have commas between groups of three digits, as numbers on this page do. */
+  function typed({ whole }, text) {
+    const words = text.trim(), digits = whole && /^\d{1,3}(,\d{3})+$/.test(words) ? words.replaceAll(",", "") : words;
+    return digits === "" ? NaN : Number(digits);
+  }
+
   /** Why a value cannot be taken, or "". */
   function objection({ low, high, whole, symbol }, value) {
     if (Number.isFinite(value) && value >= low && value <= high && !(whole && !Number.isInteger(value))) return "";
@@ -155,7 +161,7 @@
       changed(name);
     });
     number.addEventListener("input", () => {
-      const value = number.value.trim() === "" ? NaN : Number(number.value), words = objection(parameter, value);
+      const value = typed(parameter, number.value), words = objection(parameter, value);
       if (words) return complain(words);
       take(value);
       changed(name);
@@ -180,6 +186,8 @@
 
   /** The numbers in a text, and what is wrong with it, or "". */
   function listed(text) {
+    if (text.includes(",") && text.includes(";")) // decimal commas, or commas between thousands
+      return [[], "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"];
     const entries = text.split(/[\s,;]+/).filter(Boolean), numbers = entries.map(Number);
     const fits = (value) => value >= OWN.low && value <= OWN.high;
     const wrong = entries.map((entry, i) => `entry ${i + 1}, “${entry.slice(0, 20)}”`).filter((_, i) => !fits(numbers[i]));
@@ -419,11 +427,15 @@
     const spread = { title: "Standard deviations of a row and of the noise, for each coordinate", xlabel: "coordinate j" };
     const scaled = { title: "The scaling of each coordinate", xlabel: "coordinate j" };
     const scalings = [{ kind: asked.scaling, values: found.scaling, text: "b_j" }];
+    const [ofNoise, ofScaling] =
+      asked.scaling === "none"
+        ? ["Without scaling, all coordinates get the same noise.", "Nothing is scaled: b_j = 1."]
+        : ["Where the spread is small, so is the noise.", "Narrow coordinates are stretched before clipping, by b_j."];
     return element(
       "div",
       { class: "explorer-figures" },
-      figure(chart(wide, js, noises, spread), "Where the spread is small, so is the noise. Standard deviations, exact values."),
-      figure(chart(wide, js, scalings, scaled), "Narrow coordinates are stretched before clipping, by b_j. Exact values."),
+      figure(chart(wide, js, noises, spread), `${ofNoise} Standard deviations, exact values.`),
+      figure(chart(wide, js, scalings, scaled), `${ofScaling} Exact values.`),
       ...(asked.sigma ? [] : [gainFigure(last, wide)]),
       python(asked),
     );

@@ -773,6 +773,36 @@ def test_large_numbers_have_separators(page):
     assert not re.findall(r"(?<![\d.=_])\d{5,}", words)
 
 
+def test_typed_rows_may_have_separators(page):
+    """A number of rows with commas between thousands, as the explorer itself writes it, may be typed and pasted."""
+    type_in(page, n="1,234,567")
+    assert page.inner_text("#explorer-n-complaint") == ""
+    assert page.get_attribute("#explorer-n-slider", "aria-valuetext") == "1,234,567"
+    truth = expected(**START | {"n": 1234567}, scaling="expected_norm")
+    assert number(page.inner_text("#explorer-total")) == pytest.approx(truth["total"], rel=6e-6)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_captions_say_what_the_figures_show(page, scaling):
+    """Without a scaling, the captions say that all coordinates get the same noise and that no coordinate is stretched.
+
+    With a scaling, they say that coordinates with a small spread get less noise. The numbers agree with the captions.
+    """
+    page.check(f"#explorer-scaling-{scaling}")
+    settle(page)
+    captions = " ".join(page.locator("#egm-explorer figcaption").all_inner_texts())
+    truth = expected(**START, scaling=scaling)
+    same = scaling == "none"
+    assert np.all(np.ptp([truth["noiseStd"], truth["scaling"]], axis=1) == 0) == same
+    assert ("Without scaling, all coordinates get the same noise." in captions) == same
+    assert ("Nothing is scaled: bj = 1." in captions) == same
+    assert ("Where the spread is small, so is the noise." in captions) != same
+    assert ("Narrow coordinates are stretched before clipping, by bj." in captions) != same
+    if not same:
+        assert np.all(np.diff(truth["noiseStd"]) < 0)
+        assert np.all(np.diff(truth["scaling"]) > 0)
+
+
 FOCUSED = "getComputedStyle(document.activeElement)"
 
 
@@ -824,6 +854,7 @@ def test_python_on_the_page_does_the_same(page, sigma):
         assert found[1] == pytest.approx(namespace["error"].total, rel=6e-6), (clip, noise)
 
 
+MIXED = "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"
 ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
 
 
@@ -836,7 +867,11 @@ ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
         ("epsilon", "many", "ε must be a number from 0.01 to 50"),
         ("delta", "1", "δ must be a number from 1e-12 to 0.1"),
         ("offset", "4", "t σ must be a number from 0 to 3"),
-        ("sigma", "1, two 3; -4", "Not numbers from 1e-100 to 1e100: entry 2, “two”; entry 4, “-4”"),
+        ("n", "1,00,000", "n must be a whole number from 10 to 1,000,000,000"),
+        ("epsilon", "1,000", "ε must be a number from 0.01 to 50"),
+        ("sigma", "1,5; 2,3", MIXED),
+        ("sigma", "1,200; 18", MIXED),
+        ("sigma", "1, two 3 -4", "Not numbers from 1e-100 to 1e100: entry 2, “two”; entry 4, “-4”"),
         ("sigma", "0 " * 12345, "Not numbers from 1e-100 to 1e100: " + "; ".join(ZEROS) + "; 12,342 more"),
         ("sigma", "1 " * 1001, "At most 1000 numbers, not 1001"),
         ("ratio", "0", "σ₂/σ₁ must be a number from 0.01 to 1"),
