@@ -344,6 +344,40 @@ def test_search_finds_the_chapter(book, browser, width):
         assert not page.complaints
 
 
+@pytest.mark.parametrize("width", ["phone", "laptop"])
+def test_search_icon_is_beside_the_words(book, browser, width):
+    """The icon in the field of the search ends before the first typed letter, on the search page and in the dialog.
+
+    `width` is the name of a window's width, such as "phone".
+    """
+    ends = """() => {
+      const form = [...document.querySelectorAll("form.bd-search")].find((form) => form.checkVisibility());
+      const [icon, input] = [form.querySelector(".fa-magnifying-glass"), form.querySelector("input")];
+      const { paddingLeft, borderLeftWidth } = getComputedStyle(input);
+      const begin = input.getBoundingClientRect().left + parseFloat(paddingLeft) + parseFloat(borderLeftWidth);
+      return [icon.getBoundingClientRect().right, begin];
+    }"""
+    with opened(browser, book / "search.html", width) as page:
+        icon, words = page.evaluate(ends)
+        assert icon + 4 < words < icon + 30
+        go(page, book / "book" / "index.html")
+        page.keyboard.press("Control+k")
+        page.locator("#search-input:visible").wait_for()
+        icon, words = page.evaluate(ends)
+        assert icon + 4 < words < icon + 30
+
+
+def test_search_shows_the_names_of_commands(book, browser):
+    """A search for a command of the program `egm`, such as "egm adaptive", shows its name and not its description."""
+    with opened(browser, book / "search.html") as page:
+        for command in ("adaptive", "budget show"):
+            page.goto(f"{page.url.partition('?')[0]}?q={command}")
+            found = page.locator("#search-results li a[href*='command-line']")
+            found.first.wait_for()
+            assert f"egm {command}" in found.all_inner_texts()
+            assert max(map(len, found.all_inner_texts())) < 60
+
+
 @pytest.mark.parametrize(
     ("words", "place"),
     [
@@ -474,3 +508,29 @@ def test_prints_the_text_alone(book, browser, theme):
         for hidden in (".bd-sidebar-primary", ".bd-sidebar-secondary", ".bd-header-article", "button.copybtn"):
             assert not page.locator(hidden).first.is_visible(), hidden
         assert page.evaluate("getComputedStyle(document.querySelector('article p')).color") == "rgb(0, 0, 0)"
+
+
+def test_prints_what_is_folded(book, browser):
+    """On paper, boxes that are closed on the screen show their proofs or entries; code and provenance stay folded.
+
+    Nor are the filter of the entries, the button for all code, and what the explorer suggests to type printed.
+    """
+    with opened(browser, book / "book" / "errata.html") as page:
+        page.emulate_media(media="print")
+        rows = page.locator("details.entries tbody tr")
+        assert rows.locator("visible=true").count() == rows.count() > 150
+        assert not page.locator(".filter").is_visible()
+    with opened(browser, book / "notebooks" / "08-empirical-evaluation.html") as page:
+        proofs = page.locator("details.sd-dropdown:not(.provenance) > :not(summary)")
+        closed = page.locator("details:is(.hide, .provenance) > :not(summary)")
+        assert proofs.count()
+        assert closed.count()
+        assert not proofs.locator("visible=true").count()
+        page.emulate_media(media="print")
+        assert proofs.locator("visible=true").count() == proofs.count()
+        assert not closed.locator("visible=true").count()
+        assert not page.locator(".show-code").is_visible()
+    with opened(browser, book / "book" / "explorer.html") as page:
+        page.emulate_media(media="print")
+        color = "getComputedStyle(document.querySelector('#explorer-sigma'), '::placeholder').color"
+        assert page.evaluate(color) == "rgba(0, 0, 0, 0)"

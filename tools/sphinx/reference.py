@@ -5,13 +5,27 @@
 - Each attribute that the docstring of a class lists can be linked to, `{py:attr}`egm.module.Class.attribute``, and a
   class that egm exports has the name `egm.Class` besides its full name.
 - No two sections of a page have the same anchor.
+- A search that finds a command of the program `egm` shows its name, such as "egm release".
 """
 
 import re
 
 from docutils import nodes
+from sphinxarg.ext import ArgParseDomain
 
 import egm
+
+
+class Commands(ArgParseDomain):
+    """Hold the commands of the program `egm` for Sphinx's index and search, each with its name as the text to show.
+
+    In sphinx-argparse's own class the text to show is the whole description of the command.
+    """
+
+    def get_objects(self):
+        """Yield a tuple for each command: its name, its name again as the text to show, and what Sphinx knows more."""
+        for name, _, *others in super().get_objects():
+            yield name, name, *others
 
 
 def rule_sections(app, what, name, thing, options, lines):
@@ -69,8 +83,11 @@ def setup(app):
     """Connect the functions of this extension to `app`, the Sphinx application, and return the extension's properties.
 
     `rule_sections` and `name_bases` run before numpydoc reads a docstring, `name_attributes` when the description of an
-    object has been made, and `name_commands` when a page has been read.
+    object has been made, and `name_commands` when a page has been read. `Commands` replaces sphinx-argparse's domain,
+    the part of Sphinx that knows the commands.
     """
+    app.setup_extension("sphinxarg.ext")
+    app.add_domain(Commands, override=True)
     app.connect("autodoc-process-docstring", rule_sections, priority=400)
     app.connect("autodoc-process-docstring", name_bases, priority=400)
     app.connect("object-description-transform", name_attributes)
