@@ -197,6 +197,17 @@ def test_every_page_has_text(words):
     )
 
 
+def test_no_page_ends_with_the_title_of_a_statement(words):
+    """After the title of a theorem or another statement, such as "Lemma 2.1 (Name).", its text begins on the same page.
+
+    The test reads the last words of each page.
+    """
+    title = re.compile(r"(?:^| )[A-Z][a-z]+ [A-Z]?[\d.]*\d \([^()]+\)\.$")
+    text = {label: " ".join(word for *_, word in found) for label, _, found in words}
+    assert sum(bool(title.search(part + ".")) for page in text.values() for part in page.split(". ")) > 100
+    assert not [label for label, page in text.items() if title.search(page)]
+
+
 def test_figures_are_vectors(typeset, pages):
     """The PDF has as many figures as the HTML, and all of them are vector drawings."""
     reader = PdfReader(typeset)
