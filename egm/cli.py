@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -84,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with stops, shown_warnings():
                 return _run(argv, stops)
         except KeyboardInterrupt:
-            return _stopped(stops)
+            return stops.reported()
 
 
 def _run(argv: Sequence[str] | None, stops: Stops) -> int:
@@ -109,15 +108,6 @@ def _run(argv: Sequence[str] | None, stops: Stops) -> int:
             print(*map(visible, traceback.format_exc().splitlines()), sep="\n", file=sys.stderr)
         told = f"{type(bug).__name__}: this should not happen; please report it with what --debug shows"
         return complain(told, 1)
-
-
-def _stopped(stops: Stops) -> int:
-    """Report the signal that `stops` remembers and that has ended the command, and return the exit code.
-
-    The exit code is 128 plus the number of the signal.
-    """
-    number = stops.received or signal.SIGINT
-    return complain(f"{'interrupted' if number == signal.SIGINT else 'terminated'}{stops.note}", 128 + number)
 
 
 def _sum(args: Namespace) -> None:

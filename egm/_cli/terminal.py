@@ -68,11 +68,17 @@ class Stops:
         self.check()
         self.committed = True
 
+    def reported(self) -> int:
+        """Report the signal that has ended the command, and return the exit code: 128 plus the number of the signal."""
+        number = self.received or signal.SIGINT
+        return complain(f"{'interrupted' if number == signal.SIGINT else 'terminated'}{self.note}", 128 + number)
+
 
 def complain(message: object, code: int) -> int:
     """Print `message` as one line on standard error, and return `code`, the exit code of the command."""
     line = visible(" ".join(str(message).split()))
-    print(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}", file=sys.stderr)
+    if sys.stderr:  # None if it is closed
+        print(f"egm: {line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}", file=sys.stderr)
     return code
 
 

@@ -22,6 +22,7 @@ import stat
 import subprocess
 import sys
 import time
+import tomllib
 import warnings
 from pathlib import Path
 from unittest.mock import Mock
@@ -1818,6 +1819,30 @@ def test_a_signal_is_never_swallowed(egm, monkeypatch, folder, number, swallowed
     assert handlers == [signal.getsignal(number) for number in SIGNALS]
 
 
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("then", ["raise", "raise ImportError('half imported')"])
+def test_a_signal_during_the_imports_stops_the_command(folder, number, then):
+    """A signal while `egm` imports NumPy ends it with one line, and with 128 plus the number of the signal.
+
+    A module in place of NumPy sends the signal, in an `exec`, as the standard library has some. `then` is what the
+    module does with the exception that the signal raises: it passes it on, or raises another one instead. The script
+    `egm` and `python -m egm` do the same.
+    """
+    sent = (
+        f"import signal\ntry:\n    exec('signal.raise_signal({int(number)})')\nexcept KeyboardInterrupt:\n    {then}\n"
+    )
+    (folder / "numpy.py").write_text(sent)
+    script = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["egm"]
+    module, _, function = script.partition(":")
+    env = os.environ | {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))}
+    said = "egm: interrupted\n" if number == signal.SIGINT else "egm: terminated\n"
+    for how in (("-m", "egm"), ("-c", f"import sys, {module}; sys.exit({module}.{function}())")):
+        command = [sys.executable, *how, "--version"]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        assert (run.returncode, run.stdout, run.stderr) == (SIGNALS[number], "", said)
+
+
 def test_a_signal_before_the_file_has_its_name_stops_it_and_none_later(egm, monkeypatch, folder):
     """A SIGINT that comes before the output file gets its final name stops `egm sum`, and leaves no file.
 
@@ -1873,7 +1898,7 @@ def test_name_of_the_output_does_not_overrule_the_format(egm, folder):
 
 
 @pytest.mark.parametrize("command", [SUM, (*SUM, "--delta", "0.01"), (*SUM, "--rows", "399")])
-def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
+def test_standard_error_may_be_closed(egm, folder, monkeypatch, capsysbinary, command):
     """If standard error is closed, its messages are lost, but the exit code and all other output are as usual.
 
     `command` is an `egm sum` that gives no message, a warning, or an error.
@@ -1882,6 +1907,7 @@ def test_standard_error_may_be_closed(egm, folder, monkeypatch, command):
     monkeypatch.setattr(sys, "stderr", None)
     assert egm(*command, "--simulate", "1", "--output", "out.csv")[:2] == expected
     assert sys.stderr is None
+    assert (terminal.complain("lost", 1), capsysbinary.readouterr()) == (1, (b"", b""))
     if expected == (0, b""):
         assert (folder / "out.csv").read_bytes() == (folder / "expected.csv").read_bytes()
 
