@@ -220,7 +220,7 @@ class GaussianMechanism(Mechanism):
         >>> GaussianMechanism(sensitivity=1, epsilon=1, delta=1e-30).check_noise(1234)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        ValueError: epsilon = 1.0 and delta = 1e-30: integer noise would cost ... of delta
+        ValueError: epsilon = 1.0 and delta = 1e-30: integer noise would add ... less than half of it
         """
         self._secure_std(self._unit(), self.d or math.prod(unread(value=value) or (1,)))
 

@@ -410,5 +410,8 @@ def _left(epsilon: float, delta: float, distance: float) -> float:
     """
     charge = delta_of(distance, epsilon)
     if not charge < delta / 2:
-        raise ValueError(f"epsilon = {epsilon!r} and delta = {delta!r}: integer noise would cost {charge:.1e} of delta")
+        raise ValueError(
+            f"epsilon = {epsilon!r} and delta = {delta!r}: integer noise would add {charge:.1e} to delta, which must "
+            f"be less than half of it"
+        )
     return math.nextafter(delta - charge, 0.0)

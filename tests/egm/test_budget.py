@@ -848,6 +848,6 @@ def test_noise_that_rounding_forbids_costs_nothing():
         (GaussianDataMechanism([1.0, 1.0], 4, 40.0, 1e-6), data),
     ]:
         budget = Budget(epsilon=100.0, delta=0.5)
-        with pytest.raises(ValueError, match="integer noise would cost"):
+        with pytest.raises(ValueError, match="integer noise would add"):
             budget.release(mechanism, X)
         assert budget.history == ()

@@ -154,7 +154,7 @@ def test_a_large_delta_is_warned_of_in_one_line(egm):
 def test_a_plan_and_a_rehearsal_warn_if_the_release_would_be_refused(egm, options):
     code, _, (refusal,) = egm(*SUM, *options)
     assert code == 2
-    assert "integer noise would cost" in refusal
+    assert "integer noise would add" in refusal
     warning = refusal.replace("egm: ", "egm: warning: such a release with secure noise would be refused: ")
     assert egm(*SUM, *options, "--simulate", "1")[::2] == (0, [warning])
     assert egm(*PLAN, *options)[::2] == (0, [warning])
@@ -165,7 +165,7 @@ def test_a_release_that_noise_forbids_costs_nothing(egm, options):
     assert egm("budget", "new", "b.budget", "--epsilon", "2000", "--delta", "1e-6") == (0, b"", [])
     code, _, (refusal,) = egm(*SUM, *options, "--budget", "b.budget")
     assert code == 2
-    assert "integer noise would cost" in refusal
+    assert "integer noise would add" in refusal
     assert not Budget("b.budget").history
 
 

@@ -277,7 +277,7 @@ def test_standard_deviation_on_the_lattice_pays_for_integer_noise():
     assert exact < found < exact * (1 + 1e-6)
     left = 1e-9 - (1 + math.e) * math.sqrt(3) * 2.0**-49
     assert found >= 2.0**40 * l2_noise_scale(1.0, left, 3) * 2
-    with pytest.raises(ValueError, match="integer noise would cost"):
+    with pytest.raises(ValueError, match="integer noise would add"):
         lattice.l2_std(2.0**40, 3, 1.0, 1e-15)
 
 
@@ -382,7 +382,7 @@ def test_secure_releases_fit_the_lattice(epsilon, d):
     options = {"noise": "l2", "count_clipped": True, "neighbors": "add_remove"}
     it, X = GaussianDataMechanism(np.ones(d), 20, epsilon, 1e-4, **options), np.zeros((20, d))
     if epsilon == 100.0:
-        with pytest.raises(ValueError, match="integer noise would cost"):
+        with pytest.raises(ValueError, match="integer noise would add"):
             it.release(X)
         return
     squares = [np.mean((it.release(X).estimate / it.noise_std) ** 2) for _ in range(200)]
@@ -407,7 +407,7 @@ def test_bad_noise_and_sizes_are_named():
     for call in (it.check, it.release):
         with pytest.raises(ValueError, match="value must have the declared d = 3 entries, got 2"):
             call([1.0, 2.0])
-    with pytest.raises(ValueError, match="integer noise would cost"):
+    with pytest.raises(ValueError, match="integer noise would add"):
         GaussianMechanism(1.0, 1.0, 1e-15, noise="l2", d=3).release([0.0, 0.0, 0.0])
 
 

@@ -1,6 +1,7 @@
 """Test secure releases: rows become integer vectors of bounded norm, and get integer noise that is large enough."""
 
 import math
+import re
 from fractions import Fraction
 
 import mpmath as mp
@@ -388,13 +389,15 @@ def test_integer_noise_is_charged():
 
     Integer noise is not exactly a rounded normal variable, and a part of delta pays for this difference. The part is
     large if the sensitivity is a small integer, such as 2**9. If it would be half of delta or more, `gaussian_std`
-    raises a ValueError. `Lattice` raises a ValueError if the noise is too large for integers of 64 bits.
+    raises a ValueError with the part, which is not a share of delta. `Lattice` raises a ValueError if the noise is too
+    large for integers of 64 bits.
     """
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
     charge = (1 + math.e) / (4 * plain**2)
     assert gaussian_delta(1.0, gaussian_std(2**9, 1, 1.0, 1e-6) / 2**9) <= 1e-6 - charge * 0.99
-    with pytest.raises(ValueError, match=r"integer noise would cost .* of delta"):
+    added = re.escape(f"integer noise would add {100 * charge:.1e} to delta, which must be less than half of it")
+    with pytest.raises(ValueError, match=added):
         gaussian_std(2**9, 100, 1.0, 1e-6)
     with pytest.raises(ValueError, match="for 64-bit integers"):
         Lattice(1.0, 3, 2.0**40)

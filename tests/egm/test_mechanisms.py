@@ -626,7 +626,7 @@ def test_what_may_be_right_passes_unread():
 def test_the_numbers_in_a_list_of_lists_are_counted_for_the_cost_of_integer_noise():
     mechanism, value = GaussianMechanism(1.0, 30.0, 1e-9), [[0.0] * 50] * 2
     for act in (mechanism.check_noise, mechanism.release):
-        with pytest.raises(ValueError, match=r"^epsilon = 30\.0 and delta = 1e-09: integer noise would cost"):
+        with pytest.raises(ValueError, match=r"^epsilon = 30\.0 and delta = 1e-09: integer noise would add"):
             act(value)
 
 

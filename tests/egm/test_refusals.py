@@ -145,11 +145,11 @@ NOISES = {  # (mechanism, arguments of `release`, message)
     "rounding": (
         gaussian(epsilon=50, delta=1e-300),
         {},
-        "^epsilon = 50.0 and delta = 1e-300: integer noise would cost",
+        "^epsilon = 50.0 and delta = 1e-300: integer noise would add",
     ),
     "rounding of groups": (
         *(GroupedDataMechanism(gaussian(epsilon=50, delta=1e-300), [1]), {"by": "who"}),
-        "^epsilon = 50.0 and delta = 1e-300: integer noise would cost",
+        "^epsilon = 50.0 and delta = 1e-300: integer noise would add",
     ),
 }
 
