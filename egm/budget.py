@@ -14,8 +14,8 @@ A user must know three things:
    release may be chosen after seeing the releases before it; with "planned", all releases must be
    chosen before the first one is made.
 3. With a path, the charges are kept in a journal, a file that survives a crash and that several
-   processes can share. If somebody replaces the file by an older copy of it, a budget that is
-   opened afterwards cannot notice it.
+   processes can share. If somebody replaces the file by an older copy of it, only an open budget that
+   has seen a later charge notices it.
 
 The Notes of `Budget` describe the rules, prove that they keep the promised privacy, and explain the
 rounding.

@@ -154,8 +154,8 @@ class Budget:
     budget, but the releases can never exceed it. Processes and threads take turns, and each of them
     reads what all others have spent. Only the owner may read a new journal, because whoever can
     open it can lock it. If the file is removed or replaced while a charge is written, nothing is
-    granted. If an older copy of the file is put back, an open budget notices it, but a budget that
-    is opened later cannot.
+    granted. If an older copy of the file is put back, an open budget that has seen a later charge
+    notices it, but no other budget can.
 
     The folder of the journal must be writable, because SQLite keeps a second file there while it
     writes, whose name ends in "-journal". A crash may leave this file behind: then open the budget

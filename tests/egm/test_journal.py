@@ -328,12 +328,13 @@ def test_nothing_is_granted_on_a_journal_that_is_replaced(way, moment, path, mon
 
 
 def test_an_open_budget_notices_an_older_copy(path):
-    """If a budget's file is replaced by an older copy, every Budget object that is open refuses to record a cost.
+    """If a budget's file is replaced by an older copy, each open Budget that has seen a later charge refuses a cost.
 
-    An object that is opened after the replacement cannot notice it.
+    A Budget that is opened after the replacement cannot notice it, and neither can an open one that has seen no charge
+    later than those in the copy.
     """
     budget = made(path, 1)
-    old = path.read_bytes()
+    old, behind = path.read_bytes(), Budget(path)
     budget.charge(adaptive(0.125))
     later, reader = Budget(path), Budget(path)
     assert reader.spent == 0.25
@@ -341,7 +342,7 @@ def test_an_open_budget_notices_an_older_copy(path):
     for opened in (budget, later, reader):
         with pytest.raises(JournalError, match="another one than before, or an older copy"):
             opened.charge(adaptive(0.125))
-    assert Budget(path).spent == 0.125
+    assert Budget(path).spent == behind.spent == 0.125
 
 
 # --- Crashes ----------------------------------------------------------------------------------------------------------
