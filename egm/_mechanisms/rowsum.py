@@ -371,9 +371,9 @@ def _ratio(
 def table(rows: dict[str, Any], backend: str | ModuleType | None = None) -> Any:
     """Return a data frame of the library `backend` whose columns are the lists in the dictionary `rows`.
 
-    The default is the first of pandas, polars and pyarrow that is installed. If the library is not pandas, the names in
-    the list ``rows["column"]`` become texts if they are tuples or of several types. Raise ValueError for another name
-    of a library, and ModuleNotFoundError if the library is not installed.
+    The default is the first of pandas, polars and pyarrow that is installed. If the library is not pandas, the lists
+    ``rows["column"]`` and ``rows["group"]``, if there are such lists, are changed as `_of_one_type` says. Raise
+    ValueError for another name of a library, and ModuleNotFoundError if the library is not installed.
     """
     import importlib.util
 
@@ -384,7 +384,22 @@ def table(rows: dict[str, Any], backend: str | ModuleType | None = None) -> Any:
         backend = next((name for name in known if importlib.util.find_spec(name)), "pandas")
     if isinstance(backend, str) and backend not in known:
         raise ValueError(f'backend must be "pandas", "polars", "pyarrow" or a module, got {backend!r}')
-    kinds = set(map(type, rows["column"]))
-    if getattr(backend, "__name__", backend) != "pandas" and (len(kinds) > 1 or tuple in kinds):
-        rows = rows | {"column": list(map(str, rows["column"]))}
+    if getattr(backend, "__name__", backend) != "pandas":
+        rows = rows | {name: _of_one_type(rows[name]) for name in ("group", "column") if name in rows}
     return nw.from_dict(rows, backend=backend).to_native()  # type: ignore[arg-type]  # a text, or a module
+
+
+def _of_one_type(labels: list[Any]) -> Any:
+    """Return `labels`, names of columns or keys of groups, such that any library can make a column of them.
+
+    They become texts if they are tuples, of several types, or integers that no type of 64 bits can hold. Other integers
+    become an array, because Arrow does not find the unsigned type for a list of them.
+    """
+    kinds = set(map(type, labels))
+    if kinds == {int}:
+        for dtype in (np.int64, np.uint64):
+            if np.iinfo(dtype).min <= min(labels) and max(labels) <= np.iinfo(dtype).max:
+                return np.array(labels, dtype)
+    elif len(kinds) == 1 and tuple not in kinds:
+        return labels
+    return list(map(str, labels))

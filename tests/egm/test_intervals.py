@@ -22,6 +22,7 @@ from tests.conftest import slow
 SIGMA, CENTER = np.array([2.0, 1.0, 0.25]), np.array([10.0, -4.0, 0.5])
 BASIS = [[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.0, 0.0, 1.0]]
 OF = ["sum", "mean", "population"]
+INTEGERS = [[3, 4], [-(2**63), 2**63 - 1], [2**64 - 1, 2**63], [-1, 2**63], [2**64, 1]]  # the first three have a type
 KNOWN = {"center_std": 0.0, "sigma_factor": 1.0}  # the guesses are right
 
 
@@ -381,13 +382,27 @@ def test_a_frame_has_the_numbers_of_the_release(backend):
 
 
 @pytest.mark.parametrize("backend", ["pyarrow", "pandas", "polars"])
-@pytest.mark.parametrize("columns", [[("a", 1), ("b", 2)], [1, "a"], [date(2020, 1, 1), "b"], [3, 4]], ids=str)
+@pytest.mark.parametrize("columns", [[("a", 1), ("b", 2)], [1, "a"], [date(2020, 1, 1), "b"], *INTEGERS], ids=str)
 def test_a_frame_takes_names_of_any_kind(backend, columns):
+    """A data frame has the names of the columns as they are, or as texts if its library has no type for them all.
+
+    The keys of groups, which are integers of 64 bits or other labels of one type, always stay as they are.
+    """
     pytest.importorskip(backend)
-    release = mechanism(d=2, columns=columns).release(np.zeros((200, 2)), rng=np.random.default_rng(1))
-    named = release.to_frame(backend=backend)["column"]
-    expected = columns if backend == "pandas" or columns == [3, 4] else list(map(str, columns))
-    assert (named.to_pylist() if backend == "pyarrow" else list(named)) == expected
+    made = mechanism(d=2, columns=columns, neighbors="add_remove")
+
+    def shown(release, name):
+        labels = release.to_frame(backend=backend)[name]
+        return labels.to_pylist() if backend == "pyarrow" else list(labels)
+
+    release = made.release(np.zeros((200, 2)), rng=np.random.default_rng(1))
+    of_64_bits = columns in INTEGERS[:3]
+    assert shown(release, "column") == (columns if backend == "pandas" or of_64_bits else list(map(str, columns)))
+    if of_64_bits:
+        grouped = GroupedDataMechanism(made, columns).release(
+            np.zeros((200, 2)), by=columns * 100, rng=np.random.default_rng(1)
+        )
+        assert shown(grouped, "group") == [columns[0]] * 2 + [columns[1]] * 2
 
 
 @pytest.mark.parametrize(
