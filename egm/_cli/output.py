@@ -235,10 +235,11 @@ def _as_json(content: Document) -> bytes:
 def _divided(content: Document) -> tuple[list[str], dict[str, list[Any]], str]:
     """Divide `content`, a dictionary of results: return the names of the columns, vectors by their names, and the rest.
 
-    The vectors have one entry for each column of the data. The rest is a text in JSON with all other results.
+    The vectors have one entry for each column of the data or, for groups, for each column of each group. The rest is a
+    text in JSON with all other results. For groups it has all parameters, none of which has entries for each group.
     """
     d = len(content["columns"])
-    flat = {**content, **content["parameters"]}
+    flat = content if "group" in content else {**content, **content["parameters"]}
     columns = {key: value for key, value in flat.items() if isinstance(value, list) and len(value) == d}
     names = columns.pop("columns")
     rest = {key: value for key, value in content.items() if key not in columns and key != "columns"}

@@ -1520,6 +1520,22 @@ def test_bounds_that_are_not_finite_are_nan_in_numpy(egm, people):
         assert [None if np.isnan(value) else value for value in record[name].tolist()] == expected[name]
 
 
+@pytest.mark.parametrize("command", ["sum", "mean"])
+def test_a_table_of_groups_has_the_same_columns_for_every_number_of_groups(egm, people, command):
+    """In CSV, a release of groups has columns for its results alone, and all its parameters are in the comment."""
+    people()
+    headers = []
+    for keys in ("n", "n,s", "n,s,e"):
+        options = (*GROUPS[:-1], keys, "--simulate", "1")
+        comment, header, *table = egm(command, *SUM_OF_PEOPLE[1:], *options)[1].decode().splitlines()
+        parameters = json.loads(comment[2:])["parameters"]
+        assert [parameters["sigma"], parameters["center"], len(parameters["scaling"])] == [SIGMA.tolist(), [0] * 3, 3]
+        assert len(table) == 3 * parameters["groups"]
+        headers.append(header)
+    assert headers == headers[:1] * 3
+    assert headers[0].startswith('"column","group","count",')
+
+
 @pytest.mark.parametrize("command", ["sum", "mean", "plan"])
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_ranges_in_the_place_of_estimates_are_told(egm, form, command):
