@@ -537,7 +537,7 @@ def in_memory(mechanism: AdaptiveDataMechanism, table: files.Table, args: Namesp
     n = mechanism.n
     X, start = np.empty((n, len(table.names))), 0
     for block in exactly(n, table, args):
-        X[start : start + len(block)] = block[: n - start]
+        X[start : start + len(block)] = block[: max(n - start, 0)]
         start += len(block)
     return X
 

@@ -35,7 +35,7 @@ import pytest
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, bases, cli, files, planning, samplers
 from egm._budget import amplified
 from egm._cli import inputs, terminal
-from egm._files import columns
+from egm._files import columns, source
 from egm._files import csv as csv_files
 from egm.budget import Budget
 from egm.calibration import zcdp_rho
@@ -1199,6 +1199,13 @@ BAD = [  # command line, message
     ((*ADAPTIVE, "--sigma-range", "0,1"), "--sigma-range must be finite and > 0, got 0.0"),
     ((*ADAPTIVE, "--sigma-range", "2,1"), r"--sigma-range must be \(least, greatest\)"),
 ]
+
+
+def test_a_file_may_have_many_more_rows_than_declared(egm, monkeypatch):
+    """The error names both numbers of rows, also if the file has several blocks of rows after the last declared one."""
+    monkeypatch.setattr(source, "_BLOCK", 3 * 20)
+    command = ("adaptive", "data.csv", "--rho", "60", *ADAPTIVE[6:], "--rows", "30")
+    assert egm(*command) == (2, b"", ["egm: data.csv: has 400 rows, --rows says 30"])
 
 
 MANY = "age,mass,pay\n" + "1,2,3\n" * 50_000
