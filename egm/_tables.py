@@ -199,18 +199,18 @@ def _numbers(frame: Any, others: list[int], at_once: bool) -> NDArray[Any]:
     A missing value becomes NaN. `others` has the indices of the columns that are first cast to doubles, such as
     booleans. `at_once` is true if pandas, polars or Arrow, whichever holds the frame, can convert all columns together.
     """
-    frame = _cast(frame, others)
-    if at_once:
-        return np.asarray(frame.to_numpy())
-    return np.column_stack([frame[:, j].to_numpy() for j in range(frame.shape[1])])
+    with np.errstate(all="ignore"):  # a long double may be too large, and a warning could reveal a row
+        frame = _cast(frame, others)
+        if at_once:
+            return np.asarray(frame.to_numpy())
+        return np.column_stack([frame[:, j].to_numpy() for j in range(frame.shape[1])])
 
 
 def _cast(frame: Any, others: list[int]) -> Any:
     """Return `frame`, a data frame of the library narwhals, with the columns of indices `others` cast to doubles."""
     import narwhals.stable.v2 as nw
 
-    with np.errstate(over="ignore"):  # a long double may be too large
-        cast = [frame[:, j].cast(nw.Float64) for j in others]
+    cast = [frame[:, j].cast(nw.Float64) for j in others]
     return frame.with_columns(*cast) if cast else frame
 
 
@@ -565,7 +565,7 @@ def require_finite(X: NDArray[Any], gaps: bool, names: Sequence[object] | None =
 
 def _first_wrong(block: NDArray[Any], gaps: bool) -> tuple[int, int] | None:
     """Return row and column of the first entry of `block` that `require_finite` refuses, or None if there is none."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # a warning could reveal a row
         if np.isfinite(np.sum(block, dtype=float)):
             return None
         block = block.astype(float, copy=False)  # an entry is not finite, or their sum is too large

@@ -376,9 +376,9 @@ def _array(value: object, dtype: type | None = None) -> NDArray[Any]:
 def doubles(array: NDArray[Any], copy: bool = False) -> Array:
     """Return `array` as float64; if it has this type already, it is copied only if `copy` is true.
 
-    Long doubles beyond the largest double become infinite, without a warning.
+    Long doubles beyond the largest double become infinite. There is no warning, which could reveal a row.
     """
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         return array.astype(float, copy=copy)
 
 

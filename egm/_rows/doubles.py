@@ -20,7 +20,7 @@ def doubles(X: Any) -> Array:
     tiles, which fit into the processor's cache: this takes half the time for 100 columns.
     """
     X = np.asarray(X)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):  # a warning could reveal a row
         if X.shape[1] <= _WIDTH or abs(X.strides[0]) >= abs(X.strides[1]):
             return np.ascontiguousarray(X, dtype=float)
         found, step = np.empty(X.shape), max(1, _TILE // X.shape[1])

@@ -366,7 +366,8 @@ class Source:
         """
         found = _tables.arranged(rest, self.columns, self.gaps)
         if isinstance(found, Iterator):
-            found = np.concatenate([np.empty((0, self.d)), *found])
+            with np.errstate(all="ignore"):  # a warning could reveal a row
+                found = np.concatenate([np.empty((0, self.d)), *found])
         values = unread_matrix(self.d, X=found)
         _tables.require_finite(values, self.gaps)
         return values

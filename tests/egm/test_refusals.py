@@ -228,6 +228,37 @@ def test_a_wrong_value_is_refused_in_a_row_that_is_left_out_too(missing, value, 
         made.release(held, **({"by": by} if groups else {}), rng=Silent())
 
 
+SIGNALING = np.array(0x7FA00000, dtype=np.uint32).view(np.float32)  # a NaN that causes an error when it is converted
+SPECIAL = {"a tiny long double": np.finfo(np.longdouble).tiny, "a signaling NaN": SIGNALING}
+
+
+@pytest.mark.parametrize("errors", ["warn", "raise"])
+@pytest.mark.parametrize("special", SPECIAL)
+def test_a_special_number_causes_no_warning(special, errors):
+    """No release warns or fails because a number loses its precision, or is a special NaN, when it becomes a double.
+
+    A warning would reveal the row. So there is none even if NumPy is set to warn or raise on every floating-point
+    error; `errors` is this setting.
+    """
+    value = SPECIAL[special]
+    held = ROWS.astype(value.dtype)
+    held[3] = value
+    frame = pd.DataFrame(dict(zip(("age", "income", "visits"), held.T, strict=True))).assign(who=TABLE["who"])
+    mixed = frame.assign(visits=ROWS[:, 2])
+    made = {
+        missing: gaussian([18.0, 1200.0, 2.0], columns=frame.columns[:3], missing=missing, neighbors="add_remove")
+        for missing in ("center", "drop_row", *["error"] * bool(np.isfinite(value)))
+    }
+    with np.errstate(all=errors):  # here a warning is an error
+        for mechanism in made.values():
+            for rows in (held, np.asfortranarray(held), iter([held]), frame, mixed):
+                mechanism.release(rows, rng=Silent())
+            for table in (frame, mixed):
+                GroupedDataMechanism(mechanism, [1, 2]).release(table, by="who", rng=Silent())
+        for rows in (held, lambda: iter([held]), mixed[mixed.columns[:3]]):
+            adaptive(missing="drop_row", neighbors="add_remove").release(rows, rng=np.random.default_rng(1))
+
+
 @pytest.mark.parametrize("per_person", [None, "sum", "mean", 2])
 def test_a_long_double_beyond_the_doubles_is_refused_without_a_warning(per_person):
     held, labels = ROWS.astype(np.longdouble), {} if per_person is None else {"person": TABLE["who"]}
