@@ -44,13 +44,15 @@ class Passes:
         self.X, self.number, self.gaps = X, 0, gaps
         n, d = shape or X.shape
         self.shape: tuple[Any, int] = None if gaps else n, d
+        self._declared = shape is not None and self.shape[0] is not None
 
     def total(self, function: Callable[[Array], T], whole: bool = False) -> T:
         """Return the sum of function(block) over all blocks of rows, which are arrays of doubles in C order.
 
         The function must not change the block and, for a dask array, must be picklable. If `whole` is true, the
         function also gets the rows with missing entries, which are otherwise left out. Raise a ValueError if the number
-        of rows is not the declared n, for example because a file has changed. If n is None, the first call sets n.
+        of rows is not n, for example because a file has changed; the message has the two numbers only if n was declared
+        in `shape`, because otherwise they may be private. If n is None, the first call sets n.
         """
         self.number += 1
         counted = functools.partial(_counted, function, d=self.shape[1], gaps=self.gaps, whole=whole)
@@ -60,6 +62,8 @@ class Passes:
         if self.shape[0] is None:
             self.shape = rows, self.shape[1]
         if rows != self.shape[0]:
+            if not self._declared:
+                raise ValueError("X must have the same number of rows each time it is read")
             raise ValueError(f"X must have the declared n = {self.shape[0]} rows, got {rows}")
         return total  # type: ignore[no-any-return]  # it is a T
 

@@ -525,6 +525,20 @@ def test_a_file_with_another_number_of_rows_is_refused(tmp_path):
         mechanism().release(unknown(people(3999)))
 
 
+@pytest.mark.parametrize("missing", ["error", "drop_row"])
+def test_a_private_number_of_rows_that_changes_is_not_told(missing):
+    """If a function returns another number of rows at a later call, the error shows no number unless it is public."""
+
+    def changing():
+        returned = iter([people(3999)] * 2 + [people(3998)])  # for the columns, a check of all numbers, and a query
+        return lambda: iter([next(returned)])
+
+    with pytest.raises(ValueError, match=r"^X must have the same number of rows each time it is read$"):
+        mechanism(neighbors="add_remove", missing=missing).release(changing())
+    with pytest.raises(ValueError, match=r"^X must have the declared n = 3999 rows, got 3998$"):
+        mechanism(n=3999).release(changing())
+
+
 def test_an_iterator_is_told_the_way_out():
     ways = r"a function that returns a new iterator each time, .*, the table of egm\.files\.rows, or a dask array"
     with pytest.raises(TypeError, match=f"got an iterator: give {ways}"):
