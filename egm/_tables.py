@@ -8,7 +8,9 @@ is a mapping or a Series with an index, as in pandas. Labels that only number th
 
 from __future__ import annotations
 
+import contextlib
 import operator
+import re
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +32,7 @@ __all__ = [
     "check_vector",
     "chosen",
     "column_names",
+    "counted_from",
     "declared",
     "has_another_index",
     "is_blocks",
@@ -574,12 +577,37 @@ def _first_wrong(block: NDArray[Any], gaps: bool) -> tuple[int, int] | None:
 
 
 def _flat(blocks: Iterator[Any]) -> Iterator[Any]:
-    """Yield the `blocks` in their order; if a block is itself an iterator over blocks, yield its blocks instead."""
+    """Yield the `blocks` in their order; if a block is itself an iterator over blocks, yield its blocks instead.
+
+    The blocks of such an iterator are arrays. Its errors count the rows from the start of all `blocks`.
+    """
+    rows = 0
     for block in blocks:
         if isinstance(block, Iterator):
-            yield from block
+            with counted_from(rows):
+                for part in block:
+                    yield part
+                    rows += len(part)
+                    del part  # its memory is free before the next one is made
         else:
             yield block
+            rows += len(block)
+        del block
+
+
+@contextlib.contextmanager
+def counted_from(start: int) -> Iterator[None]:
+    """Within a `with` block that reads one block of rows, let errors count the rows from `start`, its first row.
+
+    The message of such an error begins with the place of an entry, such as "X[3, 0]".
+    """
+    try:
+        yield
+    except ValueError as wrong:
+        found = re.match(r"X\[(\d+)", str(wrong))
+        if found is None or type(wrong) is not ValueError:
+            raise
+        raise ValueError(f"X[{start + int(found[1])}{str(wrong)[found.end() :]}") from None
 
 
 def _is_dask_array(X: object) -> bool:

@@ -133,8 +133,11 @@ def _of_blocks(blocks: Iterator[Any], person: Hashable | None, draw: _Draw) -> I
     `draw`, a `_Draw`, decides at random which rows are in the sample. `person` is the name of the column that has the
     person of each row; if it is None, each row is drawn by itself.
     """
+    rows = 0
     for block in blocks:
-        kept = draw.rows(len(block)) if person is None else draw.sorted_persons(_of_column(block, person))
+        with _tables.counted_from(rows):
+            kept = draw.rows(len(block)) if person is None else draw.sorted_persons(_of_column(block, person))
+        rows += len(kept)
         yield _tables.kept(block, kept)
 
 

@@ -321,22 +321,21 @@ class Source:
         `X` is an array, a data frame, a table of `egm.files` or an iterator of data frames. Raise ValueError if blocks
         of rows are not sorted by person, or if a label is missing.
         """
-        names = self._names(X)
-        parts: Iterable[tuple[Any, list[Labels]]]
-        if _tables.is_blocks(X):
-            parts = _tables.chosen(X, self.columns, names).labelled(names)
-        elif isinstance(X, Iterator):
-            parts = (_tables.split(_named(block), *names) for block in X)
-        else:
+        names, is_table = self._names(X), _tables.is_blocks(X)
+        if not is_table and not isinstance(X, Iterator):
             yield from self._in_memory(X)
             return
-        order = Order()
-        for rest, found in parts:
-            labels = dict(zip(names, found, strict=True))
-            persons = None if self.person is None else vector("person", labels[self.person])
-            if persons is not None:
-                order.check(persons)
-            yield Block(self._values(rest), persons, labels.get(self.by))
+        order, rows = Order(), 0
+        for part in _tables.chosen(X, self.columns, names).labelled(names) if is_table else X:
+            with _tables.counted_from(rows):
+                rest, found = part if is_table else _tables.split(_named(part), *names)
+                labels = dict(zip(names, found, strict=True))
+                persons = None if self.person is None else vector("person", labels[self.person])
+                if persons is not None:
+                    order.check(persons)
+                block = Block(self._values(rest), persons, labels.get(self.by))
+            rows += len(block.values)
+            yield block
 
     def _in_memory(self, X: Any) -> Iterator[Block]:
         """Yield the rows of an array or a frame `X` in blocks with the person and group of each row.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Missing", "clipped_sum", "filled", "group_sums"]
 
 Missing: TypeAlias = Literal["error", "center", "drop_row"]
+T = TypeVar("T")
+
 _FILLED = 1 << 20  # numbers that are copied at a time, if missing values are allowed
 
 
@@ -50,7 +52,7 @@ def clipped_sum(
     if missing != "error":
         of_block = partial(_of_incomplete, of_complete=of_block, center=center, missing=missing)
     if isinstance(X, Iterator):
-        results: Iterable[tuple[Whole, int]] = map(of_block, X)
+        results: Iterable[tuple[Whole, int]] = _in_turn(X, of_block)
     elif dask.is_dask(X):
         results = dask.results(X, of_block)
     else:
@@ -59,6 +61,17 @@ def clipped_sum(
     for part, count in results:
         total, rows = total + part, rows + count
     return total, rows
+
+
+def _in_turn(blocks: Iterator[Any], of_block: Callable[[Any], T]) -> Iterator[T]:
+    """Yield of_block(block) for each of the `blocks`, arrays or lists; errors count the rows of all blocks."""
+    rows = 0
+    for block in blocks:
+        with _tables.counted_from(rows):
+            result = of_block(block)
+        rows += len(block)
+        del block  # its memory is free before the next one is made
+        yield result
 
 
 def _of_block(

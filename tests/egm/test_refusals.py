@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from egm import AdaptiveDataMechanism, GaussianDataMechanism, files
+from egm._budget import drawn
 from egm._rows import people
 from egm.budget import Budget
 from egm.mechanisms import GroupedDataMechanism
@@ -226,6 +227,36 @@ def test_a_wrong_value_is_refused_in_a_row_that_is_left_out_too(missing, value, 
     held, by = array if holder == "array" else (HOLDERS[holder](table, tmp_path), "who")
     with pytest.raises(ValueError, match=r"must be finite|: infinite|missing"):
         made.release(held, **({"by": by} if groups else {}), rng=Silent())
+
+
+def test_errors_count_the_rows_of_all_blocks():
+    """If blocks of rows are read one after the other, an error names the row by its number among all rows.
+
+    This holds for blocks that are arrays or data frames, for numbers and for labels, and for a sample of the rows.
+    """
+    wrong = TABLE.assign(who=TABLE["who"].astype(float))
+    wrong.loc[303, "income"] = np.inf
+    unnamed = TABLE.assign(who=TABLE["who"].where(TABLE.index != 303))
+    parts = (slice(150), slice(150, 300), slice(300, None))
+    array, named = wrong[["age", "income"]].to_numpy(), {"age": 18.0, "income": 1200.0}
+    labelled = [
+        (gaussian(named, per_person="sum", n=PERSONS), {"person": "who"}),
+        (GroupedDataMechanism(gaussian(named), [1, 2]), {"by": "who"}),
+    ]
+    for missing in ("error", "center"):
+        with pytest.raises(ValueError, match=r"^X\[303, 1\] must be finite$"):
+            gaussian(missing=missing).release((array[part] for part in parts), rng=Silent())
+    for make in (lambda table: table, pl.from_pandas, pa.Table.from_pandas):
+        for made, labels in [(gaussian(named), {}), (gaussian(named, missing="center"), {}), *labelled]:
+            with pytest.raises(ValueError, match=r"^X\[303, 'income'\] must be finite$"):
+                made.release((make(wrong[part]) for part in parts), **labels, rng=Silent())
+        with pytest.raises(ValueError, match=r"^X\[303, 'income'\] must be finite$"):
+            adaptive(columns=["age", "income"]).release(lambda make=make: (make(wrong[part]) for part in parts))
+        for made, labels in labelled:
+            with pytest.raises(ValueError, match=r"^X\[303, 'who'\] must not be missing$"):
+                made.release((make(unnamed[part]) for part in parts), **labels, rng=Silent())
+        with pytest.raises(ValueError, match=r"^X\[303, 'who'\] must not be missing$"):
+            list(drawn.sample((make(unnamed[part]) for part in parts), 0.5, None, {"person": "who"})[0])
 
 
 SIGNALING = np.array(0x7FA00000, dtype=np.uint32).view(np.float32)  # a NaN that causes an error when it is converted
