@@ -306,7 +306,7 @@ class AdaptiveDataMechanism(Declared):
             uncorrected_std=result.half * result.found.uncorrected_std,
             bias=result.half * result.found.bias,
             bias_std=result.half * result.found.bias_std,
-            cut=self.n * result.half * rows.cut() * (self.ranges is not None),
+            cut=np.zeros(rows.d) if self.ranges is None else result.half * rows.cut(),
             method=result.found.method,
         )
 

@@ -101,7 +101,7 @@ def released(
     pays for the mean.
     """
     rho, account = rows.account.base, rows.account
-    if rho < least(rows.n, rows.d, sigma_range):
+    if rho < least(rows.fewest, rows.d, sigma_range):
         return clipped(rows)
     first = rows.within("ranges", _FIRST * rho)
     search = Search(rows, 1.0, sigma_range, public, learn, np.clip(first[0], -1.0, 1.0))

@@ -23,11 +23,15 @@ from egm._types import Array, Floats
 __all__ = ["ExpectedRows"]
 
 
-def _excess(z: Array) -> Array:
-    """Return the mean of max(Z - z, 0) for a standard normal Z and each number in `z`."""
-    with np.errstate(over="ignore", under="ignore"):
-        excess: Array = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * ndtr(-z)
-    return np.maximum(excess, 0.0)
+_FEWER = 3.0  # standard deviations by which a noisy number of rows may be too small in a forecast
+
+
+def _excess(z: Array) -> tuple[Array, Array]:
+    """Return the means of max(Z - z, 0) and of its square, for a standard normal Z and each number in `z`."""
+    z = np.clip(z, -1e150, 1e150)
+    with np.errstate(under="ignore"):
+        density, tail = np.exp(-z * z / 2) / math.sqrt(2 * math.pi), ndtr(-z)
+    return np.maximum(density - z * tail, 0.0), np.maximum((1 + z * z) * tail - z * density, 0.0)
 
 
 class ExpectedRows:
@@ -57,7 +61,7 @@ class ExpectedRows:
     ) -> None:
         self.diameter = diameter
         self.n, self.d, self.account, self.sigma, self.mu = n, sigma.size, Account(rho), sigma, mu
-        self.covariance, self.along, self.failure = covariance, along, 0.0
+        self.covariance, self.along, self.failure, self.fewest = covariance, along, 0.0, n
         self.columns, self.law = mu, (sigma, covariance)
 
     def turn(self, basis: BasisLike | None) -> None:
@@ -88,7 +92,9 @@ class ExpectedRows:
         """
         self.account.spend(step, rho)
         self.account.base = self.account.left
-        return float(self.n), 1 / math.sqrt(2 * rho)
+        std = 1 / math.sqrt(2 * rho)
+        self.fewest = max(2, int(self.n - _FEWER * std))
+        return float(self.n), std
 
     def radius(self, step: str, q: float, intervals: Intervals, rho: float, center: Array, b: Floats) -> float:
         """Return the expected q-quantile of the distances ||b (x - center)|| over the normal rows x.
@@ -174,9 +180,14 @@ class ExpectedRows:
         return np.clip(self.columns, -1.0, 1.0) - std, std
 
     def cut(self) -> Array:
-        """Return the expected change of an entry of each column if all entries of normal rows are cut to [-1, 1]."""
-        sigma = self.law[0]
-        return sigma * (_excess((1 + self.columns) / sigma) - _excess((1 - self.columns) / sigma))
+        """Return by how much the sums of the columns change if all entries of normal rows are cut to [-1, 1].
+
+        The result has the root of the expected square of this change, for each column.
+        """
+        (below, square), (above, other) = (_excess((1 + side * self.columns) / self.law[0]) for side in (1, -1))
+        mean = below - above
+        root: Array = self.law[0] * np.sqrt(self.n * np.maximum(square + other - mean**2, 0.0) + (self.n * mean) ** 2)
+        return root
 
     def squares(self, step: str, center: Array, spread: Array, rho: float, heavy: float = 1.0) -> tuple[Array, float]:
         """Return the expected mean of ((x - center) / spread)**2 over the rows x, and how noisy a private answer is.

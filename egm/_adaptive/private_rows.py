@@ -310,6 +310,7 @@ class PrivateRows:
         self.rows = X if isinstance(X, Passes) else Passes(X)
         self.rng, self.account, self.coordinates = rng, Account(rho), _Coordinates(middle, half)
         self.n, self.d = self.rows.shape
+        self.fewest = self.n
 
     def turn(self, basis: BasisLike | None) -> None:
         """Answer later queries in coordinates along `basis` (public or released), or in the columns if it is None."""
@@ -331,7 +332,7 @@ class PrivateRows:
         self.account.base = self.account.left
         std = 1 / math.sqrt(2 * rho) * _ROUNDED_UP
         found = self._total(len) + self._gaussian(std, 1)[0]
-        self.n = max(2, int(found))
+        self.n = self.fewest = max(2, int(found))
         return float(found), std
 
     @_unseen

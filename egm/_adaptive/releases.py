@@ -285,17 +285,16 @@ class AdaptiveForecast:
     bias_std : ndarray, shape (d,)
         Standard deviation of the noise in the `bias` of a release, in the units of the data.
     cut : ndarray, shape (d,)
-        Expected change of each entry of the sum if the entries of all rows were cut to the declared
-        ranges, in the units of the data. It is not in `error`. With `radius` it is 0.
+        Root mean square of the change of each entry of the sum if the entries of all rows were cut
+        to the declared ranges, in the units of the data. It is not in `error`. With `radius` it is 0.
     method : {"search", "ranges"}
         Whether there is a search, or the rows are clipped to the declared ranges without one.
 
     Notes
     -----
     With ranges, `error` and `success` are for rows that lie in the ranges. Normal rows may reach
-    beyond, and are cut then. If `cut` is large beside the root of `error`, a release notices that a
-    search gives another mean than the cut rows. It then gives the search up, and `cut` is nearly all
-    of its error.
+    beyond. Without a search they are cut, and the square of `cut` adds to the error. A search is
+    given up if noise does not hide that it has another mean than the cut rows.
 
     A search in ranges that is given up has the error of a sum that is clipped to the ranges. If these
     are wide, the mean over all releases can thus be far above `error`, although such releases are

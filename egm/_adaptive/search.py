@@ -91,10 +91,12 @@ class Answers(Protocol):
 
     `PrivateRows` answers them from private rows and describes what each of them returns; `ExpectedRows` answers them as
     expected for normal rows. `account` records what the queries cost. `diameter` is 2 if a row is replaced, and 1 if
-    a row is added or removed.
+    a row is added or removed. The number of rows by which a release decides whether to search is `n` or, in a forecast
+    for a private number of rows, `fewest`, which a release hardly ever falls below.
     """
 
     n: int
+    fewest: int
     d: int
     account: Account
     diameter: float

@@ -310,17 +310,34 @@ def test_a_forecast_for_columns_that_hardly_vary_is_nearly_that_for_a_small_spre
 
 
 def test_a_forecast_says_what_the_ranges_would_cut_off():
-    """`forecast().cut` is the change of the expected sum if the entries of normal rows are cut to the ranges.
+    """`forecast().cut` is the root mean square of the change of the sum if all entries are cut to the ranges.
 
-    The simulated changes have standard errors. With `radius` nothing is cut, and `cut` is 0.
+    Normal rows are cut on one side, or on both sides alike. The simulated mean squares have standard errors. With
+    `radius` nothing is cut, and `cut` is 0.
     """
     n, (low, high) = 100, np.array(list(RANGES.values())).T
-    rows = np.random.default_rng(1).normal(MEAN, SIGMA, (200_000, 3))
-    changes = n * (rows.clip(low, high) - rows)
-    cut = mechanism(n).forecast(SIGMA, MEAN).cut
-    assert np.all(np.abs(cut - changes.mean(axis=0)) <= 5 * changes.std(axis=0) / math.sqrt(len(rows)))
-    assert np.all(cut > 0)
+    for mean, sigma in ((MEAN, SIGMA), ((low + high) / 2, (high - low) / 4)):
+        rows = np.random.default_rng(1).normal(mean, sigma, (10_000, n, 3))
+        squares = np.sum(rows.clip(low, high) - rows, axis=1) ** 2
+        cut = mechanism(n).forecast(sigma, mean).cut
+        assert np.all(np.abs(cut**2 - squares.mean(axis=0)) <= 5 * squares.std(axis=0) / 100)
     assert not mechanism(ranges=None, radius=1e6, sigma_range=(1.0, 1e6), rho=1.0).forecast(SIGMA, 1e6).cut.any()
+
+
+def test_a_forecast_with_a_search_is_for_releases_with_one():
+    """If the number of rows is private, a release searches wherever `forecast` says so, also at the least such budget.
+
+    A release decides by a noisy number of rows. The least budget is found by bisection, to 1e-6.
+    """
+    n, rng = 4000, np.random.default_rng(1)
+    least, enough = 0.0, 1.0
+    rows = rng.normal(0.2, 0.01, (n, 2))
+    options = {"ranges": [(0, 1)] * 2, "neighbors": "add_remove"}
+    while enough - least > 1e-6 * enough:
+        rho = (least + enough) / 2
+        found = mechanism(n, rho, **options).forecast([0.01, 0.01], 0.2).method == "search"
+        least, enough = (least, rho) if found else (rho, enough)
+    assert {mechanism(n, enough, **options).release(rows, rng=rng).method for _ in range(20)} == {"search"}
 
 
 @pytest.mark.slow
