@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,16 @@ from typing import Any
 __all__ = ["Enclosure", "ball_arithmetic", "precision", "rounded"]
 
 _ALONE = RLock()  # held by the thread that has set the precision of flint
+
+
+def _renew() -> None:
+    """Make a new lock, in a forked process: nobody there would release one that another thread held."""
+    global _ALONE
+    _ALONE = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 @dataclass(frozen=True)

@@ -435,7 +435,8 @@ def best_clip_norm(
     sigma, scaling, unit, *others = _checked(sigma, scaling, 1.0, offset, copies=copies, factors=factors)
     (offset, copies, scales), weights = others, (scaling * sigma) ** 2
     typical = np.sqrt(np.sum(copies * weights)) * np.min(scales)
-    largest = np.sqrt(gx2.isf(1e-3 / rows, weights, copies)) * np.max(scales)
+    seen = weights > 0  # of the others the squares underflow, beside one of at least 1/16
+    largest = np.sqrt(gx2.isf(1e-3 / rows, weights[seen], copies[seen])) * np.max(scales)
     largest += np.sqrt(np.sum(copies * (scaling * offset) ** 2))
 
     def total(log_norm: float) -> float:

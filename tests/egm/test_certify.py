@@ -7,6 +7,8 @@ that contains the exact result. The exact values are stored numbers of 20 to 30 
 import functools
 import json
 import math
+import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -723,6 +725,32 @@ def test_threads_do_not_disturb_each_other(restless):
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(compute, range(4)))
     assert flint.ctx.prec == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_fork_while_a_thread_certifies_does_not_hang():
+    """A process that is forked while another thread holds the lock of flint's precision can certify values itself."""
+    code = """
+import os, threading
+from egm import gx2
+from egm._enclosure import precision
+inside, forked = threading.Event(), threading.Event()
+def hold():
+    with precision(100):
+        inside.set()
+        forked.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+inside.wait()
+child = os.fork()
+if not child:
+    os._exit(not gx2.certify(1.0, [1.0]).high < 1)
+forked.set()
+thread.join()
+print(os.waitpid(child, 0)[1])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "0\n"
 
 
 def test_without_flint_the_extra_is_named(monkeypatch):

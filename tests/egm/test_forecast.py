@@ -612,6 +612,7 @@ def test_forecasts_do_not_depend_on_the_unit_of_the_scaling(exponent, target):
         for offset in (0.0, sigma / 10):
             expected, found = (function(spread, 1000, s / sigma, 3 * s, offset, target) for s in (1.0, unit))
             assert found == expected
+    assert np.isfinite(forecast.best_clip_norm(np.square, [1e-100, 1e100], 100, [1.0, 1.0])).all()
     expected, found = (
         forecast.best_clip_norm(lambda norm, s=s: 1e3 * (norm / s) ** 2, sigma, 1000, s / sigma)[1] for s in (1.0, unit)
     )
