@@ -128,10 +128,12 @@ class Names(ast.NodeVisitor):
 
     def visit_Try(self, node: ast.Try) -> None:
         """Visit the parts of the `try` statement `node`, each but the last as a block that Python may skip."""
-        for block in (node.body, *(handler.body for handler in node.handlers), node.orelse):
-            self.visit_block(block)
+        for block in (node.body, *([one.type, *one.body] for one in node.handlers), node.orelse):
+            self.visit_block([part for part in block if part])  # a bare `except` has no type
         for part in node.finalbody:
             self.visit(part)
+
+    visit_TryStar = visit_Try
 
     def visit_block(self, block: list[ast.AST]) -> None:
         """Visit the nodes in the list `block`, which Python may skip, for instance the body of an `if`.

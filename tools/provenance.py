@@ -41,13 +41,17 @@ class Commit:
 
 
 def git(root: Path, *arguments: str) -> str:
-    """Run git in the folder `root`, and return what git prints; raise an error if git fails.
+    """Run git in the folder `root`, and return the text that git prints; raise an error if git fails.
 
-    The further arguments of the function, such as "log", are those of git. The folder may belong to another user, as in
-    a container.
+    The further arguments of the function, such as "log", are those of git.
     """
+    return printed(root, *arguments).decode().strip()
+
+
+def printed(root: Path, *arguments: str) -> bytes:
+    """Do what `git` does, but return all bytes that git prints; the folder may be another user's, as in a container."""
     command = ["git", "-c", f"safe.directory={root.resolve()}", "-c", "log.showSignature=false", *arguments]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(command, cwd=root, capture_output=True, check=True).stdout
 
 
 def commit(root: Path) -> Commit | None:

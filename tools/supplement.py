@@ -8,7 +8,6 @@ same versions of all programs give the same bytes.
 import hashlib
 import io
 import json
-import subprocess
 import sys
 import tarfile
 import time
@@ -16,7 +15,7 @@ import zipfile
 from dataclasses import asdict
 from pathlib import Path
 
-from tools import build, ledger, pdf
+from tools import build, ledger, pdf, provenance
 from tools.execute import ROOT, execute_all
 
 COPIED = ("CITATION.cff", "LICENSE", "LICENSE-TEXT", "ledger/claims.yml", "ledger/errata.yml", "constraints.txt")
@@ -44,8 +43,7 @@ def sources(root: Path) -> dict[str, bytes]:
 
     Each path begins with `source/`, and each content is a byte string.
     """
-    archive = subprocess.run(["git", "archive", "HEAD"], cwd=root, capture_output=True, check=True).stdout
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+    with tarfile.open(fileobj=io.BytesIO(provenance.printed(root, "archive", "HEAD"))) as tar:
         return {f"source/{item.name}": tar.extractfile(item).read() for item in tar if item.isfile()}
 
 

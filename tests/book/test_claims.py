@@ -311,6 +311,7 @@ def test_lock_covers_each_field_of_an_entry(project, old, new):
         (["a = 1", "if b:\n    a = 2", "c = a"], [0, 1]),
         (["a = 1", "with suppress(ValueError):\n    a = 2", "c = a"], [0, 1]),
         (["a = 1", "try:\n    a = 2\nexcept ValueError:\n    pass", "c = a"], [0, 1]),
+        (["a = 1", "b = ValueError", "try:\n    c = a\nexcept b:\n    pass"], [0, 1]),
         (["a = 1", "for b in range(3):\n    a = b", "c = a"], [0, 1]),
         (["a = 1", "for a in range(3):\n    b = a", "c = b"], [1]),
         (["a = 1", "b = [a for a in range(3)]", "c = a"], [0]),
