@@ -186,7 +186,7 @@
 
   /** The numbers in a text, and what is wrong with it, or "". */
   function listed(text) {
-    if (text.includes(",") && text.includes(";")) // decimal commas, or commas between thousands
+    if (text.includes(";") && /\d,\d/.test(text)) // decimal commas, or commas between thousands
       return [[], "Separate the numbers by “,” or by “;”, not by both, and write them as 1.5 or 1200"];
     const entries = text.split(/[\s,;]+/).filter(Boolean), numbers = entries.map(Number);
     const fits = (value) => value >= OWN.low && value <= OWN.high;

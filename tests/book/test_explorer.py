@@ -871,7 +871,7 @@ ZEROS = [f"entry {i}, “0”" for i in (1, 2, 3)]
         ("epsilon", "1,000", "ε must be a number from 0.01 to 50"),
         ("sigma", "1,5; 2,3", MIXED),
         ("sigma", "1,200; 18", MIXED),
-        ("sigma", "1, two 3 -4", "Not numbers from 1e-100 to 1e100: entry 2, “two”; entry 4, “-4”"),
+        ("sigma", "1, two 3; -4", "Not numbers from 1e-100 to 1e100: entry 2, “two”; entry 4, “-4”"),
         ("sigma", "0 " * 12345, "Not numbers from 1e-100 to 1e100: " + "; ".join(ZEROS) + "; 12,342 more"),
         ("sigma", "1 " * 1001, "At most 1000 numbers, not 1001"),
         ("ratio", "0", "σ₂/σ₁ must be a number from 0.01 to 1"),
