@@ -616,6 +616,7 @@ def test_only_what_changed_is_read_and_the_book_is_that_of_a_whole_build(small_b
         (small_book / "book" / file).write_text(text)
         build.build(small_book)
         assert read_again(small_book) == count
+    assert "Another" in (small_book / "_build" / "html" / "book" / "index.html").read_text()
     other = small_book / "book" / "other.md"
     other.write_text("(there)=\n# An earlier one\n")
     os.utime(other, (10**9, 10**9))  # as if a copy with its time had come back

@@ -5,7 +5,7 @@
 - Each attribute that the docstring of a class lists can be linked to, `{py:attr}`egm.module.Class.attribute``, and a
   class that egm exports has the name `egm.Class` besides its full name.
 - No two sections of a page have the same anchor.
-- A search that finds a command of the program `egm` shows its name, such as "egm release".
+- A search that finds a command of the program `egm` shows its name, such as "egm sum".
 """
 
 import re
