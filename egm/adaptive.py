@@ -1,7 +1,7 @@
 """Release the sum of normal rows whose center (mean) and spread (standard deviations) are not known beforehand.
 
-A part of the privacy budget pays for a private search for the center and the spread, which asks a
-few queries about the rows, such as how many of them are longer than a given norm. Each answer is
+A part of the privacy budget is spent on a private search for the center and the spread, by a few
+queries about the rows, such as how many of them are longer than a given norm. Each answer is
 private in the sense of zero-concentrated differential privacy (Bun and Steinke 2016), and the costs
 of the answers add up. Later queries depend on earlier answers. This is allowed, because the total
 is fixed beforehand (Feldman and Zrnic 2021). The answer to the last query is the sum itself.

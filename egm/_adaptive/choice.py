@@ -7,10 +7,10 @@ of columns alone. The sum after a search has far less noise if the rows are near
 bias if many rows are far from the others.
 
 1. If the budget is too small for a search (the function `least`), all of it goes into the sum of the clipped rows.
-2. Otherwise a quarter of the budget buys a first mean of the clipped rows, and a little more buys the median of the
-   distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If this
-   error is not much smaller than that of the sum of the clipped rows, no search is made: the rest of the budget goes
-   into another mean of the clipped rows, and both means are averaged. Then only the cost of the median is lost.
+2. Otherwise a quarter of the budget is spent on a first mean of the clipped rows, and a little more on the median of
+   the distances of the rows from this mean. The error of a search is forecast for normal rows with this median. If this
+   error is not much smaller than that of the sum of the clipped rows, no search is made: the rest of the budget is
+   spent on another mean of the clipped rows, and both means are averaged. Then only the cost of the median is lost.
 3. Now the rows are clipped around the first mean, to the norm that is best for normal rows with this median. If their
    noisy mean differs from the first one by more than noise explains, many rows are far from the others. Then no search
    is made, and the rest of the budget is used as in step 2.
@@ -68,9 +68,9 @@ def least(n: int, d: int, sigma_range: tuple[float, float]) -> float:
     """Return the least budget rho for which a search for center and spread is considered, for `n` rows of `d` columns.
 
     With a smaller budget, center and spread of the rows are not searched for: the entries are only cut to the declared
-    ranges, and the rows are summed. The least budget pays for the search and for three private queries before it: a
-    mean of the rows with cut entries, the median distance of the rows from this mean, and a mean of the rows clipped to
-    a ball around it. `sigma_range` is the range of the standard deviations of the columns in units in which the
+    ranges, and the rows are summed. The least budget is enough for the search and for three private queries before it:
+    a mean of the rows with cut entries, the median distance of the rows from this mean, and a mean of the rows clipped
+    to a ball around it. `sigma_range` is the range of the standard deviations of the columns in units in which the
     declared range of a column is from -1 to 1.
     """
     return max((least_rho(n, d, 1.0, sigma_range[0]) + _cost(n)) / (1 - _FIRST - _NEAR), (_ENOUGH / n) ** 2)
@@ -97,8 +97,8 @@ def released(
     mean needs less noise. The result is a `LastRound`, which has the mean and describes its error. `sigma_range` is the
     range of the standard deviations of the columns. `public` is a public basis for correlated columns or None, and
     `learn` says whether such a basis is found by private queries. After a search, the share `unseen` of the remaining
-    budget pays for noisy numbers of long rows, which bound what clipping takes from the sum. The rest of the budget
-    pays for the mean.
+    budget is spent on noisy numbers of long rows, which bound what clipping removes from the sum. The rest of the
+    budget is spent on the mean.
     """
     rho, account = rows.account.base, rows.account
     if rho < least(rows.fewest, rows.d, sigma_range):

@@ -40,12 +40,16 @@ class Correction:
     """Describe how the sum of clipped rows is corrected by a noisy sum of what clipping removes from the rows.
 
     All attributes but the number `missed` are vectors, with an entry for each column or, along a basis, for each
-    coordinate. `parts` is the noisy sum of what clipping removes from the rows, each of which is first clipped to a
-    second, larger norm. `noise` has the standard deviations of the noise in it. Both are in the units of the sum. The
-    vector `kept` * `parts` is added to the sum of the clipped rows; the entries of `kept` are between 0 and 1. Three
-    estimates describe what the corrected sum still lacks. `missed` estimates the squared norm that the vector (1 -
-    `kept`) * `parts`, which is not added, would have without noise. Each entry of `beyond` is the expected amount that
-    clipping to the larger norm removes, which is not measured, and `hidden` is an upper estimate of `beyond`.
+    coordinate. All but `kept` are in the units of the sum; `missed` is in their squares.
+
+    - `parts`: noisy sum of what clipping removes from the rows, each of which is first clipped to a second, larger
+      norm.
+    - `noise`: standard deviations of the noise in `parts`.
+    - `kept`: numbers between 0 and 1. The vector `kept` * `parts` is added to the sum of the clipped rows.
+    - `missed`: estimate of the squared norm that the vector (1 - `kept`) * `parts`, which is not added, would have
+      without noise.
+    - `beyond`: expected amount that clipping to the larger norm removes, which is not measured.
+    - `hidden`: upper estimate of `beyond`.
     """
 
     parts: Array

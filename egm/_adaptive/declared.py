@@ -166,7 +166,7 @@ class Declared:
         """Return the smallest rho with which the center and spread of rows with `d` columns can be searched.
 
         This rho is computed for the number of rows that the user has declared. If the exact number of rows is private,
-        the budget rho also has to pay for a noisy number of rows.
+        rho includes the cost of a noisy number of rows.
         """
         return self._least(self.n, d) / ((1 - COUNT) * _SURE**2 if self._counted else 1.0)
 

@@ -137,10 +137,12 @@ class ExpectedRows:
         So the entry is wrong by a typical amount.
 
         The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under `step`, the name of a step
-        of the search for center and spread. In the step "locate", the center moves to the rows by several means. If
-        `step` is "locate", the probability that the noise in this mean ends these moves too early is added to the
-        attribute `failure`. The step "ranges" comes before a search in declared ranges: the probability that noise
-        alone ends this search, in one of two comparisons of means, is added.
+        of the search for center and spread. Noise in some steps can end the search wrongly, and the probability of this
+        is added to the attribute `failure`.
+
+        - Step "locate": the center moves to the rows by several means, and noise may end these moves too early.
+        - Step "ranges", before a search in declared ranges: noise alone may end this search in one of two comparisons
+          of means.
         """
         self.account.spend(step, rho)
         self.failure += {"locate": APART, "ranges": 2 * DIFFERENT}.get(step, 0.0)
@@ -156,12 +158,12 @@ class ExpectedRows:
     ) -> tuple[Array, float]:
         """Return a typical noisy mean of the two vectors into which each row is divided, and its noise in each entry.
 
-        For a row x, the vector b (x - center) is clipped to the norm `outer` and, if it is longer than `clip_norm`,
-        divided into two parallel vectors as `egm._adaptive.pairs` says; otherwise the second vector is zero. The mean
-        has the shape (2, d). Its first row is the result of the method `mean`. Its second row is the expected mean of
-        the second vectors, without noise. The last result is the standard deviation of the noise that a private answer
-        would have in each entry. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded under
-        `step`, the name of a step of the search for center and spread.
+        For a row x, the vector b (x - center) is first clipped to the norm `outer`. If it is longer than `clip_norm`,
+        it is divided into two parallel vectors (see `egm._adaptive.pairs`); otherwise the second vector is zero. The
+        mean has the shape (2, d). Its first row is the result of the method `mean`. Its second row is the expected mean
+        of the second vectors, without noise. The last result is the standard deviation of the noise that a private
+        answer would have in each entry. The privacy cost `rho` (of zero-concentrated differential privacy) is recorded
+        under `step`, the name of a step of the search for center and spread.
         """
         first, std = self.mean(step, center, b, clip_norm, rho)
         share = self._radial(center, b).removed(clip_norm, outer)[0] / pairs.factor(clip_norm, outer)

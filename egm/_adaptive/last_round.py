@@ -13,10 +13,10 @@ standard deviations s of the entries of a scaled row.
    case that the clipped parts of all rows point in one direction. Otherwise the clip norm is 1.4 times that of least
    forecast error, increased until the noisy number of longer rows is small.
 3. Unseen. If the mechanism has ``unseen > 0``, the rows beyond the clip norm and the rows beyond a larger norm are
-   counted. The answers bound what clipping takes, for all data in the declared ranges.
+   counted. The answers bound what clipping removes, for all data in the declared ranges.
 4. Sum. The rows are scaled and clipped as in Algorithm 3 of Poulsen's report. Then each row is divided into a shorter
-   row and a rest, as `egm._adaptive.pairs` says. The shorter row has at most a smaller norm: 1 / 1.4 of the clip norm
-   or, if the norms look like those of normal rows, the norm of least forecast error. The noise in the sum of the
+   row and a rest (see `egm._adaptive.pairs`). The norm of the shorter row is at most 1 / 1.4 of the clip norm or, if
+   the norms look like those of normal rows, at most the norm of least forecast error. The noise in the sum of the
    shorter rows is less than it would be in the sum of the clipped rows, and if the distribution of the rows is
    symmetric, the rests nearly cancel in their sum. `egm._adaptive.correction` decides which share of the noisy sum of
    the rests is added in each column. The released mean is the last center plus the corrected mean of the differences of
@@ -104,8 +104,8 @@ class LastRound:
     - `sigma`: standard deviations that were found before the last sum, along `basis` if there is one.
     - `spread`: standard deviations of the columns, which follow from `sigma`. If more rows are long than in normal
       data, these are upper bounds, because any one column may make the rows long.
-    - `unseen`: bounds of what clipping took from the sum, or None if a search was made and no part of the budget was
-      declared for this.
+    - `unseen`: bounds on what clipping removed from the sum, or None if a search was made and no part of the budget
+      was declared for this.
     - `method`: "search", or "ranges" for rows that are clipped to declared ranges without a search.
     """
 
@@ -143,16 +143,17 @@ class _Shift(NamedTuple):
 class _Clip:
     """Describe a clip norm, and how far clipping the scaled rows to this norm may move their sum.
 
-    `norm` is the clip norm. Rows longer than the smaller norm `inner` are divided into pairs of vectors, as
-    `egm._adaptive.pairs` says. `tail` is None if the norms of the rows look like those of normal rows; otherwise it is
-    a model of the norms. Let D be the distance by which the sum moves if what clipping removes points in one direction
-    for all rows. If `tail` is None, `one_sided` is D for normal rows, and `shift` estimates how much larger D is
-    because some rows are longer than normal ones. If `tail` is a model, `shift` estimates D, and `one_sided` is the
-    estimate ``shift.surely`` or ``shift.at_most`` of D, whichever decides whether the search is given up.
+    Let D be the distance by which the sum moves if what clipping removes points in one direction for all rows.
 
-    `second` has two sums over all rows: the sum of the squared lengths of what clipping to `inner` removes from each
-    row, and this sum for clipping to `norm`. Both are used only if `tail` is a model and `norm` is the clip norm of
-    least error for it; otherwise they are zero.
+    - `norm`: clip norm.
+    - `inner`: smaller norm. A row longer than `inner` is divided into two parallel vectors (see `egm._adaptive.pairs`).
+    - `tail`: None if the norms of the rows look like those of normal rows, and otherwise a `Tail` that was fitted to
+      noisy numbers of long rows.
+    - `one_sided`: without a `Tail`, D for normal rows. With a `Tail`, one of the two estimates of D in `shift`.
+    - `shift`: without a `Tail`, estimates of how much larger D is because some rows are longer than normal ones. With a
+      `Tail`, estimates of D.
+    - `second`: two sums over all rows, that of the squared lengths of what clipping to `inner` removes, and that for
+      clipping to `norm`. They are zero unless `norm` is the clip norm of least error for a `Tail`.
     """
 
     norm: float
@@ -164,7 +165,7 @@ class _Clip:
 
     @property
     def model(self) -> bool:
-        """Return whether the norms of the rows look like those of normal rows, so that no other model is used."""
+        """Return whether `tail` is None: the norms look like those of normal rows, and no `Tail` is used."""
         return self.tail is None
 
 
@@ -205,8 +206,8 @@ def last_round(search: Search, unseen: float = 0.0) -> LastRound:
 
     `search` is the finished search. It has the center and the standard deviations of the rows, and the part of the
     budget that is left. All of this part is spent here. Shortly before the sum is released, the share `unseen` of the
-    remaining budget is spent on noisy numbers of long rows. From these numbers, bounds on what clipping took from the
-    sum are computed: the attribute `unseen` of the result, a `LastRound`.
+    remaining budget is spent on noisy numbers of long rows. From these numbers, bounds on what clipping removed from
+    the sum are computed: the attribute `unseen` of the result, a `LastRound`.
     """
     it, seen, clip = _looked(search)
     return it.run(clip or it.clip(seen), unseen)
@@ -241,10 +242,10 @@ def too_long(search: Search, cost: float, limit: float) -> bool:
 def _looked(search: Search, limit: float = math.inf) -> tuple[_LastRound, Tail | None, _Clip | None]:
     """Check whether many rows are longer than normal ones, and decide whether a learned basis is given up.
 
-    Three results are returned. The first is an object to release the mean. The second is a model of the norms of the
-    rows, or None if they look like those of normal rows. The third is the clip norm, as a `_Clip`, or None if it has
-    not been chosen yet. `search` is the finished search. No clip norm will be tried for which noise alone makes the
-    squared error of the sum larger than `limit`.
+    Three results are returned: an object to release the mean; a `Tail` that models the norms of the rows, or None if
+    they look like those of normal rows; and the clip norm, as a `_Clip`, or None if it has not been chosen yet.
+    `search` is the finished search. A clip norm is not tried if noise alone would make the squared error of the sum
+    larger than `limit`.
 
     If a basis was learned, the norms without the basis are checked, too, because a rotation spreads a long tail of one
     column over many coordinates. If these norms look normal, the basis is kept only if the expected error with it is
@@ -300,11 +301,13 @@ class _LastRound:
     def clip(self, seen: Tail | None) -> _Clip:
         """Choose the clip norm, and return it as a `_Clip`; `seen` is the result of `look`, the check for long rows.
 
-        There are three cases. If `seen` is a model of the norms of the rows, there are many long rows, and `by_tail`
-        chooses the clip norm for this model. If `seen` is None, the norms look like those of normal rows, and
-        `by_model` chooses the clip norm for normal rows. If too many rows turn out to be longer than that, `likeliest`
-        makes another model of the norms, and `by_tail` chooses the clip norm for it. All these methods spend a part of
-        the budget on private queries.
+        There are three cases. All methods that are named here spend a part of the budget on private queries.
+
+        - `seen` is a `Tail`, because there are many long rows: `by_tail` chooses the clip norm.
+        - `seen` is None, because the norms look like those of normal rows: `by_model` chooses the clip norm for normal
+          rows.
+        - `seen` is None, but `by_model` finds too many rows longer than the norms that it tries: `likeliest` makes a
+          `Tail`, and `by_tail` chooses the clip norm.
         """
         clip = self.by_model() if seen is None else None
         return clip or self.by_tail(seen or self.likeliest())
@@ -321,7 +324,8 @@ class _LastRound:
     def expected(self, seen: Tail | None) -> float:
         """Return the expected squared error of the sum of the rows, for the clip norm that makes it least.
 
-        `seen` is the result of `look`: a model of the norms of the rows, or None for rows whose norms look normal.
+        `seen` is the result of `look`: a `Tail` that models the norms of the rows, or None for rows whose norms look
+        normal.
         """
         noise = self.noise(self.search.account.left)
         return self.best(noise)[1] if seen is None else self.least_error(seen)
@@ -337,19 +341,16 @@ class _LastRound:
         )
 
     def least_error(self, tail: Tail) -> float:
-        """Return the expected squared error of the sum of the rows for the best clip norm.
-
-        `tail` is a model of the norms of the rows.
-        """
+        """Return the expected squared error of the sum for the best clip norm, for rows with the norms of `tail`."""
         clip_norm = tail.clip_norm((self.noise(self.search.account.left) / self.unit) ** 2)
         return self.error(clip_norm, tail.excess(clip_norm)[0])
 
     def run(self, clip: _Clip, share: float) -> LastRound:
-        """Release the mean of the rows, clipped as `clip` says, and return it with a forecast of its error.
+        """Release the mean of the rows, clipped to the norms in `clip`, and return it with a forecast of its error.
 
-        First, if `share` is above 0, this share of the remaining budget pays for noisy numbers of long rows (the method
-        `unseen`). They bound what clipping takes from the sum even if a few rows are very far away from all others. The
-        mean costs all that is left of the budget then.
+        If `share` is above 0, this share of the remaining budget is first spent on noisy numbers of long rows (the
+        method `unseen`). They bound what clipping removes from the sum, even if a few rows are very far away from all
+        others. All that is left of the budget then is spent on the mean.
         """
         search, b, n = self.search, self.b, self.n
         center, variances = search.center_of_columns, search.of_columns(self.spread) ** 2
@@ -536,11 +537,13 @@ class _LastRound:
         """Choose the clip norm of least squared error for rows with the norms of the model `tail`; return a `_Clip`.
 
         `tail` models the number of rows with a norm above t, for each t. A `_Clip` has the clip norm, and says how far
-        clipping may move the sum of the rows. The method starts with a norm t that few rows exceed by the model. It
-        asks how many rows exceed t, and increases t a few times as long as there are many. If there are more rows above
-        these norms than in the model, or still many above the last t, the model is fitted to the answers. Then the clip
-        norm is the last t, if few rows exceed it and it is below the best clip norm of the model; otherwise it is this
-        best clip norm.
+        clipping may move the sum of the rows.
+
+        1. The method starts with a norm t that few rows of the model exceed. It asks how many rows exceed t, and
+           increases t, at most four times, as long as there are many.
+        2. If few rows exceed the last t, and if t is below the best clip norm of the model, t is the clip norm.
+        3. Otherwise the clip norm is the best one of the model. The model is first fitted to the answers if they show
+           more rows than the model has, or if many rows still exceed the last t.
         """
         noise = self.noise(self.search.account.left) / self.unit
         clip_norm = tail.clip_norm(noise**2)
@@ -569,23 +572,23 @@ class _LastRound:
     def by_model(self) -> _Clip | None:
         """Return a `_Clip` with a clip norm for normal rows, or None if many real rows are longer than all norms tried.
 
-        A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. The budget is small if n
-        sqrt(rho) is below 424, and "the noise" is the root mean square of the norm of the noise in the sum. The first C
-        that is tried is 1.4 times the norm of least forecast error for normal rows. It is larger if clipping normal
-        rows to C could otherwise move their sum by more than half of the noise (a tenth with a small budget). With a
-        small budget and few columns, it is also so large that the expected number of normal rows longer than C, times
-        C, is at most the noise.
+        A `_Clip` has the clip norm C, and says how far clipping may move the sum of the rows. The budget rho is small
+        if n sqrt(rho) is below 424. Here the noise is the root mean square of the norm of the noise in the sum.
 
-        Then C is increased until a noisy number shows that few rows are longer. If the first such number is too large,
-        the rows are counted again, and the mean of both numbers decides, because noise alone would otherwise too often
-        make C too large. If C was not increased, the norm above which rows are divided into pairs (see
-        `egm._adaptive.pairs`) is that of least expected error for normal rows; otherwise it is C / 1.4.
-
-        Let the excess be the number of rows longer than C minus the number expected of normal rows. Only the excess is
-        assumed to move the sum. A lower estimate of how far the sum is moved is computed from the excess minus one
-        standard deviation of its noise or, with a small budget, from the whole excess. With a small budget and few
-        columns, None is never returned: the last norm is taken even if many rows are longer, and these rows are assumed
-        to be very long.
+        - Start: the first C is 1.4 times the norm of least forecast error for normal rows. It is larger if clipping
+          normal rows to C could otherwise move their sum by more than half of the noise (a tenth with a small budget,
+          and more in many dimensions). With a small budget and few columns, it is also so large that the expected
+          number of normal rows longer than C, times C, is at most the noise.
+        - Increase: C grows until a noisy number shows that few rows are longer. If the first such number is too large,
+          the rows are counted again, and the mean of both numbers decides, because noise alone would otherwise too
+          often make C too large.
+        - Pairs: rows longer than a smaller norm are divided into two parallel vectors (see `egm._adaptive.pairs`). This
+          norm is that of least expected error for normal rows if C was not increased, and otherwise C / 1.4.
+        - Shift: let the excess be the number of rows longer than C minus the number expected of normal rows. Only the
+          excess is assumed to move the sum. A lower estimate of how far it moves the sum is computed from the excess
+          minus one standard deviation of its noise or, with a small budget, from the whole excess.
+        - Few columns: with a small budget and few columns, None is never returned. The last C is taken even if many
+          rows are longer, and these rows are assumed to be very long.
         """
         search, n, little = self.search, self.n, self.little
         cost = (_BEYOND[0] / self.effective + _BEYOND[1]) * search.rho
@@ -617,11 +620,12 @@ class _LastRound:
         return _Clip(norm, norm / _RATIO if i else self.inner(norm), n * self.radial.lost(norm), shift)
 
     def inner(self, norm: float) -> float:
-        """Return the norm C of least expected error for normal rows that are clipped to `norm` and divided into pairs.
+        """Return the norm C of least expected error for normal rows that are clipped to `norm` and divided at C.
 
-        A row longer than C is divided into a pair of vectors, as `egm._adaptive.pairs` says. The error is that of the
-        sum of the first vectors of all pairs, to which the best share of the noisy sum of the second vectors is added
-        in each coordinate. C is at least half of `norm`.
+        A row longer than C is divided into two parallel vectors, the first of which has a norm of at most C; a shorter
+        row is the first vector itself (see `egm._adaptive.pairs`). The error is that of the sum of the first vectors,
+        to which the best share of the noisy sum of the second vectors is added in each coordinate. C is at least half
+        of `norm`.
         """
         back = 1 / self.b / math.sqrt(float(np.sum(1 / self.b**2)))
         noise, errors = self.noise(self.search.account.left) * back, []
@@ -632,12 +636,12 @@ class _LastRound:
         return float(norm / _TRIED_RATIOS[np.argmin(errors)])
 
     def chance(self, inner: float, outer: float) -> Array:
-        """Return the root mean square of each entry of the sum of what normal rows lose if divided into pairs.
+        """Return how much replacing long normal rows by shorter vectors typically changes each entry of their sum.
 
-        The rows are clipped to the norm `outer`. Then a row longer than `inner` is divided into a pair of vectors, as
-        `egm._adaptive.pairs` says, and loses what the first vector lacks. These losses do not cancel in the sum for two
-        reasons: the rows are random, and the center, away from which they are measured, is not exactly the mean of the
-        rows. The result is in the units of the data.
+        The rows are clipped to the norm `outer`. Then a row longer than `inner` is divided into two parallel vectors
+        (see `egm._adaptive.pairs`), and the first of them takes its place. The result is the root mean square of the
+        change, in the units of the data. The changes of single rows do not cancel in the sum for two reasons: the rows
+        are random, and the center, from which they are measured, is not exactly their mean.
         """
         share, square = self.radial.removed(inner, outer)
         varied = np.sqrt(self.n * square) * self.unit * self.spread / math.sqrt(float(np.sum(self.spread**2)))
@@ -647,7 +651,7 @@ class _LastRound:
     def raised(self, noise: float, tail: Tail) -> tuple[list[tuple[float, float, float]], bool, _Shift]:
         """Ask how many rows are longer than a norm, and increase this norm until only few rows are longer.
 
-        `tail` is a model of the norms of the rows; few rows of this model exceed the first norm. `noise` is the root
+        `tail` models the norms of the rows; few rows of this model exceed the first norm. `noise` is the root
         mean square of the norm of the noise in the sum for the clip norm 1. The first result is a list with, for each
         norm that was tried, the norm, the noisy number of longer rows, and the standard deviation of the noise. The
         second one is whether only few rows are longer than the last norm. It can be false, because the budget and the
@@ -674,18 +678,18 @@ class _LastRound:
     # Unseen -----------------------------------------------------------------------------------------------------------
 
     def unseen(self, clip: _Clip, cost: float) -> Unseen:
-        """Ask how many rows are longer than the clip norm C, and than a larger norm E; return what clipping may take.
+        """Ask how many rows are longer than the clip norm C, and than a larger norm E; bound what clipping removes.
 
-        The result bounds what clipping takes from each entry j of the sum. Let a be (E - C) / b_j, the difference of
-        the norms in the units of column j, and D the distance from the center to the end of the declared range of
-        column j. Clipping to C takes at most a from a row whose length is at most E, and at most D from a longer row.
-        So it takes at most a N + (D - a) M from the sum, if N rows are longer than C, and M rows longer than E. (A row
-        shorter than C may lose something, too, because it is clipped to a smaller norm, but this is measured, and
-        confidence intervals take it into account.)
+        Let a be (E - C) / b_j, the difference of the norms in the units of column j, and D the distance from the center
+        to the end of the declared range of column j. Clipping to C removes at most a from entry j of a row whose length
+        is at most E, and at most D from that of a longer row. So it removes at most a N + (D - a) M from the sum, if N
+        rows are longer than C, and M rows longer than E. (A row shorter than C may lose something, too, because it is
+        clipped to a smaller norm, but this is measured, and confidence intervals take it into account.)
 
-        The result, an `Unseen`, has the bound for the noisy numbers N and M, the standard deviation of its noise, and
-        an upper estimate of the sum of the squares of what is taken from single rows. E is chosen so that the bound is
-        small, and the privacy cost `cost` is divided between the two queries so that the noise in the bound is least.
+        The result, an `Unseen`, has this bound for the noisy numbers N and M, the standard deviation of its noise, and
+        an upper estimate of the sum of the squares of what is removed from single rows. E is chosen so that the bound
+        is small, and the privacy cost `cost` is divided between the two queries so that the noise in the bound is
+        least.
         """
         search, b, C = self.search, self.b, clip.norm
         ends = search.bound + np.multiply.outer([1.0, -1.0], search.center_of_columns)

@@ -31,8 +31,8 @@ __all__ = ["divided", "factor", "removed"]
 def factor(clip_norm: float, outer: float) -> float:
     """Return the factor f for which a row is the first vector of its pair plus f times the second vector.
 
-    A row longer than `clip_norm` is divided into a pair of parallel vectors, as this module's docstring says. If the
-    row is longer than `outer`, a larger norm, it is first clipped to this norm.
+    A row longer than `clip_norm` is divided into a pair of parallel vectors; the docstring of this module has the
+    formula. If the row is longer than `outer`, a larger norm, it is first clipped to this norm.
     """
     return math.sqrt((outer / clip_norm) ** 2 - 1)
 

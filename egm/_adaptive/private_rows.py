@@ -237,13 +237,12 @@ def _bounded(scaled: Array) -> Array:
 
 
 def _sum_of_pairs(rows: Array, grid: lattice.Lattice, center: Array, b: Array, outer: float) -> Whole:
-    """Return the sum, over the rows x, of the pairs of vectors into which b (x - center) is divided, in integers.
+    """Divide the vector b (x - center) of each row x into a pair of vectors; return the sum of all pairs in integers.
 
-    `egm._adaptive.pairs` says how a vector that is longer than the clip norm of `grid` is divided. A shorter one is the
-    first vector of its pair, and the second one is zero. `grid` rounds each pair to a vector of 2 d integers, which
-    count multiples of its step. If rounding errors have made this vector longer than the clip norm, `grid` shortens it.
-    Vectors b (x - center) longer than `outer` are clipped to this norm before they are divided, and `b` has a factor
-    for each column.
+    A vector longer than the clip norm of `grid` is first clipped to the norm `outer`, and then divided into two
+    parallel vectors (see `egm._adaptive.pairs`). A shorter one is the first vector of its pair, and the second one is
+    zero. `grid` rounds each pair to a vector of 2 d integers, which count multiples of its step. If rounding errors
+    have made this vector longer than the clip norm, `grid` shortens it. `b` has a factor for each column.
     """
     scaled = _bounded((rows - center) * b)
     lengths = norms.norms(scaled)
@@ -380,8 +379,8 @@ class PrivateRows:
         """Return the noisy mean of the two vectors into which each row is divided, and its noise in each entry.
 
         For a row x, the vector b (x - center), with one factor in `b` for each column, is clipped to the norm `outer`.
-        If it is longer than `clip_norm`, it is divided into two parallel vectors as `egm._adaptive.pairs` says; the sum
-        of their squared norms is the square of `clip_norm`. Otherwise it is itself the first vector, and the second
+        If it is longer than `clip_norm`, it is divided into two parallel vectors, whose squared norms add up to the
+        square of `clip_norm` (see `egm._adaptive.pairs`). Otherwise it is itself the first vector, and the second
         vector is zero. The first result has two rows: the mean of the first vectors, and that of the second ones. The
         last result is the standard deviation of the noise in each entry. The privacy cost `rho` (of zero-concentrated
         differential privacy) is recorded under `step`, the name of a step of the search for center and spread.

@@ -74,9 +74,9 @@ class Radial:
         """Return the means of h, of h**2 and of h r / E[r**2], with h = max(r - C, 0), for each entry C of `clip_norm`.
 
         Here r is the norm of the scaled row b (x - center), E[r**2] is the mean of its square, and the means are over
-        the distribution of normal rows x. `clip_norm` is a vector, and each of the three results has its shape. By
-        Stein's lemma, the third one is the share of the distance between the mean of the rows and the center that
-        clipping to the norm C removes.
+        the distribution of normal rows x. So h is the length that clipping to the norm C removes. By Stein's lemma, the
+        third mean says by which share clipping reduces the distance between the mean of the rows and the center.
+        `clip_norm` is a vector, and each of the three results has its shape.
         """
         r = self.norms
         beyond = np.maximum(r - clip_norm[:, None], 0.0)
@@ -88,9 +88,9 @@ class Radial:
         """Return the means of h r / E[r**2] and of h**2 over normal rows, if a scaled row of norm r loses the length h.
 
         A row longer than `clip_norm` is first clipped to the larger norm `outer`, and then divided into two parallel
-        vectors as `egm._adaptive.pairs` says. The first vector takes the place of the row, and h is the norm of the
+        vectors (see `egm._adaptive.pairs`). The first vector takes the place of the row, and h is the norm of the
         clipped row minus the norm of the first vector. E[r**2] is the mean of r**2. By Stein's lemma, the first result
-        is the share of the distance between the mean of the rows and the center that is lost.
+        is the share by which the distance between the mean of the rows and the center is reduced.
         """
         r = self.norms
         h = pairs.removed(r, clip_norm, outer)

@@ -32,7 +32,7 @@ class AdaptiveRelease(RowSum):
         Standard deviation of the noise in each entry of the sum of the rows minus `center`, in the
         units of the data. It differs from `noise_std` if the number of rows is private.
     uncorrected : ndarray, shape (d,)
-        Noisy estimate, in the units of the data, of what clipping took from each entry and was not
+        Noisy estimate, in the units of the data, of what clipping removed from each entry and was not
         added to `estimate`, because its noise would increase the error more than the correction
         would reduce it. Intervals lie around `estimate` + `uncorrected`, so that `estimate` itself
         is in rare cases outside of them. It is zero without a search.
@@ -84,10 +84,10 @@ class AdaptiveRelease(RowSum):
     count_std : float
         Standard deviation of the noise in `count`, or 0 if the number of rows is public.
     unseen : tuple of ndarray or None
-        Bounds on what clipping took from `estimate`, for ``interval(unseen=True)``. The first array
+        Bounds on what clipping removed from `estimate`, for ``interval(unseen=True)``. The first array
         has an upper bound for each entry, computed from noisy numbers of long rows, and the second
         array the standard deviation of the noise in this bound. The third one, for the mean of the
-        population, has an upper estimate of the sum of the squares of what was taken from single
+        population, has an upper estimate of the sum of the squares of what was removed from single
         rows. Each array has the shape (2, d): for lower and for upper ends of intervals. Without a
         search all are zeros. None after a search if ``unseen=0`` was declared.
 
@@ -201,9 +201,9 @@ class AdaptiveRelease(RowSum):
         default one. With a `radius` R, it holds for the sum and the mean of all data in [-R, R].
 
         *Proof.* Let C be the clip norm, E >= C, c the center, and :math:`b_j` the factor by which
-        column j is scaled, all from earlier answers. In column j, clipping takes at most
+        column j is scaled, all from earlier answers. In column j, clipping removes at most
         :math:`a = (E - C) / b_j` from a row of length at most E and, in the upward direction, at
-        most :math:`D = R - c_j` from any row. So it takes at most :math:`a N_C + (D - a)_+ N_E`
+        most :math:`D = R - c_j` from any row. So it removes at most :math:`a N_C + (D - a)_+ N_E`
         from the sum, for the numbers :math:`N_C` and :math:`N_E` of rows longer than C and E. The
         noise in these numbers and that in the sum are independent and normal. The upper end is the
         estimate, plus this bound with the noisy numbers, plus z standard deviations of all noises

@@ -219,7 +219,7 @@ class Search:
     def cost(self, sure: float) -> float:
         """Return the cost rho of a private quantile that is drawn with epsilon = sure / n, for n rows.
 
-        The larger `sure` is, the less likely is a quantile that is far from the true one.
+        The larger the number `sure` is, the less likely is a quantile that is far from the true one.
         """
         return sure**2 / (8 * self.n**2)
 
@@ -232,9 +232,9 @@ class Search:
         return self.rows.diameter / math.sqrt(2 * rho) / self.n
 
     def reach(self, share: float) -> float:
-        """Return the argument `sure` for which a private quantile costs `share` times the budget `rho` of the search.
+        """Return n times the epsilon with which a private quantile costs `share` times the budget `rho` of the search.
 
-        The quantile of n rows is drawn with epsilon = sure / n, and the method `cost` returns what it costs.
+        The number of rows is n. Other methods call this result `sure`; the method `cost` is the inverse function.
         """
         return self.n * math.sqrt(8 * share * self.rho)
 
@@ -336,7 +336,7 @@ class Search:
         """Return the standard deviations of the columns, for noise with the standard deviations `std` along the basis.
 
         The noise has independent coordinates along the basis. Without a basis, the result is `std`. The formula has a
-        second use: if `std` has the half-axes of an ellipsoid along the basis, entry j of the result is the largest
+        second use: if `std` has the semi-axes of an ellipsoid along the basis, entry j of the result is the largest
         value of column j in the ellipsoid.
         """
         return of_columns(self.basis, std)

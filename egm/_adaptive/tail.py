@@ -54,12 +54,13 @@ class Tail:
 
         counts[i] is the noisy number of rows with a norm from edges[i] to the next edge, or beyond the last edge if i
         is the last index. `std` is the standard deviation of the noise in each number. `last` is the largest i for
-        which counts[i] is clearly above the noise. Beyond the last edge of the model, the number of rows with a norm
-        above t is proportional to t**(-power), and the `power` is found in one of two ways. If the numbers fall clearly
-        up to edges[last], the power of this fall is taken. Otherwise the power is that with which, from edges[last] to
-        the next edge, the number of rows would fall to the largest number that noise can hide. If `ends` is true, a
-        further query has shown that few rows are beyond edges[last + 1]; then the larger of these two powers is taken.
-        Each power is limited to a fixed range.
+        which counts[i] is clearly above the noise.
+
+        Beyond the last edge of the model, the number of rows with a norm above t is proportional to t**(-power). If the
+        numbers fall clearly up to edges[last], `power` is that of this fall, made smaller by 15 % as a precaution.
+        Otherwise `power` is that with which, from edges[last] to the next edge, the number of rows would fall to the
+        largest number that noise can hide. If `ends` is true, a further query has shown that few rows are beyond
+        edges[last + 1]; then the second power is taken if it is larger. Each power is limited to a fixed range.
         """
         beyond = np.cumsum(counts[::-1])[::-1]
         end, rest = min(last + 1, edges.size - 1), _UNSEEN * std
@@ -79,6 +80,7 @@ class Tail:
         `std` is the standard deviation of the noise in each count, and the lengths ascend. In the new model, the edges
         below the first length are kept, and the lengths become edges. If some counts are not clearly above the noise,
         the first length with such a count is the last edge. Otherwise the edges beyond the last length are kept, too.
+
         The `power` with which the number of rows falls beyond the last edge is fitted to the new numbers of rows. It
         does not change if there are edges beyond the last length, or if the first count is not clearly above the noise.
         """
@@ -151,10 +153,10 @@ class Tail:
         return self.excess(clip_norm)[0] / (self.longer(clip_norm) * clip_norm)
 
     def parted(self, clip_norm: float, farthest: float) -> float:
-        """Return the length t >= clip_norm for which a bound on what clipping takes from long rows is least.
+        """Return the length t >= clip_norm for which a bound on what clipping removes from long rows is least.
 
-        Clipping takes at most t - clip_norm from a row of length at most t, and at most `farthest` from any row. So the
-        bound is t - clip_norm times the number of rows longer than `clip_norm`, plus `farthest` times the number of
+        Clipping removes at most t - clip_norm from a row of length at most t, and at most `farthest` from any row. So
+        the bound is t - clip_norm times the number of rows longer than `clip_norm`, plus `farthest` times the number of
         rows longer than t.
         """
         t, rows = self._fine()

@@ -53,10 +53,10 @@ _UP = 1 + 1e-12  # factor by which a computed bound is rounded up
 
 
 class Steps(NamedTuple):
-    """Describe several releases with the same Gaussian noise, each from a Poisson sample, all with one probability.
+    """Describe several releases with equal Gaussian noise, each from a Poisson sample of its own.
 
-    `mu_squared` is 1 / z**2 for the noise multiplier z of each release, `probability` the sampling probability (1 for
-    all rows), and `number` the number of the releases.
+    `mu_squared` is 1 / z**2 for the noise multiplier z of each release, `probability` the probability with which each
+    person is in a sample (1 for all rows), and `number` the number of the releases.
     """
 
     mu_squared: float
@@ -132,8 +132,8 @@ def _by_privacy_loss(
 
     `steps` describes the releases from samples. Of the other releases, `mu_squared` is the sum of 1 / z**2 over those
     with Gaussian noise of the noise multiplier z, and `private` has a pair (epsilon, delta) for each of the rest. The
-    result is infinite if the privacy loss may be too large for the grid, or if rounding errors of delta might reach
-    half of `delta`.
+    result is infinite if the privacy loss may be too large for the grid, or if the rounding errors of delta, which are
+    subtracted from `delta`, might reach half of it.
     """
     gaussian = [Steps(mu_squared, 1.0, 1)] * (0 < mu_squared < math.inf)
     width = max(map(_width, [*steps, *gaussian]))

@@ -143,10 +143,10 @@ class Budget:
     which is about the rounding error of a double, so that ten charges of 0.1 fit into 1.0. Where
     "gaussian" adds up several charges, it counts Gaussian noise as larger by the factor
     :math:`1 + 2^{-31}`. The mechanisms of egm in fact draw it larger than they say by the factor
-    :math:`1 + 2^{-30}`. "gaussian" also reserves a part of delta for the difference between
-    discrete and continuous noise. If half of delta is not enough for this, the default is "zcdp".
-    The part covers :math:`2^{20}` releases of fewer than :math:`2^{24}` coordinates each, the most
-    that a budget accepts.
+    :math:`1 + 2^{-30}`. "gaussian" also keeps a part of delta for what discrete noise adds to
+    delta. If half of delta is not enough for this, the default is "zcdp". The part is enough for
+    :math:`2^{20}` releases of fewer than :math:`2^{24}` coordinates each, the most that a budget
+    accepts.
 
     **Journal.** The journal is an SQLite database with one row for the terms (the total and the
     rule) and one for each charge, with SHA-256 digests by which a row that is changed or missing is

@@ -350,8 +350,8 @@ def quantile_charge(
 def require_room(X: ArrayLike) -> None:
     """Raise a ValueError if the array or list `X` has 2**24 entries or more.
 
-    A budget reserves a part of delta for the difference between discrete and continuous noise, and this part is enough
-    only for fewer entries.
+    A budget keeps a part of delta for the addition to delta that discrete noise causes. This part is enough only for
+    fewer entries.
     """
     entries = math.prod(np.shape(X))  # reads no entry of an array
     if entries >= _ENTRIES:
@@ -375,9 +375,10 @@ def l2_mu_squared(noise_multiplier: float, d: int) -> float:
 
     The density of l2 noise at x is proportional to exp(-|x| / s) for a scale s. Each coordinate has the standard
     deviation `noise_multiplier` times the sensitivity. mu is increased until the privacy curve of l2 noise, delta as a
-    function of epsilon, is nowhere above that of Gaussian noise. Both curves fall. So in each interval of a grid of
-    epsilons, the delta of l2 noise at the left end is compared with that of Gaussian noise at the right end. The result
-    is infinite if the delta of l2 noise at epsilon = 0 is too near to 1 to compute mu with doubles.
+    function of epsilon, is nowhere above the curve of Gaussian noise with this mu. Both curves fall. So in each
+    interval of a grid of epsilons, the delta of l2 noise at the left end is compared with that of Gaussian noise at the
+    right end. The result is infinite if the delta of l2 noise at epsilon = 0 is too near to 1 to compute mu with
+    doubles.
     """
     largest = math.sqrt(d + 1) / noise_multiplier
     grid = largest * (np.arange(1, _GRID + 1) / _GRID) ** 2
@@ -449,10 +450,10 @@ class Terms:
     def rule_for(self, charges: Charges) -> Rule | None:
         """Return the rule by which the costs of releases are added up to the total of a budget.
 
-        It is `self.rule` or, if this is None, the rule that suits the kind of the first release: "basic", "gaussian" or
-        "zcdp". `charges` are the costs of the releases so far. The result is None if the total is a number rho of
-        zero-concentrated differential privacy, because costs in rho are always added. It is also None if there is
-        neither a rule nor a release.
+        The rule is `self.rule` or, if this is None, the one that suits the kind of the first release: "basic",
+        "gaussian" or "zcdp". `charges` are the costs of the releases so far. The result is None if the total is a
+        number rho of zero-concentrated differential privacy, because costs in rho are always added. It is also None if
+        there is neither a rule nor a release.
         """
         if self.rho is not None or self.rule or not charges:
             return self.rule
@@ -544,15 +545,15 @@ class Terms:
         """Return whether releases with the costs `charges` are together within the total of the budget.
 
         For a total (epsilon, delta) and several releases, the standard deviation of Gaussian noise that egm draws is
-        counted as larger by the factor 1 + `excess`, so that releases that just fit are not refused because of rounding
-        errors (see `_fits`).
+        counted as larger by the factor 1 + `excess`. So releases that just fit are not refused because of rounding
+        errors. The noise that egm's mechanisms draw is in fact larger than that (see `_fits`).
         """
         if self.rho is not None:
             return _within(_sum(charge.rho for charge in charges), self.rho, len(charges) > 1)
         return any(self._fits(charges, excess))
 
     def _fits(self, charges: Charges, excess: float = EXCESS / 2) -> Iterator[bool]:
-        """Yield, for each pair (epsilon, delta) that `_losses` computes for `charges`, whether it is within the total.
+        """Yield True or False for each pair (epsilon, delta) that `_losses` computes: whether it is within the total.
 
         `charges` are the costs of releases. Each pair holds for all these releases together, so one True is enough. If
         there are several costs, the standard deviation of Gaussian noise that egm draws is counted as larger by the
@@ -568,8 +569,8 @@ class Terms:
         """Yield each pair (epsilon, delta) that is valid for releases with the costs `charges` together.
 
         There is one pair for each formula that the rule of the budget allows. The formulas of Gaussian differential
-        privacy count the standard deviation of Gaussian noise that egm draws as larger by the factor 1 + `excess`; the
-        docstring of `_fits` says why.
+        privacy count the standard deviation of Gaussian noise that egm draws as larger by the factor 1 + `excess`. This
+        is valid, because egm in fact draws even larger noise (see `_fits`).
         """
         rule, basic = self.rule_for(charges), _basic(charges)
         if rule in (None, "basic", "planned") or len(charges) == 1 or not basic[1]:
@@ -591,8 +592,9 @@ class Terms:
 
         It is the epsilon of one Gaussian mechanism whose mu^2 is the sum of the mu^2 of the releases, where the
         standard deviation of Gaussian noise that egm draws is first multiplied by 1 + `excess`. The delta is that of
-        the total, minus what the discrete noise that is drawn may add to it: `_reserve` and, for l2 noise,
-        `_reserve_for_l2`. If `_reserve_for_l2` is not enough for all releases with l2 noise, the result is infinite.
+        the total, minus two kept parts for what discrete noise adds to delta: `_reserve` for Gaussian noise, and
+        `_reserve_for_l2` for l2 noise (or, for the rule "planned", what the given releases need). If the second part is
+        not enough for all releases with l2 noise, the result is infinite.
         """
         shrink = (1 + Fraction(excess)) ** -2
         squares = _sum(charge.mu_squared for charge in charges if _is_larger(charge))
@@ -609,11 +611,10 @@ class Terms:
 
     @functools.cached_property
     def _reserve(self) -> float:
-        """Return a part of the total delta that is enough for drawing discrete instead of continuous Gaussian noise.
+        """Return the part of the total delta that is kept for drawing Gaussian noise as integers.
 
-        It is enough for all releases that the total allows. `_by_gaussian` subtracts this part from the total delta,
-        because the privacy curve that it uses is that of continuous noise. For given releases, `_reserve_for` returns a
-        smaller part that is enough.
+        Discrete noise adds to delta, and the privacy curve in `_by_gaussian` is that of continuous noise. The kept part
+        is at least the addition to delta by all releases that the total allows together.
         """
         # A rounded Gaussian r and the discrete Gaussian p of standard deviation s (see egm._rows.lattice) have the
         # Kullback-Leibler divergence KL(r, p) <= chi^2(r, p) <= (1 / 64 + 3 / 64) s^-4 (1 + o(1)) <= s^-4 / 15.
@@ -627,17 +628,17 @@ class Terms:
         return self._reserve_for(float(analytic_noise_multiplier(self.epsilon, self.delta)) ** -2)
 
     def _reserve_for(self, mu_squared: float) -> float:
-        """Return the part of delta that pays for drawing discrete Gaussian noise instead of continuous Gaussian noise.
+        """Return a bound on what releases add to delta because their Gaussian noise is discrete and not continuous.
 
         `mu_squared` is the sum of mu^2 over the releases; mu is the sensitivity divided by the standard deviation.
         """
         return delta_of(2.0**-70 * mu_squared + 2.0**-90, self.epsilon) * _UP
 
     def _reserve_for_l2(self, charges: Charges) -> float:
-        """Return the part of the total delta that `_by_gaussian` keeps for releases with l2 noise.
+        """Return the part of the total delta that is kept for drawing l2 noise as integers.
 
-        It is 0 unless the first of the `charges` is for l2 noise, because this part must be fixed before the first
-        result. If it grew with each release with l2 noise, it would be a second cost beside mu^2, and somebody who
+        The part is 0 unless the first of the `charges` is for l2 noise, because it must be fixed before the first
+        result. If it grew with each such release, a release would have two costs, mu^2 and delta. Then somebody who
         chooses between Gaussian and l2 noise after seeing results could exceed the total. The part is enough for at
         least one release.
         """
@@ -645,10 +646,9 @@ class Terms:
 
     @property
     def _reserve_of_l2(self) -> float:
-        """Return the part of the total delta that `_by_gaussian` needs for each release with l2 noise.
+        """Return a bound on what one release with l2 noise adds to delta because its noise is discrete.
 
-        It pays for the difference between l2 noise, whose density at x is proportional to exp(-|x| / s) for a scale s,
-        and the discrete noise that is drawn.
+        The density of continuous l2 noise at x is proportional to exp(-|x| / s) for a scale s.
         """
         # A release has at most 10^6 coordinates, and the scale s of its noise is at least 2^22 units of the lattice. By
         # egm._rows.lattice the noise that is drawn is within sqrt(d) 2^-49 < 2^-39.03 plus 2^-45 of rounded l2 noise in
@@ -658,9 +658,10 @@ class Terms:
     def _by_privacy_loss(self, charges: Charges) -> float:
         """Return the epsilon of releases with the costs `charges` together, some of which are from Poisson samples.
 
-        `egm._budget.amplified` computes this epsilon from the total delta minus the part of delta that `_reserve_for`
-        returns. That part pays for the difference between discrete and continuous Gaussian noise in releases from all
-        rows. It is enough for samples, too, because drawing a sample first does not increase the difference.
+        `egm._budget.amplified` computes this epsilon from the total delta minus a kept part: a bound (`_reserve_for`)
+        on what discrete Gaussian noise in releases from all rows adds to delta. The bound holds for releases from
+        samples, too, because drawing a sample first does not increase the difference between discrete and continuous
+        noise.
         """
         numbers = Counter[tuple[float, float]]()  # of equal releases, which together are composed in little time
         others: list[float] = []
