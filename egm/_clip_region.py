@@ -82,9 +82,9 @@ def _descended(
     offset: Array,
     factors: Sequence[float],
 ) -> tuple[Array, float]:
-    """Search once, from the semi-axes `start`, for the semi-axes of least expected squared error.
+    """Search once, from `start`, for the ellipsoid of least expected squared error; rows are clipped to this ellipsoid.
 
-    Return the changes of the logarithms of the semi-axes, shape (d,), and the relative decrease of the error.
+    Return the changes of the logarithms of its semi-axes, shape (d,), and the relative decrease of the error.
     ``noise(axes)`` returns the total variance of the noise, and its derivative with respect to the sum of the squared
     semi-axes. Rows are normal: `n` is their number, factor * `sigma` are their standard deviations, each factor in
     `factors` with equal probability, and `offset` is the mean minus the center.

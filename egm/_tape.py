@@ -175,8 +175,8 @@ def simulated(asked: Asked, shapes: tuple[float, ...], size: int, rng: Rng) -> t
 
     asked[j] has the law and the scale of noise variable j, and the index (from 1) of its gamma variable; 0 means none.
     Noise with a gamma variable g, whose shape parameter k is in `shapes`, is multiplied by sqrt(g / k), to give l2
-    noise. Three results are returned, with one row for each release: the noise before the multiplication and the gamma
-    variables, which together repeat a release by `played`, and the noise after the multiplication.
+    noise. Three results are returned, with one row for each release: the noise before the multiplication, the gamma
+    variables, and the noise after the multiplication. The first two together repeat a release by `played`.
     """
     drawn = [rng.gamma(shape, size=size) for shape in shapes]
     numbers = _columns([getattr(rng, str(law))(0.0, scale, size) for law, scale, _ in asked], size)
@@ -189,10 +189,12 @@ def secure(asked: Asked, shapes: tuple[float, ...], size: int) -> tuple[Array, A
 
     asked[j] has the law and the scale of noise variable j, and the index (from 1) of its gamma variable; 0 means none.
     Noise with a gamma variable g, whose shape parameter k is in `shapes`, is multiplied by sqrt(g / k), to give l2
-    noise, and rounded to an integer. Three results are returned, with one row for each release, as by `simulated`: the
-    first two repeat a release by `played`, and the third is its noise. Here the first and the third are both the
-    rounded integers. As these are already multiplied by sqrt(g / k), the second result has k, the mean of g, in place
-    of each g, so that the factor in `played` is 1. A second call with equal arguments returns the same draws.
+    noise, and rounded to an integer.
+
+    Three results are returned, with one row for each release: the rounded noise, numbers in place of the gamma
+    variables, and the rounded noise again. The first two together repeat a release by `played`, which multiplies noise
+    by sqrt(g / k), too. So the number in place of each g is k, which makes this factor 1. A second call with equal
+    arguments returns the same draws.
     """
     least = min((scale for _, scale, own in asked if own), default=math.inf)
     if least < _LEAST_L2:  # the product of an integer and a factor, rounded, would have another law

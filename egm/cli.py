@@ -144,7 +144,7 @@ def _sum(args: Namespace) -> None:
 def _warn_of_a_refusal(mechanism: GaussianDataMechanism | GroupedDataMechanism) -> None:
     """Warn if `mechanism` would refuse a release with secure noise.
 
-    The reason can be that integer noise would use too much of delta, or that the noise is too large.
+    The reason can be that integer noise would add too much to delta, or that the noise is too large.
     """
     try:
         with explained(()):

@@ -468,8 +468,8 @@ def adaptive_mechanism(args: Namespace, n: int, d: int, names: Sequence[str]) ->
 def least_rows(mechanism: AdaptiveDataMechanism, d: int) -> int:
     """Return the least number of rows of `d` columns for which the budget of `mechanism` is enough.
 
-    The budget of an AdaptiveDataMechanism must pay for a private search for center and spread. The more rows there are,
-    the less this search costs.
+    The budget of an AdaptiveDataMechanism must be enough for a private search for center and spread. The more rows
+    there are, the less this search costs.
     """
     return max(2, math.ceil(mechanism.n * math.sqrt(mechanism.least_rho(d) / mechanism.rho)))
 

@@ -200,12 +200,15 @@ class _Variable:
         return 1.0 if self.normal == 0 and np.all(self.weights < 0) and y >= 0 else None
 
     def tail(self, y: Ball, bits: float) -> tuple[Ball, bool]:
-        """Return a ball (an interval) that contains a tail of Q at a point x, and whether this is the upper tail.
+        """Return a ball (an interval) that contains a tail of Q at a point x, and True if this is the upper tail.
 
-        Q is the variable that this object describes, and `y` is (x - shift) / 2 ** exponent. The tail is the upper one
-        if x is above the mean of Q, and otherwise the lower one. About `bits` bits of the tail are certain. If no
-        contour for this tail is found, the ball reaches from 0 to an upper bound of the tail, if this bound is
-        negligible beside 1; otherwise the result is a ball for the other tail.
+        Q is the variable that this object describes, and `y` is (x - shift) / 2 ** exponent. The tail is an integral
+        along a contour (path of integration), and about `bits` bits of it are certain.
+
+        - Mostly the tail is the upper one if x is above the mean of Q, and otherwise the lower one.
+        - If no contour for this tail is found, but an upper bound that is negligible beside 1, the ball reaches from 0
+          to this bound.
+        - Otherwise the ball is for the other tail.
         """
         upper = float(y) > self.law(False).mean
         try:
@@ -217,7 +220,7 @@ class _Variable:
         return contour.enclose(abs(y)), upper
 
     def contour(self, y: Ball, upper: bool, bits: float) -> Contour:
-        """Return a contour by which about `bits` bits of a tail of Q at a point x are certain.
+        """Return a contour (path of integration) by which about `bits` bits of a tail of Q at a point x are certain.
 
         `y` is (x - shift) / 2 ** exponent, and Q is the variable that this object describes. The tail is the upper one
         if `upper` is true, and otherwise the lower one. Contours need y >= 0. So for `y` < 0, a lower tail of Q is
@@ -394,9 +397,9 @@ class _Quantile:
     def begin(self) -> tuple[Ball, Ball, Ball]:
         """Return the point at which the search for the quantile begins, and a lower and an upper bound of the quantile.
 
-        The saddlepoint formula, an approximation in closed form, gives the point: by the smaller tail or, if this point
-        is not between the bounds, by the other tail. The bounds follow from the support of the distribution and from
-        the inequalities of Chernoff and Cantelli.
+        The point comes from the saddlepoint formula, an approximation of a tail in closed form: of the smaller tail or,
+        if the point for this tail is not between the bounds, of the other one. The bounds follow from the support of
+        the distribution and from the inequalities of Chernoff and Cantelli.
         """
         law, arb = self.variable.law(False), ball_arithmetic().arb
         below = self.variable.outside(arb(0))  # P[Q <= shift], if it is 0 or 1
@@ -424,11 +427,11 @@ class _Quantile:
         return -least if low > -4 * least else -(high.min(-least) * low).sqrt().mid()
 
     def plan(self, y: Ball) -> tuple[Contour, bool]:
-        """Return a contour for a tail of the variable Q at the point `y`, and whether this is the upper tail of Q.
+        """Choose a contour (path of integration) for a tail of Q at a point x; return it, and True for the upper tail.
 
-        `y` is (x - shift) / 2 ** exponent for a point x of Q. If `y` is near the point for which the last contour was
-        chosen, this contour is returned again. Otherwise a contour is chosen for the tail that is smaller at the
-        quantile or, if none is found, for the other tail.
+        Q is the variable whose quantile is searched, and `y` is (x - shift) / 2 ** exponent. If `y` is near the `y` for
+        which the last contour was chosen, this contour is returned again. Otherwise a contour is chosen for the tail
+        that is smaller at the quantile or, if none is found, for the other tail.
         """
         if self.planned:
             last, crossing, contour, upper = self.planned

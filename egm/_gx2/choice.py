@@ -31,10 +31,11 @@ _MOST_BITS = 3_000
 
 
 def contour_of(law: Law, y: Ball, upper: bool, bits: float) -> Contour:
-    """Choose a contour by which about `bits` bits of a tail of a generalized chi-square variable are certain.
+    """Choose a contour (path of integration) by which about `bits` bits of a tail of a variable Q are certain.
 
-    `law` holds the parameters of the variable. The tail is that at `y`, a real ball (an interval) of numbers >= 0. It
-    is the upper tail if `upper` is true, otherwise the lower one. An ArithmeticError is raised if no contour is found.
+    `law` holds the parameters of Q, a generalized chi-square variable. The tail is that at `y`, a real ball (an
+    interval) of numbers >= 0. It is the upper tail if `upper` is true, otherwise the lower one. An ArithmeticError is
+    raised if no contour is found.
     """
     flint = ball_arithmetic()
     with np.errstate(all="ignore"):
@@ -174,9 +175,10 @@ class _Search:
         self.axis = _Axis(law, upper)
 
     def best(self) -> tuple[Contour, float] | None:
-        """Try several contours; return the one with the fewest nodes, and the log of the tail's allowed absolute error.
+        """Return the contour (path of integration) with the fewest nodes, and the log of the error that is allowed.
 
-        The result is None if none of the contours is possible.
+        Several contours are tried. The nodes are those of the trapezoid rule, and the error is the absolute one of the
+        tail. The result is None if none of the contours is possible.
         """
         axis, y, law = self.axis, self.y, self.law
         saddle = axis.saddle(y)
@@ -208,7 +210,7 @@ class _Search:
     def _with(
         self, ends: list[float], low: float, high: float, tail: float, size: float
     ) -> tuple[float, Contour] | None:
-        """Choose the contour in the middle of a strip of hyperbolas; return its number of nodes and the contour.
+        """Return the number of nodes of the contour (path of integration) in the middle of a strip, and this contour.
 
         The strip has the hyperbolas m + rho sin(phi + i u) for phi from `low` to `high`, and crosses the real axis
         between the two `ends`, which give m and rho. The result is None if no such contour is possible. `tail` is an

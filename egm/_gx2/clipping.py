@@ -181,31 +181,32 @@ def lost_in_tail(form: Form, x: Real, weights: Array) -> Array:
     divided by the unit of `form`. `weights` are the weights of the chi-square variables.
 
     The result is an array with one column for each weight: E[L] if this weight had two more degrees of freedom (row 0)
-    or four more (row 1), and E[L^2] for two more (row 2) and four more (row 3). All are computed along one contour.
+    or four more (row 1), and E[L^2] for two more (row 2) and four more (row 3). All are integrals along one contour
+    (path of integration).
     """
     return _lost([_in_tail(form, x)], weights)
 
 
 def lost_by_complement(form: Form, x: Real, weights: Array) -> Array:
-    """Compute means of the share that a row loses by clipping, where the contour of `lost_in_tail` fails.
+    """Compute means of the share that a normal row loses by clipping, also if nearly all rows are clipped.
 
-    That contour fails if nearly all rows are clipped, for example. `form` holds the parameters of the squared norm of
-    the row, `x` is the squared norm to which it is clipped, divided by the unit of `form`, and `weights` are the
-    weights of the chi-square variables. As in `lost_in_tail`, the result has a column for each weight: the mean of the
-    share if this weight had two (row 0) or four (row 1) more degrees of freedom, and the mean of the squared share
-    (rows 2 and 3, in the same order).
+    `lost_in_tail` integrates along one contour (path of integration), which fails if nearly all rows are clipped, for
+    example. `form` holds the parameters of the squared norm of the row, `x` is the squared norm to which it is clipped,
+    divided by the unit of `form`, and `weights` are the weights of the chi-square variables. The result has a column
+    for each weight: the mean of the share if this weight had two (row 0) or four (row 1) more degrees of freedom, and
+    the mean of the squared share (rows 2 and 3, in the same order).
     """
     return _lost(_by_complement(form, x), weights)
 
 
 def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
-    """Add up quadratures for means of the share that a row loses by clipping; return the array of `lost_in_tail`.
+    """Return means of the share L that a row loses by clipping, and of L^2, as sums of quadratures.
 
-    `weights` are the weights of the chi-square variables in the squared norm of the row. `pieces` are the quadratures
-    that `_in_tail` returns or `_by_complement` yields. Each is a triple. It has the `Crossing`, the point c where the
-    contour crosses the real axis; the array of the nodes minus c; and an array with the factors of the nodes in the
-    quadrature sum. The first row of this array is for the share L, the second one for L^2, and the other two are not
-    used here.
+    `weights` are the weights of the chi-square variables in the squared norm of the row. Each of the `pieces`, made by
+    `_in_tail` or `_by_complement`, is a quadrature, mostly along a contour (path of integration). It is a triple: the
+    `Crossing`, the point c where the contour crosses the real axis; the array of the nodes minus c; and an array with
+    the factors of the nodes in the quadrature sum. The first row of this array is for L, the second one for L^2, and
+    the other two are not used here. The result is the array that `lost_in_tail` returns.
     """
     return sum(  # type: ignore[return-value]  # of at least one array
         sums_of_inverses(crossing, shift, masses[:2], weights).reshape(4, -1) for crossing, shift, masses in pieces
@@ -215,9 +216,9 @@ def _lost(pieces: Iterable[Piece], weights: Array) -> Array:
 def _pieces(form: Form, x: Real) -> list[Piece]:
     """Return quadratures for means of the share that clipping removes from a row with the squared norm Q.
 
-    The result has the one quadrature of `_in_tail`. Where the contour of `_in_tail` fails, it has the quadratures of
-    `_by_complement` instead. `form` holds the parameters of Q. `x` is the squared norm to which a row is clipped,
-    divided by the unit of `form`, twice the largest weight.
+    Mostly there is one quadrature, along one contour (path of integration), which `_in_tail` returns. If `_in_tail`
+    fails, there are several, which `_by_complement` yields. `form` holds the parameters of Q. `x` is the squared norm
+    to which a row is clipped, divided by the unit of `form`, twice the largest weight.
     """
     try:
         return [_in_tail(form, x)]
@@ -226,9 +227,9 @@ def _pieces(form: Form, x: Real) -> list[Piece]:
 
 
 def _in_tail(form: Form, x: Real) -> Piece:
-    """Return a quadrature along one contour for means of the share L that clipping removes from a row.
+    """Return a quadrature along one contour (path of integration) for means of the share L that clipping removes.
 
-    L is a function of the squared norm Q of the row, and 0 for Q < `x`, the squared norm to which the row is clipped.
+    L is a function of the squared norm Q of a row, and 0 for Q < `x`, the squared norm to which the row is clipped.
     `form` holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest weight. The quadrature
     is for the means of four functions of t = Q / x: L, L^2, and the derivatives by t of L^2 and of L. The result, a
     `Piece`, has the `Crossing`, the point c where the contour crosses the real axis; the nodes minus c; and an array
@@ -249,14 +250,16 @@ def _in_tail(form: Form, x: Real) -> Piece:
 
 
 def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
-    """Yield quadratures whose sum gives the same four means as `_in_tail`, but also if nearly all rows are clipped.
+    """Yield quadratures for means of the share L that clipping removes from a row, also if nearly all rows are clipped.
 
-    The one quadrature of `_in_tail` fails if the squared norm Q of a row is rarely below `x`, the squared norm to which
-    rows are clipped. `form` holds the parameters of Q, and `x` is divided by the unit of `form`, twice the largest
-    weight. The share L that clipping removes is 1 - u with u = sqrt(x / Q), or 0 for Q < x. First 1 - u takes the place
-    of L for all Q. The means of its powers are sums of means E[Q^-a]. Such a mean is the integral of t^(a-1) exp(K(-t))
-    / Gamma(a) over t > 0, where K is the cumulant function of Q; so the nodes are s = -t. Then the part of these means
-    with Q < x, for which `_below` has the quadratures, is subtracted unless it is negligible.
+    The sum of these quadratures gives the four means of `_in_tail`, which fails if the squared norm Q of a row is
+    rarely below `x`, the squared norm to which rows are clipped. `form` holds the parameters of Q, and `x` is divided
+    by the unit of `form`, twice the largest weight. L is 1 - u with u = sqrt(x / Q), or 0 for Q < x.
+
+    1. First 1 - u takes the place of L for all Q. The means of its powers are sums of means E[Q^-a]. Such a mean is the
+       integral of t^(a-1) exp(K(-t)) / Gamma(a) over t > 0, where K is the cumulant function of Q; so the nodes are s =
+       -t.
+    2. Then the part of these means with Q < x is subtracted, by the quadratures of `_below`, unless it is negligible.
     """
     crossing = Crossing(form, -np.log(float(form.mean)), lower=True)
     t = np.exp(np.arange(-_REACH, _REACH, _STEP)) / float(form.mean)
@@ -276,11 +279,11 @@ def _by_complement(form: Form, x: Real) -> Iterator[Piece]:
 
 
 def _below(form: Form, low: float, x: float) -> Iterator[Point]:
-    """Yield the points of a quadrature for means over those rows whose squared norm Q is between `low` and `x`.
+    """Yield the points of a quadrature for means over those normal rows whose squared norm Q is between `low` and `x`.
 
-    The rows are normal, `form` holds the parameters of Q, and `low` and `x` are divided by the unit of `form`, twice
-    the largest weight. The means are integrals over log Q, whose range is divided into intervals. An interval is halved
-    until its part of the mean of x / Q agrees with the sum of the parts of its halves.
+    `form` holds the parameters of Q, and `low` and `x` are divided by the unit of `form`, twice the largest weight. The
+    means are integrals over log Q, and each `Point` is for one value of Q. The range of log Q is divided into
+    intervals. An interval is halved until its part of the mean of x / Q agrees with the sum of the parts of its halves.
     """
     edges = np.linspace(np.log(low), np.log(x), _FIRST + 1)
     stack = [(*ends, _points(form, *ends, x)) for ends in itertools.pairwise(edges)]
@@ -296,12 +299,14 @@ def _below(form: Form, low: float, x: float) -> Iterator[Point]:
 
 
 def _points(form: Form, start: float, stop: float, x: float) -> list[Point]:
-    """Return the points of Gauss-Legendre quadrature on the interval of log Q from `start` to `stop`, for `_below`.
+    """Return the points of a quadrature over log Q from `start` to `stop`, where Q is the squared norm of a normal row.
 
-    Each `Point` is for one value q of Q. It has the nodes of a contour quadrature, their factors in the quadrature sum,
-    and the number sqrt(x / q). The imaginary parts of the factors add up to the density of Q at q, times the weight of
-    q in an integral over Q. `form` holds the parameters of Q, the squared norm of a normal row. `x` is the squared norm
-    to which a row is clipped, divided by the unit of `form`, twice the largest weight.
+    The quadrature is that of Gauss and Legendre. Each `Point` is for one value q of Q. The density of Q at q is an
+    integral along a contour (path of integration). The `Point` has the `Crossing`, the point c where the contour
+    crosses the real axis; the nodes of the integral minus c; their factors in the quadrature sum, whose imaginary parts
+    add up to the density at q, times the weight of q in an integral over Q; and the number sqrt(x / q). `form` holds
+    the parameters of Q. `x` is the squared norm to which a row is clipped, divided by the unit of `form`, twice the
+    largest weight.
     """
     points = []
     for node, part in zip(*_LEGENDRE, strict=True):

@@ -68,20 +68,22 @@ class AccuracyError(ArithmeticError):
 
 
 class Crossing:
-    """Describe a point c where a contour crosses the real axis, as the saddle point of exp(K(s) - s x) / s.
+    """Describe a point c where a contour (path of integration) crosses the real axis.
 
-    K is the cumulant function of the distribution in `form`. The point is given by the number `theta`. If `lower` is
-    false, the contour is for the upper tail, and theta is log(c / (1 - c)) with c in (0, 1). If `lower` is true, the
-    contour is for the lower tail, and theta is log(-c) with c < 0; then no weight may be negative. So theta may be any
-    real number.
+    c is the saddle point of exp(K(s) - s x) / s for some x, where K is the cumulant function of the distribution in
+    `form`. The number `theta` gives the point. If `lower` is false, the contour is for the upper tail, and theta is
+    log(c / (1 - c)) with c in (0, 1). If `lower` is true, the contour is for the lower tail, and theta is log(-c) with
+    c < 0; then no weight may be negative. So theta may be any real number. The attributes are:
 
-    The attribute `x` is the value of x for which c is the saddle point. Two attributes have an entry for each group of
-    weights, whose center divided by the largest weight is r: `slack` is 1 - r c, computed without cancellation, and `v`
-    is r c / (1 - r c). The attribute `pace` is the derivative of log|c| by theta. Three attributes are derivatives at
-    c, each multiplied by a power of c so that it has no units: `drift` is c times the first derivative of K, `spread`
-    is c^2 times the second derivative of K(s) - s x - log s, and `skew` is c^3 times the third derivative of K. These
-    three, and so `x`, are computed as if all weights of a group were equal to its center. This changes only the choice
-    of the contour, and the integral is the same along every contour.
+    - `x`: the x for which c is the saddle point.
+    - `pace`: derivative of log|c| by theta.
+    - `slack` and `v`: an entry for each group of weights, 1 - r c, computed without cancellation, and r c / (1 - r c),
+      where r is the center of the group divided by the largest weight.
+    - `drift`, `spread` and `skew`: c K'(c), c^2 times the second derivative of K(s) - s x - log s at c, and c^3
+      K'''(c). The powers of c remove the units.
+
+    The last three, and so `x`, are computed as if all weights of a group were equal to its center. This changes only
+    the choice of the contour, and the integral is the same along every contour.
     """
 
     def __init__(self, form: Form, theta: float, lower: bool) -> None:
@@ -164,10 +166,11 @@ class Crossing:
         return self._with_error(float(terms.sum() - linear), float(size), roughness)
 
     def _with_error(self, height: float, size: float, roughness: float) -> tuple[float, float]:
-        """Return the sum of `height` and `beyond`, and a bound of its rounding error.
+        """Return the sum of `height` and the attribute `beyond`, and a bound of its rounding error.
 
-        `height` is a sum of terms of K(c) - c x, whose absolute values add up to `size`. The bound also covers the
-        rounding errors of `kernel.quadrature`, the numerical integration. `roughness`, the last result of
+        The sum is K(c) - c x: `beyond` is the part of K(c) that is due to the differences of the weights within
+        clusters, and `height` is the rest, a sum of terms whose absolute values add up to `size`. The bound also covers
+        the rounding errors of `kernel.quadrature`, the numerical integration. `roughness`, the last result of
         `kernel.height_at`, is the part of these errors that grows with the degrees of freedom. Raise an AccuracyError
         if the bound is above `_NONSENSE` or, for a tail too small for a double, above `_NONSENSE` times the distance of
         its logarithm from that of the least double.
@@ -247,14 +250,14 @@ def find_root(increasing: Callable[[float], tuple[float, float, T]], start: floa
 
 
 def integrate(crossing: Crossing, x: Real, density: float = 1.0, halvings: int = 0) -> Quadrature:
-    """Return a quadrature along the contour through the point c of `crossing`: nodes, masses, error, integrals.
+    """Return a quadrature along a contour (path of integration): nodes, masses, error, integrals.
 
-    Let K be the cumulant function, s_i the nodes, m_i the masses, and Im the imaginary part. For a function F, the
-    integral of exp(K(s) - s x) F(s) ds / (2 pi i) along the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i).
-    The tail is the integral with F = 1/s, and the density is the integral with F = 1. The results are the array of the
-    s_i - c, the array of the m_i, an estimate of the relative error, and the list of Im sum_i m_i F(s_i) / |c| for F(s)
-    = c / s, 1 and (s - c) / c. `x` is a point of the distribution, divided by the unit of its `Form` (twice the largest
-    weight, if there is one).
+    The contour crosses the real axis at the point c of `crossing`. Let K be the cumulant function, s_i the nodes, m_i
+    the masses, and Im the imaginary part. For a function F, the integral of exp(K(s) - s x) F(s) ds / (2 pi i) along
+    the contour is exp(K(c) - c x) / pi times Im sum_i m_i F(s_i). The tail is the integral with F = 1/s, and the
+    density is the integral with F = 1. The results are the array of the s_i - c, the array of the m_i, an estimate of
+    the relative error, and the list of Im sum_i m_i F(s_i) / |c| for F(s) = c / s, 1 and (s - c) / c. `x` is a point of
+    the distribution, divided by the unit of its `Form` (twice the largest weight, if there is one).
 
     The estimated error is the error of the tail, or the error of the density times the factor `density`, whichever is
     larger. For an x far below the mean and a contour with c > 0, the density is too small beside the upper tail, and

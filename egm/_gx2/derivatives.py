@@ -145,8 +145,9 @@ class _Point:
 def _point(x: float, law: Law) -> _Point:
     """Compute the density at `x` and the derivatives of the upper tail, by one quadrature; return them as a `_Point`.
 
-    `law` holds the parameters of Q, a generalized chi-square variable. The contour is chosen for the upper tail if x is
-    at or above the mean of Q, and otherwise for the lower tail. Raise a ValueError if x is not inside the support of Q.
+    `law` holds the parameters of Q, a generalized chi-square variable. The contour (path of integration) is that of the
+    upper tail if x is at or above the mean of Q, and otherwise that of the lower tail. Raise a ValueError if x is not
+    inside the support of Q.
     """
     x = scalar(finite, x=x)
     low, high = law.support

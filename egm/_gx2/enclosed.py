@@ -101,13 +101,13 @@ _MOST_BOXES = 3000
 
 @dataclass(frozen=True)
 class Contour:
-    """Hold a hyperbola, the strip around it and the nodes of the trapezoid rule, for a variable Q.
+    """Hold a contour (path of integration) for a variable Q: a hyperbola, the strip around it, and the nodes.
 
     `law` holds the parameters of Q, a generalized chi-square variable. A hyperbola is s(u) = m + rho sin(phi + i u)
     with the real parameter u. The strip has the hyperbolas whose angle phi is between `low` and `high`, and the
     trapezoid rule is used on the middle one. Along the middle one, the integral of f(u) = F(s(u)) s'(u) gives the upper
     tail if `upper` is true, and otherwise the lower one; F is the integrand in the docstring of the module. The nodes
-    are u = j `step` for |j| <= `count`, and `bits` is the precision in which they are computed.
+    of the rule are u = j `step` for |j| <= `count`, and `bits` is the precision in which they are computed.
 
     The error of the trapezoid rule is bounded by the integrals of |f| along both edges of the strip, the hyperbolas
     with the angles `low` and `high`. `ends` has a number for each edge: the part of the integral with |u| above this
@@ -174,8 +174,8 @@ class Contour:
     def enclose(self, y: Ball, density: bool = False) -> Ball:
         """Return a real ball (an interval) that contains a tail or, if `density` is true, the density of Q at `y`.
 
-        Q is the generalized chi-square variable of this contour. The tail is P[Q > y] if `upper` is true, otherwise P[Q
-        <= y]. `y` is a real ball of numbers >= 0.
+        Q is the variable for which this object holds a contour (path of integration). The tail is P[Q > y] if `upper`
+        is true, otherwise P[Q <= y]. `y` is a real ball of numbers >= 0.
         """
         flint = ball_arithmetic()
         value = self.sums(y)[density]

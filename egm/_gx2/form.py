@@ -289,7 +289,7 @@ def form_of(weights: Array, dof: Array, nc: Array, normal: float = 0.0) -> Form:
 
 
 def _merged(weights: Array, dof: Array, nc: Array, normal: float) -> Form:
-    """Return the `Form` of a weighted sum of chi-square variables and a normal one, with equal weights in one group.
+    """Return a weighted sum of chi-square variables and a normal one as a `Form`, in which equal weights are one group.
 
     `weights`, `dof` and `nc` are vectors of equal length, and `normal` is the standard deviation of the normal
     variable.

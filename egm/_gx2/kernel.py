@@ -63,10 +63,11 @@ DIED, GROWS, ROUGH = 0, 1, 2
 
 @compiled(inline="always")
 def place(theta: float, lower: bool) -> tuple[float, float, float]:
-    """Return the point c where a contour crosses the real axis, 1 - c, and the derivative of log|c| by `theta`.
+    """Return the point c where a contour (path of integration) crosses the real axis, 1 - c, and a derivative.
 
-    c is -exp(theta) if `lower` is true, and otherwise 1 / (1 + exp(-theta)). If `lower` is true, the second result is
-    0, because 1 - c is not needed then. Otherwise 1 - c is computed without cancellation.
+    The derivative is that of log|c| by `theta`. c is -exp(theta) if `lower` is true, and otherwise 1 / (1 +
+    exp(-theta)). If `lower` is true, the second result is 0, because 1 - c is not needed then. Otherwise 1 - c is
+    computed without cancellation.
     """
     if lower:
         return -math.exp(theta), 0.0, 1.0
@@ -78,14 +79,17 @@ def place(theta: float, lower: bool) -> tuple[float, float, float]:
 def cross(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, ...]:
     """Compute derivatives of the cumulant function K at the point c that `theta` and `lower` give.
 
-    c is the point where a contour crosses the real axis; the docstring of the module explains the arguments. For each
-    group of weights, with the number r in `table`, 1 - r c and v = r c / (1 - r c) are written into the first two rows
-    of `at`. In a cluster, all weights count as equal to its center.
+    c is the point where a contour (path of integration) crosses the real axis; the docstring of the module explains the
+    arguments. For each group of weights, with the number r in `table`, 1 - r c and v = r c / (1 - r c) are written into
+    the first two rows of `at`. In a cluster, all weights count as equal to its center.
 
-    The results are (c, pace, gain, loss, convex, concave, third). pace is the derivative of log|c| by theta, and third
-    is c^3 K'''(c). c K'(c) and c^2 K''(c) are sums with a term for the normal variable and one for each group. gain and
-    convex have the terms for the normal variable and for the groups with v > 0, and -loss and concave have all other
-    terms: c K'(c) is gain - loss, and c^2 K''(c) is convex + concave.
+    The results are (c, pace, gain, loss, convex, concave, third).
+
+    - pace is the derivative of log|c| by theta.
+    - gain - loss is c K'(c), and convex + concave is c^2 K''(c). Both are sums with a term for the normal variable and
+      one for each group. gain and convex have the terms for the normal variable and for the groups with v > 0; -loss
+      and concave have all other terms.
+    - third is c^3 K'''(c).
     """
     c, rest, pace = place(theta, lower)
     nn = normal * c * (normal * c) if normal else 0.0
@@ -112,11 +116,10 @@ def height_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, 
     """Compute K(c) as if all weights of a cluster were equal to its center, and two numbers that bound rounding errors.
 
     K is the cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`.
-    The results are K(c) and these two numbers. The first of them is a sum of the absolute values of all terms of K(c),
-    the normal term counted twice, and of k min(|r c|, 1) for each group of weights. Here k is the degrees of freedom of
-    the group, and r is its weight divided by the largest one. The second number is the root of the sum of all k^2, but
-    at most 64: the rounding errors of a quadrature grow with it. `at` holds what `cross` has computed for the point
-    `c`.
+    The first of the two numbers is a sum of the absolute values of all terms of K(c), the normal term counted twice,
+    and of k min(|r c|, 1) for each group of weights. Here k is the degrees of freedom of the group, and r is its weight
+    divided by the largest one. The second number is the root of the sum of all k^2, but at most 64: the rounding errors
+    of a quadrature grow with it. `at` has 1 - r c and r c / (1 - r c) for each group, from `cross`.
     """
     size = normal * c * (normal * c) if normal else 0.0
     height, squares = size / 2, 0.0
@@ -137,7 +140,7 @@ def bend_at(table: Array, normal: float, c: float, at: Array) -> tuple[float, fl
     and K'(0) is the mean. The nearly equal weights of a group are replaced by one number r in `table`. A group with k
     degrees of freedom has the term (-log(1 - y) - y) k / 2 with y = r c, plus a term for its noncentrality. Near y = 0
     the logarithm and y would cancel. There -log(1 - y) is replaced by the series of 2 artanh(z) with z = y / (2 - y),
-    which is the same function. `at` holds what `cross` has computed for the point `c`.
+    which is the same function. `at` has 1 - r c and r c / (1 - r c) for each group, from `cross`.
     """
     bend = size = normal * c * (normal * c) / 2 if normal else 0.0
     for j in range(table.shape[1]):
@@ -177,7 +180,7 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
 
     theta gives the point c = -exp(theta) if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)). K is the cumulant
     function of the generalized chi-square distribution whose parameters are in `table` and `normal`. If the theta of an
-    upper tail is larger than the constant `FAR`, the result is `FAR`. `at` is overwritten, as by `cross`.
+    upper tail is larger than the constant `FAR`, the result is `FAR`. `at` is working space, and is overwritten.
 
     At the saddle point the number c K'(c) - c x - 1 is zero. This number is the difference of two sums of positive
     terms, and the logarithm of the ratio of these sums increases in theta, nearly along a straight line. Newton's
@@ -208,16 +211,17 @@ def saddle(table: Array, normal: float, x: float, lower: bool, at: Array) -> flo
 
 @compiled()
 def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -> tuple[float, float]:
-    """Return the logarithm of a tail at a point x, by the saddlepoint approximation, and its derivative by `theta`.
+    """Return the logarithm of a tail, by the saddlepoint approximation in closed form, and its derivative by `theta`.
 
-    The number `theta` gives a point c of the real axis, and x is the number for which c is the saddle point of exp(K(s)
-    - s x) / s. Here K is the cumulant function of the generalized chi-square distribution whose parameters are in
-    `table` and `normal`.
+    The tail is that at a point x, the lower one if `lower` is true, and otherwise the upper one. `theta` gives a point
+    c of the real axis, and x is the number for which c is the saddle point of exp(K(s) - s x) / s. Here K is the
+    cumulant function of the generalized chi-square distribution whose parameters are in `table` and `normal`. `at` is
+    working space, and is overwritten.
 
-    The tail is the lower one if `lower` is true, and otherwise the upper one. `at` is overwritten by `cross`. Let f be
-    the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and fourth
-    derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction 1 + f4 / (8 f2^2) - 5
-    f3^2 / (24 f2^3), for which at least 1/2 is taken. The returned derivative is that of log[exp(f) / sqrt(2 pi f2)].
+    Let f be the value of K(s) - s x - log|s| at the saddle point c, and let f2, f3 and f4 be its second, third and
+    fourth derivatives by s at c. To second order the tail is exp(f) / sqrt(2 pi f2) times the correction 1 + f4 / (8
+    f2^2) - 5 f3^2 / (24 f2^3), for which at least 1/2 is taken. The returned derivative is that of log[exp(f) / sqrt(2
+    pi f2)].
     """
     c, pace, gain, loss, convex, concave, third = cross(table, normal, theta, lower, at)
     height, _, _ = height_at(table, normal, c, at)
@@ -235,9 +239,9 @@ def formula(table: Array, normal: float, theta: float, lower: bool, at: Array) -
 def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array) -> float:
     """Find the theta at which the saddlepoint formula gives a tail with the logarithm `log_p`; NaN after 200 steps.
 
-    theta gives the point c of the real axis through which the contour of the tail goes: c = -exp(theta) for the lower
-    tail, if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)) for the upper tail. If the theta of an upper tail
-    is larger than the constant `FAR`, the result is `FAR`. `at` is overwritten, as by `cross`.
+    theta gives the point c where the contour (path of integration) of the tail crosses the real axis: c = -exp(theta)
+    for the lower tail, if `lower` is true, and otherwise c = 1 / (1 + exp(-theta)) for the upper tail. If the theta of
+    an upper tail is larger than the constant `FAR`, the result is `FAR`. `at` is working space, and is overwritten.
 
     The function `formula` computes the saddlepoint formula, an approximation in closed form, for the generalized
     chi-square distribution whose parameters are in `table` and `normal`. The constant `TOP` is the largest logarithm of
@@ -268,13 +272,13 @@ def by_formula(table: Array, normal: float, log_p: float, lower: bool, at: Array
 def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> None:
     """Subtract k sum_j log(1 - q_j (a + i b)), j = `first` ... `last` - 1, from the sums that `nodes` holds.
 
-    This is a part of `_growth`. For each node c + a + i b of a contour that crosses the real axis at c, `nodes` has the
-    numbers a and b, and the sum that `_growth` has added up so far. The groups j of weights have equal degrees of
-    freedom, and k is half of them. The q_j are in the last row of `at` and have the same sign. The factors 1 - q_j (a +
-    i b) are multiplied, so that only one logarithm is taken. Each factor turns the product around zero by less than 180
-    degrees, always in the same direction. So the full turns can be counted: each full turn crosses the negative axis
-    once. The innermost loops are over the nodes, at constant distances in one vector, and the compiler runs them for
-    several nodes at a time.
+    This is a part of `_growth`, which adds up the change of the cumulant function along a contour (path of
+    integration). For each node c + a + i b of the contour, which crosses the real axis at c, `nodes` has the numbers a
+    and b, and the sum so far. The groups j of weights have equal degrees of freedom, and k is half of them. The q_j are
+    in the last row of `at` and have the same sign. The factors 1 - q_j (a + i b) are multiplied, so that only one
+    logarithm is taken. Each factor turns the product around zero by less than 180 degrees, always in the same
+    direction. So the full turns can be counted: each full turn crosses the negative axis once. The innermost loops are
+    over the nodes, at constant distances in one vector, and the compiler runs them for several nodes at a time.
     """
     for i in range(_TOGETHER):
         nodes[_REAL + i], nodes[_IMAG + i], nodes[_TURNS + i], nodes[_SCALES + i] = 1.0, 0.0, 0.0, 0.0
@@ -303,14 +307,15 @@ def _add_product(at: Array, first: int, last: int, k: float, nodes: Array) -> No
 
 @compiled(inline="always")
 def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
-    """Find runs of groups of weights for which `_growth` can take one logarithm of a product in place of many.
+    """Find runs of groups of weights for which one logarithm of a product can take the place of many logarithms.
 
-    The result is the number of nodes that `_growth` shall compute at a time: `_TOGETHER`, or 1 if there are no runs.
-    `at` holds what `cross` has computed for the point c where the contour crosses the real axis, and its last row gets
-    q = r / (1 - r c) for each group, whose r is in `table`. The entry of `ends` for the first group of a run becomes
-    the index after its last group; all other entries become 0. A run has at least four groups, whose weights have one
-    sign and whose degrees of freedom k are equal. To keep the rounding error small, k times the square root of the
-    number of these groups is at most `_SMALL`. If `clustered` is true, some groups are clusters, and there are no runs.
+    The function `_growth` computes these logarithms at the nodes of a contour (path of integration) that crosses the
+    real axis at c. The result is the number of nodes that it shall compute at a time: `_TOGETHER`, or 1 if there are no
+    runs. `at` has 1 - r c in its first row, for the r of each group in `table`, and its last row gets q = r / (1 - r
+    c). The entry of `ends` for the first group of a run becomes the index after its last group; all other entries
+    become 0. A run has at least four groups, whose weights have one sign and whose degrees of freedom k are equal. To
+    keep the rounding error small, k times the square root of the number of these groups is at most `_SMALL`. If
+    `clustered` is true, some groups are clusters, and there are no runs.
     """
     size, first, runs = table.shape[1], 0, 0
     for j in range(size):
@@ -326,12 +331,13 @@ def _prepare(table: Array, at: Array, clustered: bool, ends: Indices) -> int:
 
 @compiled(inline="always")
 def _add_series(series: Array, beyond: float, at: Array, nodes: Array, node: int) -> None:
-    """Add the power series with the coefficients `series`, minus `beyond`, to the sum of `_growth` at one node.
+    """Add to a sum, at one node, what the differences of the weights within clusters contribute to K(s) - K(c).
 
-    The series is the part of the cumulant function that is due to the differences of the weights within clusters.
-    `beyond` is its value at the point c where the contour crosses the real axis. `node` is the index of the node. `at`
-    holds what `cross` and `_prepare` have computed for c, and `nodes` has the nodes and, for each, the sum that
-    `_growth` adds up. The loops are over real numbers, so that the compiler runs them for several clusters at a time.
+    K is the cumulant function, and the sum is that of `_growth` at the node s of a contour (path of integration) that
+    crosses the real axis at c. The contribution to K(s) is a power series with the coefficients `series`, and that to
+    K(c) is `beyond`. `node` is the index of the node. `at` has numbers for each group of weights, from `cross` and
+    `_prepare`. `nodes` has the nodes and, for each, the sum so far. The loops are over real numbers, so that the
+    compiler runs them for several clusters at a time.
     """
     size, total, total_imag = at.shape[1], 0.0, 0.0
     a, b = nodes[node], nodes[_B + node]
@@ -369,11 +375,11 @@ def _growth(
     """Compute the real and the imaginary part of K(c + a + i b) - K(c) at `many` nodes, without cancellation.
 
     K is the cumulant function of the distribution whose parameters are in `table`, `normal` and `series`. The nodes are
-    points c + a + i b of a contour. The vector `nodes` has blocks of `_TOGETHER` entries. The numbers a begin at the
-    index 0, the numbers b at `_B`, the real parts of the results at `_GROWTH`, and the imaginary parts at
-    `_TURN_OF_GROWTH`. In each block only the first `many` entries count. `at` holds what `cross` and `_prepare` have
-    computed for the point c, and `ends` the result of `_prepare`. `beyond` is what the differences of the weights
-    within clusters add to K(c).
+    points c + a + i b of a contour (path of integration) that crosses the real axis at c. The vector `nodes` has blocks
+    of `_TOGETHER` entries. The numbers a begin at the index 0, the numbers b at `_B`, the real parts of the results at
+    `_GROWTH`, and the imaginary parts at `_TURN_OF_GROWTH`. In each block only the first `many` entries count. `at` has
+    numbers for each group of weights, from `cross` and `_prepare`, and `ends` the result of `_prepare`. `beyond` is
+    what the differences of the weights within clusters add to K(c).
     """
     for i in range(many):
         a, b = nodes[i], nodes[_B + i]
@@ -412,8 +418,8 @@ def growth_at(
     """Compute K(s) - K(c) without cancellation, for the cumulant function K and every entry s - c of `shift`.
 
     K belongs to the generalized chi-square distribution whose parameters are in `table`, `normal` and `series`. `at`
-    holds what `cross` has computed for the point `c`. `beyond` is what the differences of the weights within clusters
-    add to K(c).
+    has numbers for each group of weights at the point `c`, from `cross`. `beyond` is what the differences of the
+    weights within clusters add to K(c).
     """
     result, nodes, ends = np.empty_like(shift), np.zeros(WHOLE), np.empty(table.shape[1], np.intp)
     _prepare(table, at, series.shape[0] > 0, ends)
@@ -447,14 +453,15 @@ def quadrature(
 ) -> tuple[int, int, float, float, float, float]:
     """Integrate f(s) times c / s, 1 and (s - c) / c along a contour through c; f(s) is exp(K(s) - K(c) - (s - c) x).
 
-    K is the cumulant function; the docstring of the module explains `table`, `normal`, `series` and `x`. `at` holds
-    what `cross` has computed for the point c. `beyond` is what the differences of the weights within clusters add to
-    K(c). `shape` holds h, reach and tilt, the constants of a hyperbola, and the factor by which the integrand may grow
-    along it. The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative of
-    s by u is i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from
-    the vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two
-    sums agree, and then `halvings` times more. `density` is a factor, at most 1, by which the error of the second
-    integral is multiplied before it is compared with the error of the first one.
+    The contour (path of integration) is a hyperbola that crosses the real axis at c, and K is the cumulant function;
+    the docstring of the module explains `table`, `normal`, `series` and `x`. `at` has numbers for each group of weights
+    at the point c, from `cross`. `beyond` is what the differences of the weights within clusters add to K(c). `shape`
+    holds h, reach and tilt, the constants of the hyperbola, and the factor by which the integrand may grow along it.
+    The nodes are s = c + h reach (i sinh(u / reach) + tilt (cosh(u / reach) - 1)). At u = 0 the derivative of s by u is
+    i h. Beyond u = reach the nodes spread exponentially, and the hyperbola nears a line that is turned from the
+    vertical by the angle whose tangent is tilt. The step of the trapezoid rule in u is halved until the last two sums
+    agree, and then `halvings` times more. `density` is a factor, at most 1, by which the error of the second integral
+    is multiplied before it is compared with the error of the first one.
 
     The first result says how the quadrature ended: `DIED` if it is accurate, `GROWS` if the integrand grows or does not
     become negligible, or `ROUGH` if the last two sums disagree. The others are the number of nodes, the estimated
@@ -572,10 +579,10 @@ def sums_of_inverses(table: Array, at: Array, shift: Complex, masses: Complex, m
 
     `contour.sums_of_inverses` evaluates these series. e is the relative distance of a weight from the center of its
     cluster. With I_i = 1 / (1 - r s_i) at the node s_i, the coefficient of e^p for p < `terms` and k = 1 ... `most` is
-    binomial(p + k - 1, p) Im sum_i mass_i I_i^k (I_i - 1)^p. The r of each group is in `table`. `at` holds what `cross`
-    has computed for the point c where the contour crosses the real axis. `shift` has s_i - c for each node, and
-    `masses` has a row of the mass_i, the factors of the nodes, for each integral. The result has the shape (`terms`,
-    integrals, `most`, groups).
+    binomial(p + k - 1, p) Im sum_i mass_i I_i^k (I_i - 1)^p. The r of each group is in `table`. `at` has 1 - r c for
+    each group, from `cross`, for the point c where the contour (path of integration) crosses the real axis. `shift` has
+    s_i - c for each node, and `masses` has a row of the mass_i, the factors of the nodes, for each integral. The result
+    has the shape (`terms`, integrals, `most`, groups).
     """
     size, integrals = table.shape[1], masses.shape[0]
     result = np.zeros((terms, integrals, most, size))
@@ -698,10 +705,11 @@ def _scaled_integrals(z: complex) -> tuple[complex, complex]:
 def inverses_summed(table: Array, at: Array, shift: Complex, amounts: Array) -> Complex:
     """Compute sum_k sum_j factor_kj / (1 - r_j s_i)^k at every node s_i, for weights that are gathered in groups.
 
-    r_j is the weight j divided by the largest one; `table` has the r of each group. `amounts[p, k - 1, g]` is the sum
-    of factor_kj e_j^p over the weights j of the group g, where e_j is the relative distance of a weight from the center
-    of its group. `at` holds what `cross` has computed for the point c where the contour crosses the real axis. `shift`
-    has s_i - c for each node, and the result has an entry for each node.
+    The nodes s_i are those of a quadrature along a contour (path of integration) that crosses the real axis at c.
+    `shift` has s_i - c for each node, and the result has an entry for each node. r_j is the weight j divided by the
+    largest one; `table` has the r of each group. `amounts[p, k - 1, g]` is the sum of factor_kj e_j^p over the weights
+    j of the group g, where e_j is the relative distance of a weight from the center of its group. `at` has 1 - r c and
+    r c / (1 - r c) for each group, from `cross`.
     """
     terms, most, _ = amounts.shape
     result = np.zeros_like(shift)

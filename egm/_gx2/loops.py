@@ -78,7 +78,7 @@ class _Python:
         return getattr(kernel(), name)(*arguments) if result is None else result
 
     def quadrature(self, *arguments: Any) -> Any:
-        """Call `kernel.quadrature` in Python, with few nodes, or in compiled code if `_MOST_NODES` are too few."""
+        """Call `kernel.quadrature` in Python or, if this fails or needs more than `_MOST_NODES` nodes, compiled."""
         result = self._try("quadrature", *arguments[:-1], arguments[-1][:, :_MOST_NODES])
         if result is None or (result[0] != self.DIED and 2 * result[1] > _MOST_NODES):
             result = kernel().quadrature(*arguments)

@@ -422,12 +422,15 @@ def _log_upper_at_mean(law: Law) -> float:
     """Return an estimate of the logarithm of P[Q > mean of Q], at most -0.001 unless all weights are negative.
 
     `law` holds the parameters of Q, a generalized chi-square variable. The search for a quantile x uses the lower tail
-    if log P[Q > x] is larger than this result, because a tail that is close to 1 makes the search inaccurate. If all
-    weights are negative, the result is log(1 - p) with the tail p of -Q, so that the quantiles of Q and of -Q are found
-    by the same search. The tail is computed by the saddlepoint formula. With less than one degree of freedom this
-    formula may be wrong by a factor of two, so a contour integral is computed. If the weights have both signs, this
-    integral takes too long at points near the constant term of Q. So if the mean is nearer to this term than `_BESIDE`,
-    the tail is computed at a point at the distance `_BESIDE`.
+    if log P[Q > x] is larger than this result, because a tail that is close to 1 makes the search inaccurate. The tail
+    at the mean is computed by the saddlepoint formula, with some exceptions.
+
+    - If all weights are negative, the result is log(1 - p) with the tail p of -Q, so that the quantiles of Q and of -Q
+      are found by the same search.
+    - With less than one degree of freedom, the formula may be wrong by a factor of two, so a contour integral is
+      computed.
+    - If the weights then have both signs, this integral takes too long at points near the constant term of Q. So if the
+      mean is nearer to this term than `_BESIDE`, the tail is computed at a point at the distance `_BESIDE`.
     """
     side = law.lower if law.signs == (True, False) else law.upper
     few, y = side.form.k.sum() < 1, side.form.mean
@@ -443,10 +446,11 @@ def search(form: Form, log_p: float, lower: bool) -> float:
     """Find the x at which the logarithm of the lower tail (if `lower` is true) or of the upper tail is `log_p`.
 
     The result is divided by the unit of `form` (twice the largest weight, if there is one), which holds the parameters
-    of the distribution. The number theta gives the point where a contour crosses the real axis. The search finds the
-    theta at which log((a - log tail) / (a - log_p)) is zero, where the constant a = `kernel.TOP` is slightly above 0.
-    This function of theta is nearly a straight line. A first search takes the saddlepoint formula in place of the tail.
-    The result is 0 for a lower tail whose x is so near to the end of the support that `_near_end` finds it.
+    of the distribution. A tail is an integral along a contour (path of integration), and the number theta gives the
+    point where the contour crosses the real axis. The search finds the theta at which log((a - log tail) / (a - log_p))
+    is zero, where the constant a = `kernel.TOP` is slightly above 0. This function of theta is nearly a straight line.
+    A first search takes the saddlepoint formula in place of the tail. The result is 0 for a lower tail whose x is so
+    near to the end of the support that `_near_end` finds it.
     """
     top, definite = loops(form).TOP, bool(np.all(form.r > 0))
     positive = definite and not form.normal

@@ -485,9 +485,10 @@ def logpdf(
 
 
 def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -> tuple[float, float, float, float]:
-    """Compute the logarithms of a tail and of the density at `x`, both along one contour.
+    """Compute the logarithms of a tail and of the density at `x`, both by integrals along one contour.
 
-    The contour goes through the point of `crossing`, and `x` is divided by the unit of its `Form` (twice the largest
+    The contour (path of integration) crosses the real axis at the point of `crossing`. `x` is a point of the
+    distribution whose parameters the `Form` of `crossing` holds, divided by the unit of this `Form` (twice the largest
     weight, if there is one). The tail is the lower one if `crossing.lower` is true. The results are the logarithm of
     the tail, an estimated error, the logarithm of the density, and the derivative of this logarithm by x. The estimated
     error is the error of the tail or `density_counts` times the error of the density, whichever is larger, plus a bound
@@ -503,9 +504,10 @@ def tail_and_density(crossing: Crossing, x: Real, density_counts: float = 1.0) -
 
 
 def log_tail_at(crossing: Crossing, x: Real) -> Estimate:
-    """Compute the logarithm of a tail at `x`, and its estimated error, along one contour.
+    """Compute the logarithm of a tail at `x`, and its estimated error, by an integral along one contour.
 
-    The contour goes through the point of `crossing`, and `x` is divided by the unit of its `Form` (twice the largest
+    The contour (path of integration) crosses the real axis at the point of `crossing`. `x` is a point of the
+    distribution whose parameters the `Form` of `crossing` holds, divided by the unit of this `Form` (twice the largest
     weight, if there is one). The tail is the lower one if `crossing.lower` is true. Unlike `tail_and_density`, this
     function can be used where the density is infinite.
     """

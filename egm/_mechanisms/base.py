@@ -147,9 +147,9 @@ def l2_until(delta: float, size: int) -> float:
     """Return the largest epsilon for which a mechanism with the noise "best" may take l2 noise; -inf if there is none.
 
     The density of l2 noise falls exponentially with the norm. Above this epsilon the mechanism takes Gaussian noise,
-    because l2 noise with `size` coordinates could not be calibrated, or because rounding would cost more than a quarter
-    of `delta`. A secure draw of l2 noise is normal noise with a random standard deviation, and this standard deviation
-    is rounded (see `egm._rows.lattice.delta_of`).
+    because l2 noise with `size` coordinates could not be calibrated, or because rounding would add more than a quarter
+    of `delta` to delta. A secure draw of l2 noise is normal noise with a random standard deviation, and this standard
+    deviation is rounded (see `egm._rows.lattice.delta_of`).
     """
     ratio = delta / (4 * lattice.l2_distance(size))
     return min(L2_EPSILONS[1], math.log(ratio - 1)) if size <= 10**6 and ratio > 1 else -math.inf

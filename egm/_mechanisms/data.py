@@ -547,12 +547,12 @@ class GaussianDataMechanism(Mechanism):
         return float(np.sum(along + of_count))
 
     def _noise_parts(self, b: Array, clip_norm: float, pivot: Floats) -> tuple[Array, Array]:
-        """Return the variances of the noise in two parts: from the sum of clipped rows, and from the number of rows.
+        """Return the variances of the noise in two parts: in the sum of clipped rows, and in the number of rows.
 
         Rows are multiplied by the vector `b` (the scaling), and then clipped to the norm `clip_norm`. The first part
-        has, for each vector of the basis, the variance of the noise in the sum of the rows along this vector; without a
-        basis, the vectors are the columns. The second part has, for each column, the variance of `pivot` times the
-        noise in the number of rows, or 0 if this number is not released.
+        has an entry for each vector of the basis or, without a basis, for each column: the variance of the noise in the
+        sum along this vector. The second part has an entry for each column: the variance of the noise in `pivot` times
+        the number of rows, or 0 if this number is not released.
         """
         weight = self._count_weight(b, clip_norm)
         joint = self._joint.sensitivity(clip_norm, weight) * self.noise_multiplier * self._joint.stretch
@@ -783,7 +783,7 @@ class GaussianDataMechanism(Mechanism):
 
         The guesses `center` and `sigma` are assumed to be as wrong as declared. `centered_std`, shape (d,), and
         `count_std` are the standard deviations of the noise in the sum of the centered rows and in the number of rows.
-        If `n` is noisy, the variance of the sum of what clipping takes is computed for `n` plus `count_std` rows.
+        To be safe, the variance of what clipping removes is computed for `n` + `count_std` rows.
         """
         (variance, squared_bias), (_, factors) = self._lost, self._doubts
         bias = np.sqrt(squared_bias)
@@ -807,7 +807,7 @@ class GaussianDataMechanism(Mechanism):
 
     @cached_property
     def _lost(self) -> tuple[Array, Array]:
-        """Return the variance, and the square of the mean, of what clipping takes from each coordinate of a row.
+        """Return the variance, and the square of the mean, of what clipping removes from each coordinate of a row.
 
         The mean is assumed to differ from `center` by `center_std`, and the true standard deviations are taken to be
         `sigma` times `sigma_factor`. Both results have the shape (d,).

@@ -2,16 +2,16 @@ r"""Turn a noisy sum of rows into what is published: means, intervals, and a tab
 
 If the number of rows is private, a mean is a ratio of two noisy numbers. With the center c, the noisy sum S of the
 centered rows and the noisy number N of rows, the estimate of the mean is c + S / N. For the exact mean m of the rows,
-the difference S - N (m - c) consists of noise and of what clipping took, whatever m is. So the interval for m has all
-numbers m for which this difference is not too large (Fieller 1954):
+the difference S - N (m - c) consists of noise and of what clipping removed, whatever m is. So the interval for m has
+all numbers m for which this difference is not too large (Fieller 1954):
 
 .. math::
 
     |S - N (m - c)| \le q \sqrt{v_S + (m - c)^2 v_N} + \beta,
 
-where :math:`v_S` and :math:`v_N` are the variances of S and N, and :math:`\beta` bounds the mean of what clipping took.
-If an interval may fail with probability :math:`\alpha`, let z be the upper quantile of the standardized noise for
-:math:`\alpha / 2`. If :math:`\beta = 0`, or for l2 noise, q is z. For normal noise, q falls to the quantile for
+where :math:`v_S` and :math:`v_N` are the variances of S and N, and :math:`\beta` bounds the mean of what clipping
+removed. If an interval may fail with probability :math:`\alpha`, let z be the upper quantile of the standardized noise
+for :math:`\alpha / 2`. If :math:`\beta = 0`, or for l2 noise, q is z. For normal noise, q falls to the quantile for
 :math:`\alpha` as :math:`\beta` grows. The function `half_lengths` computes the right side, and allows for noise in
 :math:`\beta`. The interval keeps its confidence for small numbers of rows, too. It is unbounded if
 :math:`N \le z \sqrt{v_N}`, because the exact number of rows may then be zero.
@@ -44,15 +44,18 @@ _STEPS = 60  # largest number of iterations; mostly six are enough in `half_leng
 class Parts:
     """Describe how far the noisy sum of centered rows may be from the exact sum, for each column.
 
-    `center` is subtracted from each row. `noise_std` is the standard deviation of the noise, and `std` that of the
-    noise and of what clipping took, together. `bias` bounds the mean of what clipping took from the sum, and `bias_std`
-    is the standard deviation of the noise in this bound. `spread` is the standard deviation of the rows, guessed or
-    estimated. All have the shape (d,), but `std`, `bias`, `bias_std` and `spread` may also have the shape (2, d): one
-    row for the lower and one for the upper ends of intervals. `count_std` is the standard deviation of the noise in the
-    number of rows, or 0 if this number is public. If `bias` is the number of rows times a bound for one row,
-    `bias_of_row` is the bound for one row. `shift` is 0, or a noisy estimate of that part of what clipping took which
-    was not added to the noisy sum; intervals lie around the noisy sum plus `shift`. The noise in `shift` is a part of
-    `std`.
+    All attributes but the number `count_std` have the shape (d,), or are 0. `std`, `bias`, `bias_std` and `spread` may
+    also have the shape (2, d), with one row for the lower and one for the upper ends of intervals.
+
+    - `center`: what is subtracted from each row.
+    - `noise_std`: standard deviation of the noise.
+    - `std`: standard deviation of the noise and of what clipping removed, together.
+    - `bias`: bound on the mean of what clipping removed from the sum; `bias_std` is the standard deviation of the noise
+      in this bound. If `bias` is the number of rows times a bound for one row, `bias_of_row` is the bound for one row.
+    - `spread`: standard deviation of the rows, guessed or estimated.
+    - `count_std`: standard deviation of the noise in the number of rows, or 0 if this number is public.
+    - `shift`: 0, or a noisy estimate of that part of what clipping removed which was not added to the noisy sum.
+      Intervals lie around the noisy sum plus `shift`. The noise in `shift` is a part of `std`.
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class RowSum(ABC):
 
         Notes
         -----
-        An interval allows for the noise, and for the mean and the variation of what clipping takes
+        An interval allows for the noise, and for the mean and the variation of what clipping removes
         from the rows. It assumes that the guesses of center and standard deviations are no worse
         than was declared to the mechanism (by `center_std` and `sigma_factor`). The interval for the
         population also allows for the variation of the rows. If a person may have k rows, these are
@@ -147,8 +150,8 @@ class RowSum(ABC):
         if the number of rows may be zero, the interval is unbounded.
 
         A `GaussianDataMechanism` assumes rows that are nearly normal. If they are not, clipping
-        takes more from the rows than the interval allows for. If the law of the rows is skewed, the
-        sum of what clipping takes always has the same sign, and the interval of the mean is too
+        removes more from the rows than the interval allows for. If the law of the rows is skewed, the
+        sum of what clipping removes always has the same sign, and the interval of the mean is too
         short where this sum exceeds the noise. ``benchmarks.intervals`` simulates 400 releases from
         each of fifty laws, with guesses as wrong as declared and two columns. The intervals with 95
         percent confidence contain the mean in 94.4 percent of the cases (with a standard error of
@@ -292,7 +295,7 @@ def with_clipping(noise_std: Array, clipping: float, further: Array | float = 0.
     """Return the standard deviation of the error of each entry of a noisy sum: noise and random clipping together.
 
     `noise_std`, shape (d,), has the standard deviations of the noise. `clipping` is the expected squared error of the
-    whole sum that is due to the variation of what clipping takes. This error is divided between the entries in
+    whole sum that is due to the variation of what clipping removes. This error is divided between the entries in
     proportion to the variances of their noise. `further` is the standard deviation of further noise in each entry.
     """
     return np.hypot(noise_std * math.sqrt(1 + clipping / float(np.sum(noise_std**2))), further)
@@ -372,8 +375,9 @@ def table(rows: dict[str, Any], backend: str | ModuleType | None = None) -> Any:
     """Return a data frame of the library `backend` whose columns are the lists in the dictionary `rows`.
 
     The default is the first of pandas, polars and pyarrow that is installed. If the library is not pandas, the lists
-    ``rows["column"]`` and ``rows["group"]``, if there are such lists, are changed as `_of_one_type` says. Raise
-    ValueError for another name of a library, and ModuleNotFoundError if the library is not installed.
+    ``rows["column"]`` and ``rows["group"]``, if there are such lists, are first changed so that all their entries have
+    one type (see `_of_one_type`). Raise ValueError for another name of a library, and ModuleNotFoundError if the
+    library is not installed.
     """
     import importlib.util
 

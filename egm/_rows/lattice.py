@@ -297,8 +297,8 @@ def _add_sorted(block: Array, codes: NDArray[Any], total: NDArray[np.int64], add
 def _parts(rows: int, d: int, each: int, most: int) -> list[range]:
     """Divide the indices 0 ... rows - 1 into ranges, each of which is summed by one thread.
 
-    There are `each` ranges for each core, or fewer for a small matrix of `rows` rows and `d` columns. No range has more
-    than `most` rows, so that no sum overflows 64 bits.
+    There are `each` ranges for each core: fewer for a small matrix (`rows` rows of `d` columns), and more if a range
+    would have more than `most` rows, so that no sum overflows 64 bits.
     """
     number = min(max(CORES, min(each * CORES, rows // _FEWEST)), 1 + rows * d // _WORTH_A_THREAD)
     step = max(1, min(-(-rows // number), most))
@@ -358,13 +358,14 @@ def nearest_double(steps: int, unit: float) -> float:
 def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation of discrete Gaussian noise that makes vectors of `d` integers private.
 
-    Such vectors with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially private. A
-    part of `delta` pays for the difference between discrete noise and a rounded Gaussian, as the docstring of this
-    module explains. Raise ValueError if this part is half of delta or more.
+    Such vectors with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially private.
+    Discrete noise is not exactly a rounded Gaussian, and the difference adds to delta (see the docstring of this
+    module). So the noise is made for `delta` minus a bound on this addition. Raise ValueError if the bound is half of
+    delta or more.
 
-    The result is at least sensitivity * analytic_noise_multiplier(epsilon, delta) * (1 + EXCESS), slightly more
-    than necessary. So the privacy cost of the noise is not above the cost that is computed from this noise multiplier,
-    such as 1 / (2 * noise_multiplier**2) in zCDP, in spite of rounding errors.
+    The result is at least sensitivity * analytic_noise_multiplier(epsilon, delta) * (1 + EXCESS), slightly more than
+    necessary. So the privacy cost of the noise is not above the cost that is computed from this noise multiplier, such
+    as 1 / (2 * noise_multiplier**2) in zCDP, in spite of rounding errors.
     """
     std = sensitivity * float(analytic_noise_multiplier(epsilon, delta))
     left = _left(epsilon, delta, d / (4 * std**2))
@@ -375,9 +376,10 @@ def gaussian_std(sensitivity: float, d: int, epsilon: float, delta: float) -> fl
 def l2_std(sensitivity: float, d: int, epsilon: float, delta: float) -> float:
     """Return the standard deviation of each coordinate of discrete l2 noise that makes vectors of `d` integers private.
 
-    Such vectors with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially private.
-    l2 noise is drawn as normal noise times a random scale. A part of `delta` pays for the rounding of the noise and of
-    this scale. Raise ValueError if this part is half of delta or more.
+    Such vectors with the l2-sensitivity `sensitivity`, plus this noise, are (epsilon, delta)-differentially private. l2
+    noise is drawn as normal noise times a random scale. The rounding of the noise and of this scale adds to delta. So
+    the noise is made for `delta` minus a bound on this addition. Raise ValueError if the bound is half of delta or
+    more.
     """
     scale = sensitivity * float(l2_noise_scale(epsilon, delta, d))
     rounding = (1 + (math.log1p(48 * scale**2) if d == 1 else 0.0)) / (2 * scale**2)
@@ -395,7 +397,7 @@ def l2_distance(d: int) -> float:
 
 
 def delta_of(distance: float, epsilon: float) -> float:
-    """Return by how much delta grows if the noise that is drawn is not the exact noise: (1 + exp(epsilon)) * distance.
+    """Return a bound on the addition to delta if the drawn noise is not the exact noise: (1 + exp(epsilon)) * distance.
 
     `distance` is the total variation distance between the distributions of the drawn noise and of the exact noise.
     """
@@ -403,10 +405,10 @@ def delta_of(distance: float, epsilon: float) -> float:
 
 
 def _left(epsilon: float, delta: float, distance: float) -> float:
-    """Return `delta` minus the part that is lost because the noise that is drawn is not the exact noise.
+    """Return `delta` minus a bound on the addition to delta that is caused by drawing noise which is not exact.
 
     `distance` is the total variation distance between the distributions of the drawn noise and of the exact noise. The
-    part is `delta_of(distance, epsilon)`. Raise ValueError if this part is half of delta or more.
+    bound is ``delta_of(distance, epsilon)``. Raise ValueError if it is half of delta or more.
     """
     charge = delta_of(distance, epsilon)
     if not charge < delta / 2:

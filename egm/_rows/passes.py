@@ -93,11 +93,11 @@ class Passes:
 class Reopened:
     """Represent a function `X`, which returns a new iterator over blocks of rows at each call, as a table.
 
-    A block is an array or a data frame. `names` has the declared names of the columns, which are `columns`. If
-    `columns` is None, it has the column names of the first block, or "1", "2" and so on if that block has no names.
-    `named` says whether the columns have names. `count` is None, because the number of rows is not known. Entries may
-    be missing if `gaps` is true. `d` is the declared number of columns, or 0. Raise TypeError if the function returns
-    one iterator twice, and ValueError if there is no block and `d` is 0.
+    A block is an array or a data frame. `columns` has the declared names of the columns, or is None. The attribute
+    `names` has these names or, if there are none, those of the first block, or "1", "2" and so on if that block has no
+    names. `named` says whether the columns have names. `count` is None, because the number of rows is not known.
+    Entries may be missing if `gaps` is true. `d` is the declared number of columns, or 0. Raise TypeError if the
+    function returns one iterator twice, and ValueError if there is no block and `d` is 0.
     """
 
     count = None

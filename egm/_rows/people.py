@@ -507,10 +507,12 @@ def _end_to_end(*parts: Labels) -> Labels:
 
 
 def _of_persons(block: Block, how: PerPerson, most: int | None) -> Block:
-    """Add up or average the rows of each person in `block`, or keep the first k of them, as `gathered` describes it.
+    """Add up or average the rows of each person in `block`, or keep the first k of them; return the results as a block.
 
-    `block` has all rows of some persons, sorted by person. `how` is "sum", "mean" or k; for "sum" and "mean", only the
-    first `most` groups of each person are kept, or all if `most` is None. The result is a block without persons.
+    `block` has all rows of some persons, sorted by person, and the result has no persons. `how` is "sum", "mean" or a
+    number k. A sum or a mean leaves out missing entries (NaN), and is over the rows of a person or, if rows have
+    groups, over the rows of a person in one group. Of these groups, only the first `most` are kept for each person, or
+    all if `most` is None.
     """
     values, persons, groups = block
     assert persons is not None

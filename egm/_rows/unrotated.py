@@ -103,7 +103,7 @@ class Unrotated:
 
     @cached_property
     def rule(self) -> tuple[Any, ...]:
-        """Return those arguments of `add_unrotated` that depend on the mechanism alone, as a tuple.
+        """Return the arguments of the function `add_unrotated` that depend on the mechanism alone, as a tuple.
 
         `egm._rows.unrotated_kernel.add_unrotated` adds up rows; the arguments are those from `alpha` to `often` in its
         signature, in this order.

@@ -222,8 +222,8 @@ def _linear(mechanism: Any, setting: Callable[[], AbstractContextManager[None]] 
     The arguments of the function are a data set, the number of releases, and a random generator, or None for secure
     noise. A data set is an array, or a pair of an array and a dictionary of further arguments of `mechanism.release`.
     The function returns an array with one row for each release. The row has the estimate and, if it is released, the
-    noisy number of rows; if there are groups, it has these numbers for each group in turn. Releases are made within
-    ``with setting():``, so `setting` can change how rows are rounded, as `_coarse` does.
+    noisy number of rows; if there are groups, it has these numbers for each group in turn. Each release is made within
+    ``with setting():``, which may change how rows are rounded.
     """
 
     def once(data: Any, rng: Rng | None) -> Array:

@@ -47,7 +47,7 @@ def second_moments(X: ArrayLike, rho: float, *, clip_norm: float, rng: np.random
     Notes
     -----
     The method is AdaptiveCov of [1]_. Rows are divided by `clip_norm`. A noisy mean of their
-    squared norms takes an eighth of `rho`. Another eighth pays for a search with the sparse vector
+    squared norms costs an eighth of `rho`. Another eighth is spent on a search with the sparse vector
     technique. The search tries the clip norms 1, 1/2, 1/4, ..., until clipping would cause a larger
     error than the noise. The rows are then clipped to twice the norm at which the search ends. The
     rest of `rho` is spent on the matrix of second moments, in one of two ways: that with the
