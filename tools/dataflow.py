@@ -99,7 +99,7 @@ class Names(ast.NodeVisitor):
         self.change(node.target)
 
     def visit_For(self, node: ast.For) -> None:
-        """Visit the iterable of the `for` loop `node`, and then the rest of the loop as a block that Python may skip.
+        """Visit the iterable of the `for` loop `node`, and then the rest of the loop, which may not be executed.
 
         The rest is the loop's variable, its body and its `else` branch.
         """
@@ -107,7 +107,7 @@ class Names(ast.NodeVisitor):
         self.visit_block([node.target, *node.body, *node.orelse])
 
     def visit_If(self, node: ast.If | ast.While) -> None:
-        """Visit the condition of `node`, and then its two branches, each as a block that Python may skip.
+        """Visit the condition of `node`, and then its two branches, each of which may not be executed.
 
         `node` is an `if` or `while` statement, and its branches are the body and the block after `else`.
         """
@@ -118,16 +118,16 @@ class Names(ast.NodeVisitor):
     visit_While = visit_If
 
     def visit_With(self, node: ast.With) -> None:
-        """Visit the contexts of `node`, and then its body as a block of which Python may skip a part.
+        """Visit the contexts of `node`, and then its body, of which a part may not be executed.
 
-        A context may end the block at an exception, and suppress the exception.
+        A context may end the body at an exception, and suppress the exception.
         """
         for item in node.items:
             self.visit(item)
         self.visit_block(node.body)
 
     def visit_Try(self, node: ast.Try) -> None:
-        """Visit the parts of the `try` statement `node`, each but the last as a block that Python may skip."""
+        """Visit each part of the `try` statement `node`; only the `finally` block is sure to be executed."""
         for block in (node.body, *([one.type, *one.body] for one in node.handlers), node.orelse):
             self.visit_block([part for part in block if part])  # a bare `except` has no type
         for part in node.finalbody:
@@ -136,7 +136,7 @@ class Names(ast.NodeVisitor):
     visit_TryStar = visit_Try
 
     def visit_block(self, block: list[ast.AST]) -> None:
-        """Visit the nodes in the list `block`, which Python may skip, for instance the body of an `if`.
+        """Visit the nodes in the list `block`, which may not be executed, for instance the body of an `if`.
 
         A name that the block assigns counts as certainly assigned for the later nodes of the block, but not after the
         block.

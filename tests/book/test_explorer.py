@@ -61,11 +61,12 @@ def mechanism(sigma, n, epsilon, delta, scaling, p="1/n", offset=0.0, noise="gau
 
 
 def expected(*, alpha=None, d=None, sigma=None, offset=0.0, p="1/n", **setting):
-    """Return the numbers that the package computes for a setting, as a dictionary with the explorer's names for them.
+    """Return all results for a setting of the explorer, a page of the book, as the package computes them: a dictionary.
 
-    `sigma` has the standard deviations of the coordinates. If it is None, they are `d` numbers proportional to
-    j**-`alpha` for j = 1, 2, and so on. The mean of the rows is `offset` standard deviations from the center. `p` is
-    the clip probability, and `setting` has n, epsilon, delta, the scaling and the distribution of the noise.
+    Its keys are the names in the page's JavaScript. `sigma` has the standard deviations of the coordinates; if it is
+    None, they are j**-`alpha` for j = 1 ... `d`, up to a factor. The mean is `offset` standard deviations from the
+    center. `p` is the clip probability, and `setting` has n, epsilon, delta, the scaling and the distribution of the
+    noise.
     """
     sigma = zipf_sigma(d, alpha) if sigma is None else np.array(sigma, dtype=float)
     found = mechanism(sigma, p=p, offset=offset, **setting)
@@ -96,9 +97,10 @@ def expected(*, alpha=None, d=None, sigma=None, offset=0.0, p="1/n", **setting):
 
 
 def settings():
-    """Return settings of the explorer as dictionaries: five near the ends of the ranges, and twenty random ones.
+    """Return settings of the explorer, a page of the book: five near the ends of the ranges, and twenty random ones.
 
-    The keys are "alpha" (how unequal the standard deviations are), "d" (columns), "n" (rows), "epsilon" and "delta".
+    A setting is a dictionary with the keys "alpha" (how unequal the standard deviations are), "d" (columns), "n"
+    (rows), "epsilon" and "delta".
     """
     rng = np.random.default_rng(20)
     corners = [(0.0, 1, 10), (10.0, 1000, 10**9), (0.0, 1000, 10), (0.3, 1000, 10**9), (10.0, 2, 37)]
@@ -158,7 +160,7 @@ def type_in(page, **values):
 
 
 def visit(page, address):
-    """Give the explorer a new setting by its address, and wait until it shows the results.
+    """Give the explorer, a page of the book, a new setting by its address, and wait until it shows the results.
 
     `address` is the new end of the address, such as "#alpha=1&d=10". The parameter alpha must be in it. Other
     parameters may be missing: they get the values with which the explorer starts, except the scaling, which is kept.
@@ -187,7 +189,7 @@ def settle(page):
 
 
 def number(text):
-    """Return the value of `text`, a number as the explorer writes it, such as "1.5 × 10⁻³" or "12,345"."""
+    """Return the value of `text`, a number as the explorer (a page of the book) writes it, such as "1.5 × 10⁻³"."""
     plain = text.translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-", ",")).replace(" × 10", "e")
     return float(plain)
 
@@ -222,10 +224,11 @@ def test_same_as_the_package_for_l2_noise(explorer, d):
 
 
 def other_settings():
-    """Return 60 settings of the explorer in which the mean is not the center, or the clip probability is not 1/n.
+    """Return 60 settings of the explorer with a mean that is not the center, or a clip probability that is not 1/n.
 
-    A setting is a dictionary of the explorer's parameters. Half of the settings have one of five fixed combinations of
-    alpha, d and n, mostly at the ends of their ranges; in the others, alpha, d and n are random.
+    The explorer is a page of the book, and a setting is a dictionary of its parameters. Half of the settings have one
+    of five fixed combinations of alpha, d and n, mostly at the ends of their ranges; in the others, alpha, d and n are
+    random.
     """
     rng = np.random.default_rng(21)
     corners = [(0.0, 1, 10), (10.0, 1000, 10**9), (0.3, 300, 10**9), (1.0, 100, 10**6), (10.0, 2, 37)]

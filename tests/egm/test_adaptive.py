@@ -745,7 +745,7 @@ def test_intervals_that_hold_for_all_data(case):
     """At least 95 % of intervals with ``unseen=True`` contain the exact sum or mean, even if a few rows are far away.
 
     Such an interval allows for a few rows far from the center that the noise hides. `with_far_rows` makes the data.
-    Clipping takes so much from the far rows that less than half of the intervals without ``unseen=True`` contain the
+    Clipping removes so much from the far rows that less than half of the intervals without ``unseen=True`` contain the
     sum. An interval with ``unseen=True`` contains the interval without it, and lies in the interval that holds for all
     columns together (``simultaneous=True``). The tolerance is three binomial standard errors. `case` is a key of
     UNSEEN.
@@ -774,8 +774,8 @@ def test_what_clipping_takes_is_at_most_the_bound_without_noise(law, case, silen
     """Without noise, the exact sum is at most `up` above the corrected estimate, and at most `down` below it.
 
     The corrected estimate is `estimate` + `uncorrected`. `down` and `up` are vectors, with an entry for each column,
-    and the pair (down, up) is `release.unseen[0]`. They bound what clipping takes from rows in the declared range. The
-    bounds are computed from two counts: of the rows longer than the clip norm, and of the rows longer than a larger
+    and the pair (down, up) is `release.unseen[0]`. They bound what clipping removes from rows in the declared range.
+    The bounds are computed from two counts: of the rows longer than the clip norm, and of the rows longer than a larger
     norm. `silent` sets the noise to 0. `law`, a key of LONG, is the distribution of the rows far from the center, and
     `case` is a key of UNSEEN.
     """
@@ -1012,9 +1012,9 @@ def test_noise_cannot_stretch_the_range_of_long_rows(shells, monkeypatch):
 def no_correction(parts, *_):
     """Return a `Correction` that adds nothing to a sum of clipped rows.
 
-    Tests put this function in the place of `correct`, which estimates what clipping has taken from the sum. `parts` is
-    the noisy sum of what clipping has removed from the rows; only its size is used. In the `Correction`, this sum is
-    zero.
+    Tests put this function in the place of `correct`, which corrects the sum by an estimate of what clipping has
+    removed. `parts`, the noisy sum of what clipping has removed from the rows, is used for its size alone. In the
+    `Correction`, this sum is zero.
     """
     nothing = np.zeros(parts.size)
     return Correction(nothing, nothing, nothing, 0.0, nothing, nothing)
@@ -1028,12 +1028,12 @@ def no_correction(parts, *_):
 def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, worse, most, monkeypatch):
     """If one column is skewed but the norms look normal, the sum is corrected, and its error agrees with the forecast.
 
-    The correction adds to the sum an estimate of what clipping has taken from it. One of 30 columns follows `law`, and
-    the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast, and at least
-    the fraction `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the correction, no
-    such interval contains the sum, and the mean squared error is more than `worse` times as large, and more than 3
-    times its forecast. Rows are clipped along the vectors of the orthonormal `basis`, or along the columns if it is
-    None.
+    The correction adds to the sum an estimate of what clipping has removed from it. One of 30 columns follows `law`,
+    and the others are normal. Over ten runs, the mean squared error is 0.4 to `most` times its mean forecast, and at
+    least the fraction `covered` of the 95 % intervals of the skewed column contains the exact sum. Without the
+    correction, no such interval contains the sum, and the mean squared error is more than `worse` times as large, and
+    more than 3 times its forecast. Rows are clipped along the vectors of the orthonormal `basis`, or along the columns
+    if it is None.
     """
 
     def runs():
@@ -1060,7 +1060,7 @@ def test_a_bias_that_the_norms_do_not_show_is_measured(law, basis, covered, wors
 
 
 def test_a_correction_is_only_of_what_is_clearly_more_than_noise():
-    """`correct` estimates what clipping has taken from the sum, and adds it only where it is clearly more than noise.
+    """`correct` estimates what clipping has removed from the sum, and adds it only where it is clearly more than noise.
 
     The function gets R, the noisy sum of the parts that clipping has removed from the rows; its noise has the standard
     deviation 2. If all 16 entries of R look like noise, nothing is added. If only one entry is clearly larger, only
@@ -1273,10 +1273,9 @@ def test_clip_norm_of_a_tail_is_the_best(tail, noise_of_one):
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_more_rows_in_a_tail_never_give_a_smaller_clip_norm(tail):
-    """`Tail.clip_norm` does not decrease if there are more long rows, or if there is less noise.
+    """`Tail.clip_norm`, the clip norm of least error, does not decrease if there are more long rows, or less noise.
 
-    The method returns the clip norm of least error. A `Tail`, such as `tail`, models the number of rows with a norm
-    above t, for every t.
+    A `Tail`, such as `tail`, models the number of rows with a norm above t, for every t.
     """
     norms = [Tail(tail.edges, tail.rows * more, tail.power).clip_norm(9.0) for more in (1, 1.5, 3, 10, 100)]
     assert norms == sorted(norms)
@@ -1322,12 +1321,12 @@ def test_further_counts_of_long_rows_make_a_tail_exact(power):
 
 
 def test_counts_that_noise_explains_end_a_tail_without_a_new_power():
-    """`Tail.counted` puts new noisy counts of rows into a model, and does not change the power law at its end.
+    """`Tail.counted` keeps the power law if the first new count may be only noise, or if larger norms stay stored.
 
-    A `Tail` models the number of rows with a norm above t, for every t. The model has stored numbers for some norms,
-    and beyond the last norm the number is proportional to a power of t. A new count is the noisy number of rows above
-    one more norm. If the first new count may be only noise, the model now ends at its norm. A new count that is clearly
-    more than noise is inserted, and larger numbers that are stored for larger norms are reduced to this count.
+    A `Tail` models the number of rows with a norm above t, for every t. It stores numbers for some norms; beyond the
+    largest of them, the number is proportional to a power of t. A new count is the noisy number of rows above one more
+    norm. If the first new count may be only noise, its norm becomes the largest one, and larger norms are dropped. A
+    new count that is clearly more than noise is stored, and no number for a larger norm stays above it.
     """
     tail = Tail(np.array([1.0, 2.0, 4.0, 8.0]), np.array([900.0, 500.0, 200.0, 60.0]), 2.0)
     ended = tail.counted(np.array([3.0, 5.0]), np.array([4.0, 90.0]), 10.0)

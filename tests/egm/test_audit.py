@@ -442,7 +442,7 @@ def test_a_direction_has_the_inverse_unit_of_the_releases(unit):
 
 @pytest.mark.parametrize("power", [-1060, 1020])
 def test_a_direction_of_releases_near_the_ends_of_the_doubles_is_finite(power):
-    """`project` returns a multiple of the direction that it returns for releases of ordinary size."""
+    """For releases near 2**-1060 or 2**1020, `project` returns a multiple of the direction for ordinary releases."""
     one, other = np.rint(1024 * np.random.default_rng(1).normal([[[1]], [[0]]], size=(2, 100, 2))) / 1024
     found = audit.project(np.ldexp(one, power), np.ldexp(other, power))
     expected = audit.project(one, other)

@@ -151,8 +151,8 @@ def test_discrete_noise_diverges_from_rounded_noise_by_no_more_than_is_charged(s
 
     `s` is the standard deviation of both kinds of noise. The noise that is drawn is discrete, but its privacy is
     computed for rounded normal noise. By Pinsker's inequality, the divergence bounds the total variation distance of
-    the two, which is paid for with a part of delta. A budget reserves at least this part, and less than three times as
-    much.
+    the two, and so the addition to delta. The part of delta that a budget keeps is at least this bound, and less than
+    three times as much.
     """
     with mp.workdps(50):
         points = range(-15 * s, 15 * s + 1)
@@ -486,7 +486,7 @@ def test_order_does_not_matter():
 def test_delta_too_small_for_discrete_noise_is_counted_in_zcdp():
     """A budget chooses the composition rule "zcdp" if its delta is too small for the rule "gaussian".
 
-    Because noise is drawn as integers, the rule "gaussian" reserves a part of delta that is proportional to 1 +
+    Because noise is drawn as integers, the rule "gaussian" keeps a part of delta that is proportional to 1 +
     exp(epsilon). In the example, the budget's delta is smaller than this part. Therefore a budget with the rule
     "gaussian" refuses two releases that a budget with the rule "zcdp" grants.
     """
@@ -836,7 +836,7 @@ def test_laplace_noise_that_is_too_large_costs_nothing():
 
 
 def test_noise_that_rounding_forbids_costs_nothing():
-    """A release whose discrete noise would cost too much delta raises a ValueError, and its cost is not recorded.
+    """A release whose discrete noise would add too much to delta raises a ValueError, and its cost is not recorded.
 
     Whether the error is raised depends on public parameters only, so the error reveals nothing about the data.
     """

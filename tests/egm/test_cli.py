@@ -1202,7 +1202,7 @@ BAD = [  # command line, message
 
 
 def test_a_file_may_have_many_more_rows_than_declared(egm, monkeypatch):
-    """The error names both numbers of rows, also if the file has several blocks of rows after the last declared one."""
+    """If a CSV file has far more rows than --rows says, the error of `egm adaptive` states both numbers."""
     monkeypatch.setattr(source, "_BLOCK", 3 * 20)
     command = ("adaptive", "data.csv", "--rho", "60", *ADAPTIVE[6:], "--rows", "30")
     assert egm(*command) == (2, b"", ["egm: data.csv: has 400 rows, --rows says 30"])

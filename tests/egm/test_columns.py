@@ -496,10 +496,10 @@ def test_rows_with_names_in_a_list_are_refused():
 
 @pytest.mark.parametrize("kinds", [(np.int64, float), (np.int64, np.uint64)])
 def test_a_value_with_columns_of_different_types_is_refused(kinds):
-    """`GaussianMechanism` refuses a table whose columns differ in type, because it would convert them to doubles.
+    """`GaussianMechanism` raises a TypeError for a table whose columns have different types, or are Boolean.
 
-    Large integers that differ by 1 could then differ by 1024, which is more than the sensitivity. `kinds` are the types
-    of the two columns.
+    Columns of different types would have to be converted to doubles. Large integers that differ by 1 could then differ
+    by 1024, which is more than the sensitivity. `kinds` are the types of the two columns.
     """
     columns = {"visits": np.array([2**62 + 513]).astype(kinds[0]), "other": np.array([1]).astype(kinds[1])}
     for held in (make(columns) for make in FRAMES.values()):

@@ -586,10 +586,10 @@ def test_matrices_that_are_no_covariances_are_refused(covariance, message):
 
 
 def test_lists_and_extreme_clip_norms_are_allowed():
-    """The forecasts accept lists as arguments, and clip norms as small as 1e-200 or as large as 1e200.
+    """`forecast.clipping` and `forecast.correlated_clipping` accept lists, and clip norms of 1e-200 and of 1e200.
 
-    They are `forecast.clipping` and, for a diagonal covariance matrix, `forecast.correlated_clipping`. Near 0, the
-    variance of the error is that of the sum of the rows, since nearly all of each row is clipped away.
+    The covariance matrix is diagonal. For the clip norm 1e-200, the variance of the error is that of the sum of the
+    rows, since nearly all of each row is clipped away. For 1e200 the error is 0.
     """
     for forecast_of, spread in ((forecast.clipping, [2, 1]), (forecast.correlated_clipping, [[4, 0], [0, 1]])):
         variation, center = forecast_of(spread, 100, [0.5, 1.0], 1e-200)
@@ -600,11 +600,11 @@ def test_lists_and_extreme_clip_norms_are_allowed():
 @pytest.mark.parametrize("target", ["sample", "population"])
 @pytest.mark.parametrize("exponent", [-1000, -530, -520, 520, 1000])
 def test_forecasts_do_not_depend_on_the_unit_of_the_scaling(exponent, target):
-    """The error by clipping is the same, in all digits, if the scaling and the clip norm have another unit.
+    """`forecast.clipping` and `correlated_clipping` are the same, in all digits, for another unit of the scaling.
 
-    Both are multiplied by 2**`exponent`, and the squares of such numbers are no doubles. The two parts of the error are
-    those of `forecast.clipping` and of `forecast.correlated_clipping`; `target` is what is estimated. With the best
-    clip norm, the error in any unit agrees to a relative 1e-9.
+    The scaling and the clip norm are multiplied by 2**`exponent`, and the squares of such numbers are no doubles.
+    `target` is what is estimated. The error for the best clip norm, from `forecast.best_clip_norm`, agrees to a
+    relative 1e-9.
     """
     sigma, unit = np.array([18.0, 1200.0, 3.0]), 2.0**exponent
     covariance = np.outer(sigma, sigma) * (0.5 + 0.5 * np.eye(3))

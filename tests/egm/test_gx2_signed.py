@@ -421,10 +421,10 @@ def test_round_trip(form):
 
 @pytest.mark.parametrize("name", [name for name in FORMS if name != "many"])
 def test_quantiles_of_many_probabilities_are_those_of_each(name):
-    """For 80 probabilities at once, the tail at each quantile is the probability, and no two quantiles are equal.
+    """For 80 probabilities in one call, `isf` and `ppf` return different quantiles, where the tail is the probability.
 
-    More than 48 quantiles are mostly interpolated, and fewer are searched one by one. `name` is the key of a
-    distribution in FORMS.
+    More than 48 quantiles are mostly interpolated, and fewer are searched one by one. The tolerance is a relative
+    1e-12, and the effect of rounding the quantile. `name` is the key of a distribution in FORMS.
     """
     p = np.concatenate([np.linspace(0.01, 0.99, 40), np.geomspace(1e-100, 1e-3, 40)])
     for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):
@@ -438,7 +438,7 @@ def test_quantiles_of_many_probabilities_are_those_of_each(name):
     "form", [{"dof": 3}, {"dof": 100}, {"dof": 1e4}, {"dof": 1e6}, {"nc": 1e4}, {"weights": [1.0, -0.5], "dof": 1e4}]
 )
 def test_round_trip_of_many_far_quantiles(form):
-    """For 400 probabilities at once, the tail at each quantile is the probability, also far out.
+    """For 400 probabilities down to 1e-280 in one call, the tail at each result of `isf` and `ppf` is the probability.
 
     The error is at most a relative 1e-12 and the effect of rounding the quantile, which is large for many degrees of
     freedom. `form` has the parameters of the distribution.
@@ -956,10 +956,10 @@ def test_special_quadratic_forms():
 
 
 def test_rounding_errors_of_a_form_that_cancels_are_no_eigenvalues():
-    """Contrasts of nearly equal variables have only the weights of the exact form, and its support.
+    """For contrasts of nearly equal variables, `from_quadratic_form` returns only the weights of the exact form.
 
-    The form is 3 times the sum of the squared distances of three variables from their mean. If the variables are equal,
-    it does not depend on them.
+    The form is 3 times the sum of the squared distances of three variables from their mean. So its least value is 0. If
+    the variables are equal, the form does not depend on them, and a ValueError is raised.
     """
     A, equal = 3 * np.eye(3) - 1, 1 - 2.0**-26
     law = gx2.from_quadratic_form(A, cov=equal + (1 - equal) * np.eye(3))
@@ -971,7 +971,11 @@ def test_rounding_errors_of_a_form_that_cancels_are_no_eigenvalues():
 
 
 def test_a_small_eigenvalue_is_kept_beside_a_large_one_of_other_variables():
-    """The mean and the variance are those of the formulas if two variables nearly agree, and 298 others are large."""
+    """`from_quadratic_form` keeps terms of 1e-11 even if the covariance matrix has an eigenvalue of 268.
+
+    Two of 300 variables nearly agree, and the others are correlated. In a second case, a normal term of 2e-10 is kept
+    beside two terms of 2e7 that cancel.
+    """
     d, apart = 300, 1e-11
     cov = 0.9 + 0.1 * np.eye(d)
     cov[-2:, :-2] = cov[:-2, -2:] = 0.0
@@ -1180,7 +1184,7 @@ def test_distances_that_are_too_small_or_large_for_gradients_are_told(x, weights
     ("x", "weights", "dof", "normal"), [(-28204071.86, [2607992.05, 5.27], [0.5, 2.5], 1e-6), (1e44, [1.0, 0.5], 1, 0)]
 )
 def test_gradients_that_underflow_are_zero(x, weights, dof, normal):
-    """Where the logarithm of the density is below -1e20, all derivatives of the tail are 0 in doubles."""
+    """`gx2.gradients` returns 0 for all derivatives of the tail where the logarithm of the density is below -1e20."""
     gradients = gx2.gradients(x, weights, dof, normal=normal, shift=1.0)
     assert gx2.logpdf(x, weights, dof, normal=normal, shift=1.0) < -1e20
     assert not np.any(np.concatenate([np.atleast_1d(derivative) for derivative in gradients]))
@@ -1222,9 +1226,10 @@ def test_density_at_the_end_for_clustered_weights():
 
 @pytest.mark.parametrize("ratio", [1e100, 1e160, 1e250, 1e299])
 def test_ratios_of_weights_whose_squares_overflow(ratio):
-    """If one weight is `ratio` times another, tails, densities and quantiles are right, even if `ratio`**2 overflows.
+    """If one weight is `ratio` times another, `sf`, `isf` and `pdf` agree with formulas, even if `ratio`**2 overflows.
 
-    P[X^2 > ratio Y^2], for standard normal X and Y, is an example. Terms that are tiny beside others have no effect.
+    P[X^2 > ratio Y^2], for standard normal X and Y, is an example. The tolerance is a relative 1e-12. Terms that are
+    tiny beside others have no effect.
     """
     weights = [1.0, -ratio]
     assert gx2.sf(0.0, weights) == pytest.approx(2 / np.pi * np.arctan(ratio**-0.5), rel=1e-12)
@@ -1263,7 +1268,7 @@ def test_parameters_whose_rounding_is_all_of_a_tail_are_refused(name, size):
 def test_what_is_too_large_for_a_double_is_infinite():
     """Moments and quantiles that are too large for a double are infinite, without a warning.
 
-    Tails, and other quantiles of the same distribution, are still right.
+    `gx2.sf`, and other quantiles of the same distribution, still agree with SciPy.
     """
     assert gx2.mean([1e308] * 2) == gx2.var([1e200]) == gx2.var([1.0], normal=1e200) == np.inf
     assert gx2.mean([1e308, 1e308, -1e308]) == 1e308
@@ -1352,10 +1357,10 @@ def test_quantiles_far_below_the_weight(weight):
 
 @pytest.mark.parametrize("dof", [0.005, 0.02, 0.1, 0.3])
 def test_quantiles_of_few_degrees_of_freedom_far_below_the_weight(dof):
-    """Lower quantiles of a huge weight times a chi-square variable are correct, even if they are far below the weight.
+    """`gx2.ppf` agrees with SciPy for 1e100 times a chi-square variable, even if the quantile is far below 1e100.
 
-    The weight is 1e100, and the quantiles agree with SciPy where they are at least 1e-300 of the weight. Smaller
-    ones are tested with the weight 1e300 and `dof` + 0.01 degrees of freedom: the lower tail at the quantile of
+    The quantiles that are compared are at least 1e-300 of the weight 1e100, and the tolerance is a relative 1e-10. A
+    smaller one is tested with the weight 1e300 and `dof` + 0.01 degrees of freedom: the lower tail at the quantile of
     1e-3 is 1e-3.
     """
     p = np.array([0.3, 0.1, 1e-3, 1e-10, 1e-16])
@@ -1382,7 +1387,7 @@ def test_entropy_of_laplace():
 @pytest.mark.filterwarnings("error")
 @pytest.mark.slow
 def test_entropy_of_a_huge_noncentrality():
-    """The variable is nearly normal with the variance 4 nc. Where rounding errors are too large, an error tells so."""
+    """For nc = 1e16, `entropy` is that of a normal variable with the variance 4 nc; for 1e20, an error is raised."""
     assert gx2.rv([1.0], nc=1e16).entropy() == pytest.approx(np.log(8 * np.pi * np.e * 1e16) / 2, abs=1e-8)
     with pytest.raises(gx2.AccuracyError, match="integral for the entropy"):
         gx2.rv([1.0], nc=1e20).entropy()
@@ -1452,10 +1457,10 @@ def test_conditional_means_of_few_degrees_of_freedom(x, weights, dof):
 
 @pytest.mark.parametrize(("weights", "dof", "normal"), FEW)
 def test_round_trip_for_few_degrees_of_freedom(weights, dof, normal):
-    """For few degrees of freedom, the tail at the quantile of a probability is this probability.
+    """For few degrees of freedom, the tail at each result of `isf` and `ppf` is the probability, to a relative 1e-11.
 
-    If there is a `normal` term, the quantiles are equal whether 6 or 54 are computed in one call. `weights` and
-    `dof` are those of the chi-square variables.
+    Quantiles nearer to 0 than 1e-120 are not tested. If there is a `normal` term, the quantiles are equal whether 6 or
+    54 are computed in one call. `weights` and `dof` are those of the chi-square variables.
     """
     p, form = np.array([1e-6, 1e-3, 0.02, 0.2, 0.4, 0.45]), (weights, dof, 0.0, normal)
     for find, tail in ((gx2.isf, gx2.sf), (gx2.ppf, gx2.cdf)):

@@ -268,9 +268,9 @@ def test_discrete_noise_is_as_near_as_proved(s, d):
 def test_standard_deviation_on_the_lattice_pays_for_integer_noise():
     """`l2_std` returns a slightly larger standard deviation for integer noise than continuous l2 noise needs.
 
-    A secure release adds integer noise, which is not exactly rounded l2 noise. A part of delta pays for this
-    difference, so the standard deviation is larger by up to a relative 1e-6. If this part would be half of delta or
-    more, `l2_std` raises a ValueError.
+    A secure release adds integer noise, which is not exactly rounded l2 noise. The difference adds to delta, so the
+    standard deviation is larger by up to a relative 1e-6. If the addition to delta would be half of delta or more,
+    `l2_std` raises a ValueError.
     """
     exact = 2.0**40 * l2_noise_scale(1.0, 1e-9, 3) * 2
     found = lattice.l2_std(2.0**40, 3, 1.0, 1e-9)
@@ -283,10 +283,10 @@ def test_standard_deviation_on_the_lattice_pays_for_integer_noise():
 
 @pytest.mark.parametrize("d", [1, 2, 10])
 def test_a_coarse_lattice_costs_what_is_proved(d):
-    """For integers with a sensitivity of only 1000, `l2_std` allows for the delta that rounding of l2 noise costs.
+    """For integers with a sensitivity of only 1000, `l2_std` allows for what the rounding of l2 noise adds to delta.
 
-    A formula for this delta is proved; for `d` = 1 coordinate the delta is larger, because the density of the noise
-    then has a peak. The standard deviation from `l2_std` agrees with the formula, to a relative 1e-8.
+    A formula for this addition is proved; for `d` = 1 coordinate the addition is larger, because the density of the
+    noise then has a peak. The standard deviation from `l2_std` agrees with the formula, to a relative 1e-8.
     """
     s = 1000 * l2_noise_scale(1.0, 1e-3, d)
     left = 1e-3 - (1 + math.e) * (1 + (math.log1p(48 * s**2) if d == 1 else 0.0)) / (2 * s**2)
@@ -376,7 +376,7 @@ def test_secure_releases_fit_the_lattice(epsilon, d):
     """Secure releases with l2 noise are possible for epsilon = 1e-6 and 1e-3, and have about the stated variance.
 
     The mean of their squared errors is between half and twice the stated variance. A secure release adds integer noise,
-    which is not exactly rounded l2 noise. A part of delta pays for this difference; it grows like exp(`epsilon`).
+    which is not exactly rounded l2 noise. The difference adds to delta, and the addition grows like exp(`epsilon`).
     Therefore a secure release raises a ValueError for `epsilon` = 100. `d` is the number of columns.
     """
     options = {"noise": "l2", "count_clipped": True, "neighbors": "add_remove"}
@@ -499,8 +499,8 @@ def test_costs_by_the_rule_gaussian_depend_on_the_first_release_and_one_sum():
 def test_what_is_kept_of_delta_is_enough_for_so_many_releases(delta):
     """By the rule "gaussian", releases with l2 noise are granted until they use up 2**-10 of the budget's `delta`.
 
-    This part of delta is kept for the difference between l2 noise and the integer noise that is drawn. Each release
-    needs 2**-39 (1 + e**epsilon) of it. The releases are so small that nothing else limits their number.
+    This part of delta is kept for what the integer noise, which is not exactly l2 noise, adds to delta. Each release
+    adds at most 2**-39 (1 + e**epsilon). The releases are so small that nothing else limits their number.
     """
     terms = Terms(None, 1.0, delta, "replace_one", "gaussian")
     charge = charge_of(GaussianMechanism(1.0, 1e-4, 1e-10, noise="l2", d=2), "replace_one")

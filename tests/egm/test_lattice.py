@@ -85,9 +85,9 @@ def test_order_and_blocks_do_not_matter(silent):
 
 
 def test_a_sum_is_exact_also_where_not_every_integer_is_a_double():
-    """The integers of 2**14 rows have an exact sum, although it is above 2**53, where doubles are 2 apart.
+    """`Lattice.sum` is exact for 2**14 rows, although the sum is above 2**53, where doubles are 2 apart.
 
-    Each integer is slightly below 2**40. The sum is compared with that of 16 smaller sums.
+    Each row becomes an integer slightly below 2**40. The sum is compared with that of 16 smaller sums.
     """
     X = 1 - np.random.default_rng(1).integers(0, 2**20, (2**14, 1)) * 2.0**-40
     grid = Lattice(1.0, 1, 2.0)
@@ -372,8 +372,8 @@ def test_a_simulation_takes_the_nearest_double():
 def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(s):
     """The total variation distance of a discrete Gaussian and a rounded normal variable is at most 1 / (24 `s`**2).
 
-    `s` is the standard deviation of both. The mechanisms pay for this distance with a part of delta, and for safety
-    they assume that the distance is six times as large.
+    `s` is the standard deviation of both. This distance adds to delta, and for safety the mechanisms assume that it is
+    six times as large.
     """
     with mp.workdps(30):
         k = range(-int(40 * s), int(40 * s) + 1)
@@ -387,10 +387,10 @@ def test_discrete_gaussian_is_six_times_as_close_to_a_rounded_one_as_is_charged(
 def test_integer_noise_is_charged():
     """`gaussian_std` returns a larger standard deviation for integer noise than continuous noise needs.
 
-    Integer noise is not exactly a rounded normal variable, and a part of delta pays for this difference. The part is
-    large if the sensitivity is a small integer, such as 2**9. If it would be half of delta or more, `gaussian_std`
-    raises a ValueError with the part, which is not a share of delta. `Lattice` raises a ValueError if the noise is too
-    large for integers of 64 bits.
+    Integer noise is not exactly rounded normal noise. The difference adds to delta, so the noise is made larger. The
+    addition to delta is large for small sensitivities, such as 2**9. If it is half of delta or more, `gaussian_std`
+    raises a ValueError that states the addition as a number, not as a fraction of delta. `Lattice` raises a ValueError
+    if the noise is too large for integers of 64 bits.
     """
     plain = float(analytic_noise_multiplier(1.0, 1e-6)) * 2**9
     assert gaussian_std(2**9, 1, 1.0, 1e-6) > plain * (1 + 1e-3)
@@ -430,7 +430,7 @@ def test_secure_count_is_released_with_the_sum():
 @pytest.mark.parametrize("groups", [False, True])
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_remove"])
 def test_a_secure_release_states_the_noise_that_is_drawn(neighbors, groups, monkeypatch):
-    """If every draw of noise is one standard deviation, a release moves by the standard deviations that it states.
+    """If every draw of noise is one standard deviation, the estimate moves by the standard deviations that are stated.
 
     For this epsilon and delta, the discrete noise is larger than continuous noise by 0.1 to 0.4 percent.
     """
@@ -504,10 +504,10 @@ def test_noise_is_never_less_than_is_declared_nor_costs_more_in_zcdp(sensitivity
 
 
 def test_the_charge_is_not_lost_in_rounding():
-    """`gaussian_std` reserves a part of delta for integer noise even if a subtraction of doubles would lose this part.
+    """`gaussian_std` allows for what integer noise adds to delta, even if a subtraction of doubles would lose it.
 
-    The part pays for the difference between integer noise and a rounded normal variable. Here it is tiny beside delta =
-    1e-6. The delta of normal noise with the resulting standard deviation must be below 1e-6.
+    Integer noise is not exactly a rounded normal variable, and the difference adds to delta. Here the addition is tiny
+    beside delta = 1e-6. Still, the delta of normal noise with the returned standard deviation must be below 1e-6.
     """
     std = gaussian_std(2.0**41, 1, 1.0, 1e-6)
     assert gaussian_delta(1.0, std / 2.0**41) < 1e-6
@@ -521,9 +521,9 @@ def test_the_charge_is_not_lost_in_rounding():
 def test_noise_is_never_less_than_the_multiplier_says_also_for_a_delta_near_one(epsilon, delta, d):
     """`gaussian_std` returns more than the sensitivity times the noise multiplier, even for `delta` near 1.
 
-    `gaussian_std` also computes the multiplier for a slightly smaller delta, because a part of delta pays for the
-    difference between integer noise and normal noise. This multiplier should be larger, but rounding errors can make it
-    smaller if `delta` is near 1. `d` is the number of integers that get noise.
+    `gaussian_std` also computes the multiplier for a slightly smaller delta, because integer noise adds to delta. This
+    multiplier should be larger, but rounding errors can make it smaller if `delta` is near 1. `d` is the number of
+    integers that get noise.
     """
     multiplier = float(analytic_noise_multiplier(epsilon, delta))
     assert lattice.gaussian_std(2**41, d, epsilon, delta) >= 2**41 * multiplier * (1 + lattice.EXCESS / 2)

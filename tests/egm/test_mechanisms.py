@@ -185,8 +185,8 @@ def test_count_costs_a_percent_where_the_sum_does_not_need_it():
     """With center 0, the noise variance of the sum for neighbors "add_remove" is 1.01 / 4 times that for "replace_one".
 
     The factor 1 / 4 is due to the fact that a replaced row can change the sum twice as much as an added one. The factor
-    1.01 pays for the number of rows: for "add_remove" it is private, and it is released together with the sum, although
-    the sum does not need it if the center is 0.
+    1.01 is due to the number of rows: for "add_remove" it is private, and it is released together with the sum,
+    although the sum does not need it if the center is 0.
     """
     with_count = data_mechanism(center=0.0, neighbors="add_remove").error().noise
     assert with_count / data_mechanism(center=0.0).error().noise == pytest.approx(1.01 / 4, rel=1e-12)

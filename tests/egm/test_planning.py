@@ -142,7 +142,7 @@ def test_units_do_not_matter():
 
 @pytest.mark.parametrize("unit", [1e-200, 1e200])
 def test_squared_errors_need_not_be_doubles(unit):
-    """`curve` and `solve` are right for sensitivities whose squares overflow or underflow."""
+    """`curve` and `solve` scale with the sensitivity, even if its square overflows or underflows."""
     for kind, arguments in (
         (lambda unit: LaplaceMechanism(unit, 1), {}),
         (lambda unit: GaussianMechanism(unit, 1, 1e-6, d=3), {}),

@@ -203,8 +203,8 @@ def test_whatever_is_answered_the_run_ends(seed, monkeypatch):
     """A release succeeds within its budget, even if all its noisy results are random numbers.
 
     The columns have declared ranges. `seed` chooses the random numbers: indices of quantiles are drawn without regard
-    to the data, and sums get noise that is up to a thousand times too large. The estimates are within the ranges, and
-    all other numbers are finite.
+    to the data, and sums get noise that is up to a thousand times too large. Each estimated sum is within n times the
+    range of its column, and `noise_std`, `bias` and ``forecast.total`` are finite.
     """
     rng = np.random.default_rng(seed)
     monkeypatch.setattr(samplers, "secure_index", lambda scores, eps: int(rng.random() * len(scores)))
@@ -297,10 +297,10 @@ def test_a_forecast_says_that_there_is_no_search():
 @pytest.mark.parametrize("sigma", [1e-150, 1e-170, 1e-300])
 @pytest.mark.parametrize("center", [[1.0, 0.0], [0.0, 0.5]])
 def test_a_forecast_for_columns_that_hardly_vary_is_nearly_that_for_a_small_spread(sigma, center):
-    """Standard deviations far below the declared ones have nearly the forecast for small ones.
+    """`forecast` states nearly the same for standard deviations of 1e-150 or less as for 1e-20.
 
-    This holds also for a mean at an end of a range, where the search begins. `sigma` is a standard deviation, and
-    `center` the mean of a row, in ranges from -1 to 1 and from 0 to 1.
+    The errors differ by less than a factor of 2, and the success probabilities by at most 0.02. `sigma` is the standard
+    deviation. `center`, the mean of a row, is at ends or in the middle of the ranges, from -1 to 1 and from 0 to 1.
     """
     few = mechanism(ranges=[(-1, 1), (0, 1)])
     expected = few.forecast([1e-20, 1e-20], center)
@@ -325,9 +325,9 @@ def test_a_forecast_says_what_the_ranges_would_cut_off():
 
 
 def test_a_forecast_with_a_search_is_for_releases_with_one():
-    """If the number of rows is private, a release searches wherever `forecast` says so, also at the least such budget.
+    """If `forecast` says that center and spread will be searched, a release searches them, even at the least such rho.
 
-    A release decides by a noisy number of rows. The least budget is found by bisection, to 1e-6.
+    The number of rows is private. The least budget rho for which `forecast` says so is found by bisection, to 1e-6.
     """
     n, rng = 4000, np.random.default_rng(1)
     least, enough = 0.0, 1.0

@@ -334,10 +334,10 @@ def exact_sum(spent):
 class Transcript:
     """Run of `mechanism` on the data set `X`, repeated on the neighboring data set `other` with the same noisy answers.
 
-    `rng` draws the noise of the first run. The noise of the second run is chosen so that all answers are equal.
-    `loss` is the log-likelihood ratio of all answers. `costs` has the exact zCDP cost of the answers to each kind
-    of query, and `charged` the cost that the mechanism recorded. `turned` lists the bases in which the rows were
-    expressed.
+    `X` is the first data set, and `rng` draws its noise. The noise for `other`, the second data set, is chosen so that
+    all answers are equal. `loss` is the log-likelihood ratio of all answers. `costs` has the exact zCDP cost of the
+    answers to each kind of query, and `charged` the cost that the mechanism recorded. `turned` lists the bases in which
+    the rows were expressed.
     """
 
     def __init__(self, mechanism, X, other, rng):
@@ -366,7 +366,7 @@ class Transcript:
             return mechanism.release(X).spent
 
     def query(self, name):
-        """Return the query `name` of `PrivateRows`, changed to add its recorded cost to `charged` in the first run."""
+        """Return the query `name` of `PrivateRows`, changed to add its cost for the first data set to `charged`."""
         query = getattr(PrivateRows, name)
 
         def asked(rows, *given):
@@ -395,15 +395,15 @@ class Transcript:
     def gaussian(self, std, size):
         """Return `size` noise integers in place of the secure sampler.
 
-        In the first run they have the standard deviation `std`, and the noisy sums are recorded. In the second run they
-        make the noisy sums equal to the recorded ones.
+        For the first data set they have the standard deviation `std`, and the noisy sums are recorded. For the second
+        data set they make the noisy sums equal to the recorded ones.
         """
         if self.first:
             return [Noise(z, self.keep(std)) for z in discrete_gaussian(std, size, self.rng)]
         return [Noise(0, self.compare(std)) for _ in range(size)]
 
     def keep(self, std):
-        """Return the function told(total, noise) for the first run, which returns the sum total + noise.
+        """Return the function told(total, noise) for the first data set, which returns the sum total + noise.
 
         The function also records the total, the noise and its standard deviation `std` as one of the answers.
         """
@@ -415,11 +415,11 @@ class Transcript:
         return told
 
     def compare(self, std):
-        """Return a function told(total, noise) for the second run, which returns the noisy total of the first run.
+        """Return a function told(total, noise) for the second data set, which returns the noisy total of the first one.
 
-        `total` is the exact total of the second run, and the noise is ignored. If the exact totals differ, so do the
-        noises that lead to the same noisy total. The log-likelihood ratio of these two noises is added to `loss`, and
-        the zCDP cost of the difference of the totals to `costs`. `std` is the standard deviation of the noise.
+        `total` is the exact total of the second data set, and the noise is ignored. If the exact totals differ, so do
+        the noises that lead to the same noisy total. The log-likelihood ratio of these two noises is added to `loss`,
+        and the zCDP cost of the difference of the totals to `costs`. `std` is the standard deviation of the noise.
         """
 
         def told(total, _):
@@ -435,9 +435,9 @@ class Transcript:
     def index(self, scores, epsilon):
         """Draw an index by the exponential mechanism with `scores` and `epsilon`, in place of the secure sampler.
 
-        In the second run, return the index of the first run. Then `loss` is increased by the logarithm of the ratio of
-        this index's probabilities in the two runs. `costs` is increased by the zCDP cost epsilon**2 / 8, or by 0 if all
-        probabilities are equal in both runs.
+        For the second data set, return the index that was drawn for the first one. Then `loss` is increased by the
+        logarithm of the ratio of this index's probabilities for the two data sets. `costs` is increased by the zCDP
+        cost epsilon**2 / 8, or by 0 if all probabilities are equal for both.
         """
         log_p = log_softmax(epsilon / 2 * np.array(scores, dtype=float))
         if self.first:

@@ -103,7 +103,7 @@ def bisect(increasing, low, high):
 
 
 def _on_side(upper):
-    """Return (function, low, high), by which a search finds the point s at which a contour crosses the real axis.
+    """Return (function, low, high) to search for the point where a contour (path of integration) crosses the real axis.
 
     The function is increasing, and maps [low, high] to the possible points s. For an upper tail (`upper` is True) they
     are in (0, 1/2), and otherwise in (-inf, 0). The search is a bisection for the argument of the function, and not for
@@ -164,11 +164,11 @@ def hyperbola(c, height, bend):
 
 
 def contours(form, x, upper):
-    """Return two contours for a tail at x, a parabola and a hyperbola, each as (c, point, end).
+    """Return two contours (paths of integration) for a tail at x, a parabola and a hyperbola, each as (c, point, end).
 
-    The tail is the upper one if `upper` is True. A contour crosses the real axis at c. `point` is a function that maps
-    a real number u to (s, ds/du), with s = c at u = 0. The integrand of the tail, exp(K(s) - s x) / s, is negligible
-    for |u| beyond `end`. x is in units of the largest weight of `form`.
+    The tail is that of the chi-square sum `form`, the upper one if `upper` is True. A contour crosses the real axis at
+    c. `point` is a function that maps a real number u to (s, ds/du), with s = c at u = 0. The integrand of the tail,
+    exp(K(s) - s x) / s, is negligible for |u| beyond `end`. x is in units of the largest weight of `form`.
     """
     c = crossing(form, x, upper)
     _, _, k2, k3 = (float(value) for value in scaled_cumulants(form, c))
@@ -180,12 +180,12 @@ def contours(form, x, upper):
 
 
 def _tame(form, x, c, family, width, bend):
-    """Return a contour (c, point, end) on which the integrand is at most exp(5) times as large as at the real point c.
+    """Return a contour (path of integration) on which the integrand is at most exp(5) times as large as at c.
 
-    The integrand is that of a tail or a density at x of the chi-square sum `form`. `family` is the function `parabola`
-    or `hyperbola`, with the arguments c, `width` and `bend`. `bend` is divided by 4 until the integrand is small
-    enough; after eight attempts an ArithmeticError is raised. `point` maps u to (s, ds/du), and the integrand is
-    negligible for |u| beyond `end`.
+    The contour is a triple (c, point, end): it crosses the real axis at c, `point` maps u to (s, ds/du), and the
+    integrand is negligible for |u| beyond `end`. The integrand is that of a tail or a density at x of the chi-square
+    sum `form`. `family` is the function `parabola` or `hyperbola`, with the arguments c, `width` and `bend`. `bend` is
+    divided by 4 until the integrand is small enough; after eight attempts an ArithmeticError is raised.
     """
     for _ in range(8):
         point = family(c, width, bend)
@@ -199,10 +199,10 @@ def _tame(form, x, c, family, width, bend):
 def reach(form, x, c, point):
     """Return (end, growth): where the integrand on a contour becomes negligible, and how much it grows before.
 
-    The integrand is exp(K(s) - s x) ds/du, where K is the cumulant function of the chi-square sum `form`. `point` maps
-    a real number u to (s, ds/du), with s = c at u = 0. For u beyond `end` the integrand is smaller than exp(-REACH)
-    times its maximum. `growth` is the logarithm of the ratio of this maximum to the integrand's absolute value at u =
-    0.
+    The contour (path of integration) has the points s and the real parameter u: `point` maps u to (s, ds/du), with s =
+    c at u = 0. The integrand is exp(K(s) - s x) ds/du, where K is the cumulant function of the chi-square sum `form`.
+    For u beyond `end` the integrand is smaller than exp(-REACH) times its maximum. `growth` is the logarithm of the
+    ratio of this maximum to the integrand's absolute value at u = 0.
     """
     u_max = 1.0
     while True:
@@ -217,8 +217,8 @@ def reach(form, x, c, point):
 def _log_size(form, x, c, point, u):
     """Return log |exp(K(s) - s x) ds/du| - (K(c) - c x), the size of an integrand, for the points s of a contour.
 
-    K is the cumulant function of the chi-square sum `form`. The contour crosses the real axis at c, and the function
-    `point` maps the values in the array u to (s, ds/du).
+    K is the cumulant function of the chi-square sum `form`. The contour (path of integration) crosses the real axis at
+    c, and the function `point` maps the values in the array u to (s, ds/du).
     """
     w, k, a = (column[:, None] for column in form.double)
     total = np.empty(len(u))
@@ -231,9 +231,10 @@ def _log_size(form, x, c, point, u):
 
 
 def integrate(form, x, upper, contour):
-    """Return (log tail, log density) at x of the chi-square sum `form`, computed along one contour.
+    """Return (log tail, log density) at x of the chi-square sum `form`, by integrals along one contour.
 
-    The tail is the upper one if `upper` is True. x is in units of the largest weight. `contour` comes from `contours`.
+    The contour (path of integration) is one of the results of `contours`. The tail is the upper one if `upper` is True.
+    x is in units of the largest weight.
     """
     c, point, end = contour
     base = log_mgf(form, mpc(c)).real - mpf(c) * x
@@ -275,7 +276,8 @@ def side(form, x):
 def log_tail(form, x, upper):
     """Return (log tail, log density) at x of the chi-square sum `form`; the tail is the upper one if `upper` is True.
 
-    Raise an ArithmeticError if the results of the two contours disagree.
+    Both are computed by integrals along two contours (paths of integration). Raise an ArithmeticError if the results of
+    the two contours disagree.
     """
     x = mpf(x) / form.scale
     with np.errstate(**DOUBLE_SETTINGS):
@@ -300,7 +302,8 @@ def log_values(form, x):
 def isf(form, log_p, digits=25):
     """Return the number x whose upper tail has the logarithm log_p, to `digits` digits, by Newton's method.
 
-    The tail is that of the chi-square sum `form`. Only the last step uses two contours, whose results must agree.
+    The tail is that of the chi-square sum `form`. Only the last step computes the tail by integrals along two contours
+    (paths of integration), whose results must agree; the other steps take one.
     """
     x = mpf(rough_quantile(form, float(log_p), True))
     for _ in range(20):
