@@ -74,6 +74,8 @@ class Declared:
         ranges = None if self.ranges is None else _checked_ranges(self.ranges, columns)
         if (self.radius is None) == (ranges is None):
             raise ValueError("radius must be given, or ranges, and not both")
+        if ranges is None and self.sigma_range is None:
+            raise ValueError("sigma_range must be given with radius: the least and the greatest standard deviation")
         sigma_range = _SIGMA_RANGE if self.sigma_range is None and ranges is not None else self.sigma_range
         bounds = between(*_RANGE, sigma_range=positive(sigma_range=sigma_range))
         if bounds.shape != (2,) or bounds[0] > bounds[1]:

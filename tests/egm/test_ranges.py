@@ -390,6 +390,7 @@ def test_a_basis_is_one_of_standardized_columns(basis):
     [
         ({"radius": 3.0}, "radius must be given, or ranges, and not both"),
         ({"ranges": None}, "radius must be given, or ranges, and not both"),
+        ({"ranges": None, "radius": 3.0}, "sigma_range must be given with radius: the least and the greatest"),
         ({"ranges": [(0, 1), (2, 2)]}, r"ranges\[1\] must be \(low, high\) with low < high, got \(2, 2\)"),
         ({"ranges": {"a": (1, 0)}}, r"ranges\['a'\] must be \(low, high\) with low < high, got \(1, 0\)"),
         ({"ranges": [0, 1]}, r"ranges must be pairs \(low, high\), one for each column"),
