@@ -18,7 +18,7 @@ _ALONE = RLock()  # held by the thread that has set the precision of flint
 
 
 def _renew() -> None:
-    """Make a new lock, in a forked process: nobody there would release one that another thread held."""
+    """Make a new lock in a forked process, where nobody can release a lock that another thread held."""
     global _ALONE
     _ALONE = RLock()
 

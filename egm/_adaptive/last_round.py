@@ -229,10 +229,10 @@ def last_round_below(search: Search, limit: float, unseen: float) -> LastRound |
 
 
 def too_long(search: Search, cost: float, limit: float) -> bool:
-    """Return whether so many rows have large norms that the expected squared error of the sum would be above `limit`.
+    """Return whether so many rows are long that the sum's least expected squared error is above `limit`.
 
-    A query for the numbers of rows in ranges of norms has the privacy cost `cost`. If it shows long rows, further
-    queries check this, each at half of the cost. The `search` may go on afterwards and improve its center.
+    The least error is that with the best clip norm. A query for the numbers of rows in ranges of norms costs `cost`. If
+    it shows long rows, further queries check this, each at half of the cost. The `search` may then go on.
     """
     it = _LastRound(search, cost)
     seen = it.look()

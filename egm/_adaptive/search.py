@@ -367,14 +367,13 @@ class Search:
         return False
 
     def learned(self, alike: bool) -> bool:
-        """Find a basis whose coordinates are nearly uncorrelated, take the coordinates along it, and return True.
+        """Find a basis with nearly uncorrelated coordinates, use these coordinates from now on, and return True.
 
         First the standard deviations of the columns are measured again; then the basis is computed from a noisy matrix
         of second moments. If the basis would hardly reduce the noise of the sum, keep the columns as coordinates, with
-        the new standard deviations, and return False. If there are too many columns, return False and ask nothing.
-        `alike` says whether all columns had one common standard deviation so far. The method `in_columns`, which gives
-        the basis up, uses this common value again if `alike` is true, and otherwise the new standard deviations of the
-        columns.
+        the new standard deviations, and return False. If there are too many columns, return False without a query.
+        `alike` says whether all columns had one common standard deviation so far. If the method `in_columns` gives the
+        basis up later, it returns to this common value or, if `alike` is false, to the new standard deviations.
         """
         cost, d = _LEARN * self.rho, self.d
         if d > _WIDEST:

@@ -181,8 +181,8 @@ def labelled(table: files.Table, args: Namespace) -> files.Table:
     """Return a copy of `table` that shows progress while it is read, and whose group labels are texts or dates.
 
     The group labels are those of the column that --by names. Dates remain dates, and all other labels become texts
-    without spaces around them, so that they can be compared with the keys that the user gives by --keys. They are
-    objects if they are texts in the file: NumPy's texts would lose a null character at the end, which is an error.
+    without spaces around them, so that they can be compared with the keys that the user gives by --keys. Texts in the
+    file become Python objects, as NumPy's texts would lose a null character at the end, which must be refused.
     """
     by = getattr(args, "by", None)
 

@@ -240,10 +240,10 @@ class _Search:
     def _sizes(self, m: float, rho: float, angle: float, floor: float | None) -> tuple[Array, Array] | None:
         """Compute log |f| at numbers u >= 0 along a hyperbola s(u); return the numbers and the values, or None.
 
-        f(u) is the integrand exp(K(s) - s y) / s of the tail times s'(u), and s(u) = m + rho sin(angle + i u). The
-        numbers u have equal steps, and reach so far that log |f| has fallen below `floor` at the end. If `floor` is
-        None, the largest value of log |f| minus `_DEPTH` takes its place. The result is None if log |f| is not finite
-        or no such numbers are found.
+        f(u) is the integrand exp(K(s) - s y) / s of the tail times s'(u), with the cumulant function K, and s(u) = m +
+        rho sin(angle + i u). The numbers u have equal steps, and end where log |f| is below `floor` or, if this is
+        None, below its largest value minus `_DEPTH`. The result is None if log |f| is not finite or no such numbers are
+        found.
         """
         law, end = self.law, 4.0
         for _ in range(30):

@@ -109,8 +109,8 @@ class Crossing:
     def beyond(self) -> float:
         """Return the part of K(c) that is due to the differences between the weights within clusters of close weights.
 
-        K is the cumulant function, and c is the point of this crossing. The rest of K(c) is computed as if all weights
-        of a cluster were equal to its center.
+        K is the cumulant function, and the contour crosses the real axis at c. The rest of K(c) is computed as if all
+        weights of a cluster were its center.
         """
         if not self.form.series.size:
             return 0.0
@@ -166,14 +166,14 @@ class Crossing:
         return self._with_error(float(terms.sum() - linear), float(size), roughness)
 
     def _with_error(self, height: float, size: float, roughness: float) -> tuple[float, float]:
-        """Return the sum of `height` and the attribute `beyond`, and a bound of its rounding error.
+        """Return K(c) - c x, the sum of `height` and the attribute `beyond`, and a bound of its rounding error.
 
-        The sum is K(c) - c x: `beyond` is the part of K(c) that is due to the differences of the weights within
-        clusters, and `height` is the rest, a sum of terms whose absolute values add up to `size`. The bound also covers
-        the rounding errors of `kernel.quadrature`, the numerical integration. `roughness`, the last result of
-        `kernel.height_at`, is the part of these errors that grows with the degrees of freedom. Raise an AccuracyError
-        if the bound is above `_NONSENSE` or, for a tail too small for a double, above `_NONSENSE` times the distance of
-        its logarithm from that of the least double.
+        K is the cumulant function, c is the point of this crossing, and x is the point of the tail. `beyond` is the
+        part of K(c) that is due to the differences of weights within clusters; `height` is the rest, a sum of terms
+        whose absolute values add up to `size`. The bound also covers the rounding errors of `kernel.quadrature`, the
+        integration; `roughness`, from `kernel.height_at`, is the part of these errors that grows with the degrees of
+        freedom. Raise an AccuracyError if the bound is above `_NONSENSE` * max(1, |sum| - 745); -745 is the log of the
+        least double.
         """
         height, error = height + self.beyond, EPS * (64 + 6 * self._turns + roughness) + 5 * EPS * size
         if not error <= _NONSENSE and not error <= _NONSENSE * (abs(height) - _LOG_LEAST):

@@ -93,7 +93,7 @@ class Form:
 
     @cached_property
     def exact_rest(self) -> Long:
-        """Return 1 - r in extended precision, where r is `exact_r`; no digits are lost if r is near 1."""
+        """Return 1 - center / largest weight of each group of weights in extended precision, accurately even near 0."""
         largest = np.longdouble(self.unit / 2)
         return (largest - self.centers) / largest
 

@@ -526,7 +526,7 @@ class GaussianDataMechanism(Mechanism):
 
     @property
     def _pivot(self) -> Floats:
-        """Return the factor of the noise in the number of rows: `center` for a sum, its possible error for a mean."""
+        """Return the factor of the count's noise: `center` for a sum, the center's possible error for a mean."""
         return self.center if self.of == "sum" else self._doubts[0]
 
     def _noise_variances(self, b: Array, clip_norm: float) -> Array:
